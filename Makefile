@@ -1,0 +1,68 @@
+# Everything a contributor runs has a target here; `make help` prints them.
+# Another environment: make test VENV=.venv-3.11 PYTHON=python3.11 · arguments: make demo ARGS=--json, make test ARGS="-k g4"
+
+VENV   = .venv
+PYTHON =
+ARGS   =
+
+BIN  = $(VENV)/bin
+CODE = $(wildcard dueledger allocator workers reconciler ledger tests bench examples tools)
+
+.DEFAULT_GOAL = help
+.DELETE_ON_ERROR:
+.PHONY: help env demo test test-full test-faults bench check check-format check-lint check-types check-imports \
+        check-sql check-docs format lock clean
+
+help: ## print this
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
+
+env: ## make the environment in .venv from the lock (every target below does it when needed)
+	@VENV='$(VENV)' PYTHON='$(PYTHON)' tools/bootstrap
+
+demo: env ## run the whole thing on real input: a virtual day of an insurer, killed in the middle, reconciled
+	@$(BIN)/dueledger demo $(ARGS)
+
+test: env ## run the tests that every change must pass
+	@$(BIN)/pytest $(ARGS)
+
+test-full: env ## run those and the slow ones
+	@$(BIN)/pytest -m 'not faults and not bench' $(ARGS)
+
+test-faults: env ## stop, kill and cut off real servers
+	@$(BIN)/pytest -m faults $(ARGS)
+
+bench: env ## measure the pipeline through Kafka and print JSON
+	@$(BIN)/dueledger bench pipeline --json $(ARGS)
+
+check: check-format check-lint check-types check-imports check-sql check-docs ## everything below that needs no judgement
+	@echo 'check: all passed'
+
+check-format: env ## formatting (make format mends it)
+	$(BIN)/ruff format --check --quiet $(CODE)
+
+check-lint: env ## ruff, all rules minus the exemptions justified in pyproject.toml
+	$(BIN)/ruff check --quiet $(CODE)
+
+check-types: env ## pyright, strict
+	$(BIN)/basedpyright --pythonpath $(BIN)/python
+
+check-imports: env ## the three floors, and who may reach Postgres and Kafka
+	$(BIN)/python tools/check_imports.py
+
+check-sql: env ## lock hazards in migrations; statement headers and schema.sql against the server
+	$(BIN)/python tools/check_migrations.py
+	$(BIN)/pytest tests/sql -q -k 'header or schema'
+
+check-docs: env ## links, addresses and paths in everything that is tracked
+	$(BIN)/python tools/check_docs.py
+
+format: env ## format the code and mend what ruff can
+	@$(BIN)/ruff check --quiet --fix-only $(CODE)
+	@$(BIN)/ruff format $(CODE)
+
+lock: env ## pin the newest versions that pyproject.toml allows
+	@tools/lock
+
+clean: ## remove the environment and everything made by running
+	rm -rf .venv* .tools .dueledger .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
