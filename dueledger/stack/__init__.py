@@ -1,0 +1,63 @@
+"""PostgreSQL and Kafka for development and tests: one interface, three providers."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import assert_never
+
+from dueledger.stack.endpoints import (
+    BOOTSTRAP_SERVERS_VARIABLE,
+    DSN_VARIABLE,
+    TEST_STACK_VARIABLE,
+    Endpoints,
+    Provider,
+    StackError,
+)
+
+__all__ = [
+    "BOOTSTRAP_SERVERS_VARIABLE",
+    "DSN_VARIABLE",
+    "TEST_STACK_VARIABLE",
+    "Endpoints",
+    "Provider",
+    "StackError",
+    "open_stack",
+]
+
+
+@contextmanager
+def open_stack(
+    provider: Provider,
+    *,
+    data_dir: Path | None = None,
+    keep: bool = False,
+    durable: bool = True,
+    progress: Callable[[str], None] | None = None,
+) -> Iterator[Endpoints]:
+    """Have PostgreSQL and Kafka for the length of the block.
+
+    `data_dir`, `keep` and `durable` concern the embedded servers alone: `keep` leaves the data
+    directory for the next run, `durable=False` trades fsync for speed in tests. `progress` is
+    called with one line a step, from several threads. Raises StackError.
+    """
+    match provider:
+        case Provider.EMBEDDED:
+            # Imported here: the embedded and test extras are no runtime dependencies.
+            from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
+
+            with open_embedded(
+                data_dir=data_dir, keep=keep, durable=durable, progress=progress
+            ) as stack:
+                yield stack.endpoints
+        case Provider.CONTAINERS:
+            from dueledger.stack.containers import open_containers  # noqa: PLC0415
+
+            with open_containers(progress or print) as endpoints:
+                yield endpoints
+        case Provider.EXTERNAL:
+            from dueledger.stack.external import open_external  # noqa: PLC0415
+
+            with open_external() as endpoints:
+                yield endpoints
+        case _:
+            assert_never(provider)

@@ -1,0 +1,47 @@
+"""What a stack offers, who provides it, and how it says that it cannot."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, final
+from urllib.parse import urlsplit, urlunsplit
+
+DSN_VARIABLE: Final = "DUELEDGER_DSN"
+BOOTSTRAP_SERVERS_VARIABLE: Final = "DUELEDGER_BOOTSTRAP_SERVERS"
+TEST_STACK_VARIABLE: Final = "DUELEDGER_TEST_STACK"
+
+
+class Provider(StrEnum):
+    """Who runs PostgreSQL and Kafka."""
+
+    EMBEDDED = "embedded"
+    CONTAINERS = "containers"
+    EXTERNAL = "external"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoints:
+    """Where PostgreSQL and Kafka answer. `dsn` names a maintenance database."""
+
+    dsn: str = field(repr=False)
+    bootstrap_servers: str
+
+    @property
+    def dsn_masked(self) -> str:
+        """The DSN with its password hidden, fit for a terminal or a log."""
+        parts = urlsplit(self.dsn)
+        if parts.password is None:
+            return self.dsn
+        user, _, address = parts.netloc.rpartition("@")
+        return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{address}"))
+
+
+@final
+class StackError(Exception):
+    """A stack cannot be had. Carries what happened, a stable code and what to do next."""
+
+    def __init__(self, code: str, message: str, remedy: str) -> None:
+        """Join message and remedy, so that a plain traceback says both."""
+        super().__init__(f"{message}\n{remedy}")
+        self.code = code
+        self.message = message
+        self.remedy = remedy

