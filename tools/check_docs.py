@@ -1,0 +1,117 @@
+"""Hold the tracked text to what a stranger's clone can use.
+
+Links in Markdown must lead to a file and a heading that exist. No tracked file may name an absolute
+path of somebody's machine or the host of a package index: a lock or a script that does works for
+one of us only.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+
+_LINK: Final = re.compile(r"(?<!!)\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)|!\[[^\]]*\]\(([^)\s]+)\)")
+_FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
+_CODE: Final = re.compile(r"`[^`\n]*`")
+_HEADING: Final = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+_ANCHOR: Final = re.compile(r'<a\s+(?:id|name)="([^"]+)"')
+
+# A folder of one machine, not of every one: /etc and /usr/bin/env are everywhere.
+_MACHINE_PATH: Final = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work)/[A-Za-z0-9_.]")
+_INDEX_HOST: Final = re.compile(
+    r"\b(?:[\w-]+\.)*(?:pypi|python\w*host\w*|npm\w*|maven\w*|registry)(?:\.[\w-]+)*\.(?:org|com|io)\b"
+    r"|https?://\S+/(?:simple|maven2)\b|index-url[ =]+\S*://",
+)
+
+
+def _tracked() -> list[Path]:
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],  # noqa: S607 - the developer's own git
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    return [path for name in listed.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        return None  # binary
+
+
+def _slug(heading: str) -> str:
+    plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+    return re.sub(r"[^\w\- ]", "", plain.lower()).replace(" ", "-")
+
+
+def _anchors(text: str) -> set[str]:
+    slugs: set[str] = set(_ANCHOR.findall(text))
+    counts: dict[str, int] = {}
+    for heading in _HEADING.findall(_FENCE.sub("", text)):
+        slug = _slug(heading)
+        seen = counts.get(slug, 0)
+        counts[slug] = seen + 1
+        slugs.add(f"{slug}-{seen}" if seen else slug)
+    return slugs
+
+
+def _line(text: str, offset: int) -> int:
+    return text.count("\n", 0, offset) + 1
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match.group())  # keeps line numbers
+
+
+def _broken_links(path: Path, text: str) -> Iterator[str]:
+    prose = _CODE.sub(_blank, _FENCE.sub(_blank, text))
+    for match in _LINK.finditer(prose):
+        link = match.group(1) or match.group(2)
+        if re.match(r"[a-z][a-z0-9+.-]*:", link):
+            continue  # another site; whether it answers is not ours to gate on
+        name, _, anchor = link.partition("#")
+        target = (path.parent / name).resolve() if name else path
+        where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
+        if not target.is_relative_to(ROOT) or not target.exists():
+            yield f"{where}: {link} leads nowhere in this repository"
+        elif (
+            anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
+        ):
+            yield f"{where}: {link}: {name or path.name} has no heading #{anchor}"
+
+
+def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iterator[str]:
+    for match in pattern.finditer(text):
+        yield f"{path.relative_to(ROOT)}:{_line(text, match.start())}: {what}: {match.group()}"
+
+
+def findings() -> Iterator[str]:
+    """Yield one line for each thing that would not work, or not be true, elsewhere."""
+    for path in _tracked():
+        text = _text(path)
+        if text is None:
+            continue
+        if path.suffix == ".md":
+            yield from _broken_links(path, text)
+        if path != Path(__file__).resolve():
+            yield from _matches(path, text, _MACHINE_PATH, "a path of one machine")
+            yield from _matches(path, text, _INDEX_HOST, "the address of a package index")
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    found = list(findings())
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,8 @@
+from collections.abc import Awaitable
+
+from aiokafka.structs import TopicPartition
+
+class ConsumerRebalanceListener:
+    # Both may be a coroutine or a plain function.
+    def on_partitions_revoked(self, revoked: list[TopicPartition]) -> Awaitable[None] | None: ...
+    def on_partitions_assigned(self, assigned: list[TopicPartition]) -> Awaitable[None] | None: ...

@@ -1,0 +1,1 @@
+from aiokafka import AIOKafkaProducer as AIOKafkaProducer
