@@ -1,0 +1,72 @@
+"""Hold the code to the rules of the house that no linter knows.
+
+A module is named for the thing it holds; states are declared once; no test sleeps.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from ledger.states import State  # noqa: E402 - found from the checkout, installed or not
+
+PACKAGES: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
+STATES_MODULE: Final = ROOT / "ledger" / "states.py"
+
+# Names that say how code came to stand somewhere, not what it is.
+_NAMELESS: Final = frozenset(
+    {"base", "common", "data", "helper", "helpers", "info", "manager", "misc", "util", "utils"}
+)
+_NAMELESS_BEGINNINGS: Final = ("handle_", "process_")
+
+
+def _nameless(path: Path) -> Iterator[str]:
+    name = path.parent.name if path.stem == "__init__" else path.stem
+    if name in _NAMELESS or name.startswith(_NAMELESS_BEGINNINGS):
+        yield f"{path.relative_to(ROOT)}: name the module for the thing it holds"
+
+
+def _literal_states(path: Path, tree: ast.Module) -> Iterator[str]:
+    labels = {state.label for state in State}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in labels:
+            yield f"{path.relative_to(ROOT)}:{node.lineno}: a literal state; take it from ledger.states"
+
+
+def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep"))
+                | ast.Call(func=ast.Name(id="sleep"))
+            ):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: a sleep in a test; wait for a signal or call tick()"
+            case _:
+                pass
+
+
+def findings() -> Iterator[str]:
+    """Yield one line for each breach."""
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            yield from _nameless(path)
+            if path != STATES_MODULE:
+                yield from _literal_states(path, ast.parse(path.read_bytes(), str(path)))
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        yield from _sleeps(path, ast.parse(path.read_bytes(), str(path)))
+
+
+def main() -> int:
+    """Print what was found; 1 if anything was."""
+    found = list(findings())
+    for line in found:
+        print(line)
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
