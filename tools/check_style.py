@@ -16,6 +16,7 @@ from ledger.states import State  # noqa: E402 - found from the checkout, install
 
 PACKAGES: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 STATES_MODULE: Final = ROOT / "ledger" / "states.py"
+_LABELS: Final = frozenset(state.label for state in State)
 
 # Names that say how code came to stand somewhere, not what it is.
 _NAMELESS: Final = frozenset(
@@ -30,11 +31,23 @@ def _nameless(path: Path) -> Iterator[str]:
         yield f"{path.relative_to(ROOT)}: name the module for the thing it holds"
 
 
+def _exported(tree: ast.Module) -> set[ast.AST]:
+    names: set[ast.AST] = set()
+    for statement in tree.body:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id="__all__")], value=ast.List(elts=elements)):
+                names.update(elements)
+            case _:
+                pass
+    return names
+
+
 def _literal_states(path: Path, tree: ast.Module) -> Iterator[str]:
-    labels = {state.label for state in State}
+    exported = _exported(tree)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in labels:
-            yield f"{path.relative_to(ROOT)}:{node.lineno}: a literal state; take it from ledger.states"
+        if isinstance(node, ast.Constant) and node.value in _LABELS and node not in exported:
+            where = f"{path.relative_to(ROOT)}:{node.lineno}"
+            yield f"{where}: a literal state; take it from ledger.states"
 
 
 def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
@@ -44,7 +57,8 @@ def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
                 ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep"))
                 | ast.Call(func=ast.Name(id="sleep"))
             ):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}: a sleep in a test; wait for a signal or call tick()"
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield f"{where}: a sleep in a test; wait for a signal or call tick()"
             case _:
                 pass
 
