@@ -1,6 +1,6 @@
 """PostgreSQL and Kafka for development and tests: one interface, three providers."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import assert_never
@@ -33,11 +33,11 @@ def open_stack(
     keep: bool = False,
     durable: bool = True,
     progress: Callable[[str], None] | None = None,
-) -> Iterator[Endpoints]:
+) -> Generator[Endpoints]:
     """Have PostgreSQL and Kafka for the length of the block.
 
-    `data_dir`, `keep` and `durable` concern the embedded servers alone: `keep` leaves the data
-    directory for the next run, `durable=False` trades fsync for speed in tests. `progress` is
+    `data_dir` and `keep` concern the embedded servers alone: `keep` leaves the data directory for
+    the next run. `durable=False` trades fsync for speed in tests. `progress` is
     called with one line a step, from several threads. Raises StackError.
     """
     match provider:
@@ -52,7 +52,7 @@ def open_stack(
         case Provider.CONTAINERS:
             from dueledger.stack.containers import open_containers  # noqa: PLC0415
 
-            with open_containers(progress or print) as endpoints:
+            with open_containers(durable=durable, progress=progress) as endpoints:
                 yield endpoints
         case Provider.EXTERNAL:
             from dueledger.stack.external import open_external  # noqa: PLC0415

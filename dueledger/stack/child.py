@@ -16,10 +16,15 @@ from typing import Final, cast, final
 import psutil
 
 from dueledger.stack.endpoints import StackError
+from dueledger.stack.steps import Steps
 
 _POLL_SECONDS: Final = 0.02
 _SAME_START_SECONDS: Final = 5.0
 _LOG_LINES_SHOWN: Final = 20
+_LOG_BYTES_MAX: Final = 16 << 20
+_JAVA_OPTIONS: Final = frozenset(
+    {"CLASSPATH", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS"}
+)
 _LAUNCHER: Final = Path(__file__).with_name("launch.py")
 
 
@@ -31,6 +36,15 @@ class SystemUser:
     uid: int
     gid: int
     keep_search: bool = False
+
+
+def server_environment() -> dict[str, str]:
+    """Return this process's environment without what would change the servers' settings."""
+    return {
+        name: text
+        for name, text in os.environ.items()
+        if name not in _JAVA_OPTIONS and not name.startswith("PG")
+    }
 
 
 def launched(
@@ -62,7 +76,9 @@ class Child:
     to the *thread* that made it, so that thread must not end first.
     """
 
-    def __init__(self, name: str, *, directory: Path, marker: str, stop_signal: signal.Signals) -> None:
+    def __init__(
+        self, name: str, *, directory: Path, marker: str, stop_signal: signal.Signals
+    ) -> None:
         """Name a process whose command line carries `marker`; nothing is started."""
         self.name = name
         self.log = directory / f"{name}.log"
@@ -88,7 +104,7 @@ class Child:
         """Start the process; return as soon as it exists, not when it is ready."""
         if self.running:
             return
-        self._log_start_bytes = self.log.stat().st_size if self.log.exists() else 0
+        self._log_start_bytes = self._rotate_log()
         born = threading.Event()
         failure: list[OSError] = []
         command = launched(program, stop_signal=self._stop_signal, user=user)
@@ -96,12 +112,13 @@ class Child:
         def keep() -> None:
             try:
                 with self.log.open("ab") as log:
-                    process = subprocess.Popen(
+                    process = subprocess.Popen(  # noqa: S603  (a list of our own, no shell)
                         command,
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=subprocess.STDOUT,
                         cwd="/",
+                        env=server_environment(),
                         start_new_session=True,  # Ctrl-C is for the owner, who stops it in order
                     )
             except OSError as error:
@@ -125,12 +142,15 @@ class Child:
                 "Check that the environment is complete: run `make setup` again.",
             ) from failure[0]
 
-    def wait_until(self, ready: Callable[[], bool], *, timeout_seconds: float) -> bool:
+    def wait_until(
+        self, ready: Callable[[], bool], *, steps: Steps, timeout_seconds: float
+    ) -> bool:
         """Poll `ready` until it holds. False when the process ended first."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             if self._ended.wait(_POLL_SECONDS):
                 return False
+            steps.check()
             if ready():
                 return True
         raise StackError(
@@ -181,6 +201,14 @@ class Child:
         except FileNotFoundError:
             return ""
         return "\n".join(lines[-_LOG_LINES_SHOWN:])
+
+    def _rotate_log(self) -> int:
+        """Put a long log of earlier runs aside; return the size of the one to append to."""
+        size_bytes = self.log.stat().st_size if self.log.exists() else 0
+        if size_bytes < _LOG_BYTES_MAX:
+            return size_bytes
+        self.log.replace(self.log.with_suffix(".log.1"))
+        return 0
 
     def _signal(self, number: signal.Signals) -> None:
         if self._process is not None:

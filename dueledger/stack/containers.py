@@ -1,16 +1,91 @@
 """The same two servers in containers, for those who have Docker."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
+from dueledger.stack import ports
 from dueledger.stack.endpoints import Endpoints, StackError
 
 POSTGRES_IMAGE: Final = "postgres:18"
 KAFKA_IMAGE: Final = "apache/kafka:4.3.1"
 
+_START_SECONDS: Final = 120
+_POSTGRES_PORT: Final = 5432
+_CONTROLLER_PORT: Final = 9093
+_POSTGRES_COMMAND: Final = (
+    "postgres -c max_connections=200 -c shared_buffers=512MB -c max_wal_size=4GB"
+    " -c checkpoint_timeout=15min -c wal_compression=on -c jit=off"
+)
+
 
 @contextmanager
-def open_containers(progress: Callable[[str], None]) -> Iterator[Endpoints]:
-    raise NotImplementedError
-    yield Endpoints("", "")
+def open_containers(
+    *, durable: bool = True, progress: Callable[[str], None] | None = None
+) -> Generator[Endpoints]:
+    """Run both images for the length of the block; their data goes with them."""
+    try:
+        from docker.errors import DockerException  # noqa: PLC0415  (of the test extra)
+        from testcontainers.core.container import DockerContainer  # noqa: PLC0415
+        from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415
+        from testcontainers.postgres import PostgresContainer  # noqa: PLC0415
+    except ImportError as error:
+        raise StackError(
+            "stack.testcontainers_missing",
+            "Containers cannot be started: the package testcontainers is missing.",
+            "Install dueledger[test], or use the embedded or external provider.",
+        ) from error
+
+    tell = progress or _silent
+    fsync = "on" if durable else "off"
+    broker = ports.free()  # a broker must be told its outer port before it starts
+    with ExitStack() as running:
+        try:
+            postgres = PostgresContainer(POSTGRES_IMAGE, driver=None)
+            postgres.with_command(f"{_POSTGRES_COMMAND} -c fsync={fsync}")
+            tell(f"postgres: starting {POSTGRES_IMAGE}")
+            running.enter_context(postgres)
+
+            kafka = DockerContainer(KAFKA_IMAGE).with_bind_ports(broker, broker)
+            host = kafka.get_docker_client().host()
+            kafka.with_envs(**_kafka_settings(host, broker))
+            kafka.waiting_for(
+                LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(_START_SECONDS)
+            )
+            tell(f"kafka: starting {KAFKA_IMAGE}")
+            running.enter_context(kafka)
+        except (DockerException, TimeoutError) as error:
+            raise StackError(
+                "stack.containers_unavailable",
+                f"The containers cannot be started: {error}",
+                "Check that `docker run hello-world` works for this user, "
+                "or use the embedded or external provider.",
+            ) from error
+        yield Endpoints(postgres.get_connection_url(), f"{host}:{broker}")
+
+
+def _silent(_step: str) -> None:
+    pass
+
+
+def _kafka_settings(host: str, broker: int) -> dict[str, str]:
+    return {
+        "KAFKA_NODE_ID": "1",
+        "KAFKA_PROCESS_ROLES": "broker,controller",
+        "KAFKA_LISTENERS": f"BROKER://:{broker},CONTROLLER://:{_CONTROLLER_PORT}",
+        "KAFKA_ADVERTISED_LISTENERS": f"BROKER://{host}:{broker}",
+        "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+        "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+        "KAFKA_CONTROLLER_QUORUM_VOTERS": f"1@localhost:{_CONTROLLER_PORT}",
+        "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+        "KAFKA_MIN_INSYNC_REPLICAS": "1",
+        "KAFKA_MESSAGE_MAX_BYTES": "8388608",
+        "KAFKA_GROUP_INITIAL_REBALANCE_DELAY_MS": "0",
+        "KAFKA_OFFSETS_TOPIC_REPLICATION_FACTOR": "1",
+        "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",
+        "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+        "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
+        "KAFKA_HEAP_OPTS": "-Xmx512m",
+    }

@@ -7,8 +7,8 @@ import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -17,9 +17,11 @@ from typing import Final, final
 from dueledger.stack.endpoints import Endpoints, StackError
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.postgres import Postgres
+from dueledger.stack.steps import Steps
 
 _TEMPORARY_PREFIX: Final = "dueledger-stack-"
 _LOCK_NAME: Final = "stack.lock"
+_INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 _TERMINATED: Final = 128 + signal.SIGTERM
 
 
@@ -28,12 +30,17 @@ class EmbeddedStack:
     """PostgreSQL and Kafka of one data directory. The parts can be stopped and started alone."""
 
     def __init__(
-        self, directory: Path, *, durable: bool = True, progress: Callable[[str], None]
+        self,
+        directory: Path,
+        *,
+        durable: bool = True,
+        progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describe the stack in `directory`; nothing is started."""
         self.directory = directory
-        self.postgres = Postgres(directory, durable=durable, progress=progress)
-        self.kafka = Kafka(directory, progress=progress)
+        self._steps = Steps(progress)
+        self.postgres = Postgres(directory, durable=durable, steps=self._steps)
+        self.kafka = Kafka(directory, steps=self._steps)
 
     @property
     def endpoints(self) -> Endpoints:
@@ -41,12 +48,29 @@ class EmbeddedStack:
         return Endpoints(self.postgres.dsn, self.kafka.bootstrap_servers)
 
     def start(self) -> None:
-        """Start both at once; return when both are ready, raise the first failure."""
-        _both(self.postgres.start, self.kafka.start)
+        """Start both at once; return when both are ready, raise the first failure.
+
+        A failure or an interrupt calls the other start off; `stop` is the caller's to call.
+        """
+        with ThreadPoolExecutor(2, thread_name_prefix="stack") as pool:
+            starts = [pool.submit(self.postgres.start), pool.submit(self.kafka.start)]
+            try:
+                for ended in as_completed(starts):
+                    ended.result()
+            except BaseException:
+                self._steps.cancel()
+                raise
 
     def stop(self) -> None:
         """Stop both at once; idempotent."""
-        _both(self.postgres.stop, self.kafka.stop)
+        with ThreadPoolExecutor(2, thread_name_prefix="stack") as pool:
+            for ended in [pool.submit(self.postgres.stop), pool.submit(self.kafka.stop)]:
+                ended.result()
+
+    def recover(self) -> None:
+        """Stop what a killed run left running in this directory."""
+        self.postgres.recover()
+        self.kafka.recover()
 
 
 @contextmanager
@@ -56,7 +80,7 @@ def open_embedded(
     keep: bool = False,
     durable: bool = True,
     progress: Callable[[str], None] | None = None,
-) -> Iterator[EmbeddedStack]:
+) -> Generator[EmbeddedStack]:
     """Run both servers for the length of the block.
 
     Without `data_dir` a temporary one is made. It is removed at the end unless `keep`.
@@ -69,7 +93,7 @@ def open_embedded(
         directory = data_dir
     directory = directory.resolve()
     with _owned(directory), _sigterm_raises():
-        stack = EmbeddedStack(directory, durable=durable, progress=progress or _silent)
+        stack = EmbeddedStack(directory, durable=durable, progress=progress)
         try:
             stack.start()
             yield stack
@@ -80,18 +104,8 @@ def open_embedded(
                     shutil.rmtree(directory, ignore_errors=True)
 
 
-def _silent(_message: str) -> None:
-    pass
-
-
-def _both(first: Callable[[], None], second: Callable[[], None]) -> None:
-    with ThreadPoolExecutor(2, thread_name_prefix="stack") as pool:
-        for running in [pool.submit(first), pool.submit(second)]:
-            running.result()
-
-
 @contextmanager
-def _owned(directory: Path) -> Iterator[None]:
+def _owned(directory: Path) -> Generator[None]:
     """Hold the directory for this process alone."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -129,11 +143,13 @@ def _sweep_abandoned() -> None:
                 continue
             with (left / _LOCK_NAME).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(left, ignore_errors=True)
+                if lock.read():  # its owner has come as far as to own it
+                    EmbeddedStack(left.resolve()).recover()
+                    shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
-def _sigterm_raises() -> Iterator[None]:
+def _sigterm_raises() -> Generator[None]:
     """Let SIGTERM unwind the block, unless the program has its own handler."""
     main = threading.current_thread() is threading.main_thread()
     if not main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
@@ -151,7 +167,7 @@ def _sigterm_raises() -> Iterator[None]:
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
+def _undisturbed() -> Generator[None]:
     """Keep a second Ctrl-C or SIGTERM from leaving servers behind; stopping has its own limits."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -162,6 +178,3 @@ def _undisturbed() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-_INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)

@@ -1,7 +1,7 @@
 """Servers that somebody else runs, named by environment variables."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from dueledger.stack.endpoints import (
@@ -13,7 +13,7 @@ from dueledger.stack.endpoints import (
 
 
 @contextmanager
-def open_external() -> Iterator[Endpoints]:
+def open_external() -> Generator[Endpoints]:
     """Yield the endpoints named in the environment; nothing is started or stopped."""
     dsn = os.environ.get(DSN_VARIABLE, "")
     bootstrap_servers = os.environ.get(BOOTSTRAP_SERVERS_VARIABLE, "")

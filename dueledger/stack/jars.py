@@ -7,7 +7,6 @@ import shutil
 import ssl
 import threading
 import urllib.request
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dueledger.stack.endpoints import StackError
+from dueledger.stack.steps import Steps
 
 VERSION: Final = "4.3.1"
 MIRROR_VARIABLE: Final = "DUELEDGER_MAVEN_MIRROR"
@@ -62,7 +62,7 @@ def cache_dir() -> Path:
     return cache_home / "dueledger" / f"kafka-{VERSION}"
 
 
-def ensure(progress: Callable[[str], None]) -> list[Path]:
+def ensure(steps: Steps) -> list[Path]:
     """Return the paths of all jars, each one verified; fetch those missing or wrong.
 
     Safe to call from several processes at once: a jar appears under its name only whole, by a
@@ -73,7 +73,7 @@ def ensure(progress: Callable[[str], None]) -> list[Path]:
         directory.mkdir(parents=True, exist_ok=True)
         wanted = [jar for jar in pinned() if not _is_whole(directory / jar.name, jar)]
         if wanted:
-            _fetch_all(wanted, directory, progress)
+            _fetch_all(wanted, directory, steps)
     except OSError as error:
         raise StackError(
             "stack.cache_unusable",
@@ -99,9 +99,9 @@ def _is_whole(path: Path, jar: Jar) -> bool:
         return False
 
 
-def _fetch_all(wanted: list[Jar], directory: Path, progress: Callable[[str], None]) -> None:
+def _fetch_all(wanted: list[Jar], directory: Path, steps: Steps) -> None:
     total_bytes = sum(jar.size_bytes for jar in wanted)
-    progress(
+    steps.tell(
         f"kafka: fetching {len(wanted)} jars ({total_bytes / _MIB:.0f} MiB) into {directory}, once"
     )
     lock = threading.Lock()
@@ -110,13 +110,15 @@ def _fetch_all(wanted: list[Jar], directory: Path, progress: Callable[[str], Non
 
     def fetch(jar: Jar) -> None:
         nonlocal done_bytes, shown_tenths
-        _fetch(jar, directory)
+        _fetch(jar, directory, steps)
         with lock:
             done_bytes += jar.size_bytes
             tenths = done_bytes * 10 // total_bytes
             if tenths > shown_tenths:
                 shown_tenths = tenths
-                progress(f"kafka: fetched {done_bytes / _MIB:.0f} of {total_bytes / _MIB:.0f} MiB")
+                steps.tell(
+                    f"kafka: fetched {done_bytes / _MIB:.0f} of {total_bytes / _MIB:.0f} MiB"
+                )
 
     largest_first = sorted(wanted, key=lambda jar: -jar.size_bytes)
     pool = ThreadPoolExecutor(_FETCHES_MAX, thread_name_prefix="stack-jars")
@@ -127,7 +129,7 @@ def _fetch_all(wanted: list[Jar], directory: Path, progress: Callable[[str], Non
         pool.shutdown(cancel_futures=True)
 
 
-def _fetch(jar: Jar, directory: Path) -> None:
+def _fetch(jar: Jar, directory: Path, steps: Steps) -> None:
     staged = directory / f".{jar.name}.{os.getpid()}.part"
     reason = "not found"
     try:
@@ -136,7 +138,7 @@ def _fetch(jar: Jar, directory: Path) -> None:
                 if attempt == 0 and _is_whole(kept := _maven_cache() / jar.path, jar):
                     shutil.copyfile(kept, staged)
                 else:
-                    _download(f"{_repository()}/{jar.path}", staged)
+                    _download(f"{_repository()}/{jar.path}", staged, steps)
             except (OSError, HTTPException) as error:
                 reason = str(error)
                 continue
@@ -155,12 +157,15 @@ def _fetch(jar: Jar, directory: Path) -> None:
     )
 
 
-def _download(url: str, target: Path) -> None:
+def _download(url: str, target: Path, steps: Steps) -> None:
+    # The scheme is the mirror's or jgo's; what it brings is held against the pinned checksum.
     with (
-        urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as answer,
+        urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as answer,  # noqa: S310
         target.open("wb") as file,
     ):
-        shutil.copyfileobj(answer, file, _CHUNK_BYTES)
+        while chunk := answer.read(_CHUNK_BYTES):
+            steps.check()
+            file.write(chunk)
 
 
 @cache

@@ -9,14 +9,14 @@ import socket
 import struct
 import subprocess
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, final
 
 from dueledger.stack import jars, ports
-from dueledger.stack.child import Child, launched
+from dueledger.stack.child import Child, launched, server_environment
 from dueledger.stack.endpoints import StackError
+from dueledger.stack.steps import Steps
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
@@ -25,6 +25,7 @@ _PROBE_SECONDS: Final = 2.0
 _METADATA_API: Final = 3
 _METADATA_VERSION: Final = 4
 _RESPONSE_BYTES_MAX: Final = 1 << 20
+_ASCII_END: Final = 128
 
 _SETTINGS: Final = """\
 process.roles=broker,controller
@@ -64,11 +65,11 @@ _LOGGING: Final = (
 class Kafka:
     """One broker in one directory; can be stopped, killed and started again."""
 
-    def __init__(self, directory: Path, *, progress: Callable[[str], None]) -> None:
+    def __init__(self, directory: Path, *, steps: Steps) -> None:
         """Describe the broker in `directory`; nothing is started."""
         self._directory = directory
         self._home = directory / "kafka"
-        self._progress = progress
+        self._steps = steps
         self._child = Child(
             "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
         )
@@ -105,16 +106,20 @@ class Kafka:
         if self._child.running:
             return
         java = _java()
-        class_path = ":".join(str(jar) for jar in jars.ensure(self._progress))
-        if self._child.recover(timeout_seconds=_STOP_SECONDS):
-            self._progress("kafka: stopped a broker left behind by an earlier run")
+        class_path = ":".join(str(jar) for jar in jars.ensure(self._steps))
+        if self.recover():
+            self._steps.tell("kafka: stopped a broker left behind by an earlier run")
         self._home.mkdir(exist_ok=True)
         if not (self._home / "log").exists():
-            self._progress("kafka: formatting its storage")
+            self._steps.tell("kafka: formatting its storage")
             self._format(java, class_path)
-        self._progress("kafka: starting")
+        self._steps.tell("kafka: starting")
         self._run(java, class_path)
-        self._progress("kafka: ready")
+        self._steps.tell("kafka: ready")
+
+    def recover(self) -> bool:
+        """Stop the broker a killed run left in this directory; true when there was one."""
+        return self._child.recover(timeout_seconds=_STOP_SECONDS)
 
     def stop(self) -> None:
         """Stop the broker in order; idempotent."""
@@ -142,12 +147,13 @@ class Kafka:
             f"--cluster-id={cluster_id}",
             f"--config={settings}",
         ]
-        result = subprocess.run(
+        result = subprocess.run(  # noqa: S603  (a list of our own, no shell)
             launched(command, stop_signal=signal.SIGTERM),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             cwd="/",
+            env=server_environment(),
             start_new_session=True,
             check=False,
         )
@@ -182,6 +188,7 @@ class Kafka:
             )
             if self._child.wait_until(
                 lambda port=chosen["broker"]: _takes_records(port),
+                steps=self._steps,
                 timeout_seconds=_START_SECONDS,
             ):
                 self._chosen = chosen
@@ -202,10 +209,17 @@ class Kafka:
                 host=ports.LOOPBACK,
                 broker=chosen["broker"],
                 controller=chosen["controller"],
-                log_dir=log_dir,
+                log_dir=_escaped(log_dir),
             )
         )
         return path
+
+
+def _escaped(path: Path) -> str:
+    """Write a path as Java's properties want it: Latin-1, backslashes doubled."""
+    doubled = str(path).replace("\\", "\\\\").encode("utf-16-be")
+    units = struct.unpack(f">{len(doubled) // 2}H", doubled)
+    return "".join(chr(unit) if unit < _ASCII_END else f"\\u{unit:04x}" for unit in units)
 
 
 def _takes_records(port: int) -> bool:

@@ -53,7 +53,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal), 0, 0, 0)
         if os.getppid() != int(parent):
             sys.exit(1)
-    os.execv(program[0], program)
+    os.execv(program[0], program)  # noqa: S606  (the caller's own list, no shell wanted)
 
 
-main()
+if __name__ == "__main__":
+    main()

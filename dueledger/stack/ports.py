@@ -14,7 +14,7 @@ def choose(record: Path, names: tuple[str, ...], *, fresh: bool = False) -> dict
     chosen: dict[str, int] = {}
     for name in names:
         port = kept.get(name)
-        chosen[name] = port if port is not None and _is_free(port) else _free()
+        chosen[name] = port if port is not None and _is_free(port) else free()
     record.write_text(json.dumps(chosen))
     return chosen
 
@@ -36,7 +36,8 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def _free() -> int:
+def free() -> int:
+    """Return a port nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return cast("int", probe.getsockname()[1])

@@ -9,7 +9,6 @@ import signal
 import stat
 import subprocess
 import time
-from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, assert_never, final
@@ -17,8 +16,9 @@ from typing import Final, Literal, assert_never, final
 import psutil
 
 from dueledger.stack import ports
-from dueledger.stack.child import Child, SystemUser, launched
+from dueledger.stack.child import Child, SystemUser, launched, server_environment
 from dueledger.stack.endpoints import StackError
+from dueledger.stack.steps import Steps
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -69,14 +69,12 @@ log_checkpoints = off
 class Postgres:
     """One PostgreSQL server in one directory; can be stopped, killed and started again."""
 
-    def __init__(
-        self, directory: Path, *, durable: bool = True, progress: Callable[[str], None]
-    ) -> None:
+    def __init__(self, directory: Path, *, durable: bool = True, steps: Steps) -> None:
         """Describe the server in `directory`; nothing is started."""
         self._directory = directory
         self._cluster = directory / "postgres"
         self._durable = durable
-        self._progress = progress
+        self._steps = steps
         self._child = Child(
             "postgres",
             directory=directory,
@@ -118,15 +116,19 @@ class Postgres:
             return
         binaries = _binaries()
         user = _server_user(self._cluster, binaries)
-        if self._child.recover(timeout_seconds=_STOP_SECONDS):
-            self._progress("postgres: stopped a server left behind by an earlier run")
+        if self.recover():
+            self._steps.tell("postgres: stopped a server left behind by an earlier run")
         if not (self._cluster / "PG_VERSION").exists():
-            self._progress("postgres: creating the cluster")
+            self._steps.tell("postgres: creating the cluster")
             self._create_cluster(binaries, user)
         self._clear_stale_lock()
-        self._progress("postgres: starting")
+        self._steps.tell("postgres: starting")
         self._run(binaries, user)
-        self._progress("postgres: ready")
+        self._steps.tell("postgres: ready")
+
+    def recover(self) -> bool:
+        """Stop the server a killed run left in this directory; true when there was one."""
+        return self._child.recover(timeout_seconds=_STOP_SECONDS)
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server; idempotent. `immediate` is a crash: recovery follows on start."""
@@ -171,17 +173,19 @@ class Postgres:
             "--auth=scram-sha-256",
             "--encoding=UTF8",
             "--locale-provider=builtin",
-            "--locale=C.UTF-8",
+            "--locale=C",
+            "--builtin-locale=C.UTF-8",
             "--set=scram_iterations=1",
             *([] if self._durable else ["--no-sync"]),
         ]
         try:
-            result = subprocess.run(
+            result = subprocess.run(  # noqa: S603  (a list of our own, no shell)
                 launched(command, stop_signal=signal.SIGTERM, user=user),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 cwd="/",
+                env=server_environment(),
                 start_new_session=True,
                 check=False,
             )
@@ -204,7 +208,9 @@ class Postgres:
             port = self._port or self._choose_port(fresh=attempt > 0)
             self._write_settings(port)
             self._child.start([str(binaries / "postgres"), "-D", str(self._cluster)], user=user)
-            if self._child.wait_until(self._is_ready, timeout_seconds=_START_SECONDS):
+            if self._child.wait_until(
+                self._is_ready, steps=self._steps, timeout_seconds=_START_SECONDS
+            ):
                 self._port = port
                 return
             # Another process may have taken the port between its choice and its use.
@@ -279,9 +285,17 @@ def _server_user(cluster: Path, binaries: Path) -> SystemUser | None:
     """PostgreSQL refuses root; use the user every system has rather than make one."""
     if os.geteuid() != 0:
         return None
-    entry = pwd.getpwnam("nobody")
+    try:
+        owner = cluster.stat().st_uid if cluster.exists() else 0
+        entry = pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody")
+    except KeyError as error:
+        raise StackError(
+            "stack.postgres_user_missing",
+            "PostgreSQL does not run as root, and this system has no user `nobody`.",
+            "Run as an ordinary user, or use the containers or external provider.",
+        ) from error
     reachable = all(_is_open(path) for path in (*cluster.parents, binaries, *binaries.parents))
-    return SystemUser("nobody", entry.pw_uid, entry.pw_gid, keep_search=not reachable)
+    return SystemUser(entry.pw_name, entry.pw_uid, entry.pw_gid, keep_search=not reachable)
 
 
 def _is_open(directory: Path) -> bool:
