@@ -1,0 +1,1 @@
+"""The ground floor: vocabulary, states, definitions, and the only door to Postgres."""

@@ -1,0 +1,28 @@
+"""The only door to Postgres: one function a statement, grouped by what is stored.
+
+Every function takes the caller's connection first and opens no transaction of its own, so that
+callers decide what commits together. The text of each statement lies in ``sql/statements`` under
+the function's name.
+"""
+
+from ledger.store.connection import (
+    CONNECTION_LOST,
+    Connection,
+    PlanProfile,
+    Pool,
+    Record,
+    connect,
+    open_pool,
+)
+from ledger.store.refusals import translated
+
+__all__ = [
+    "CONNECTION_LOST",
+    "Connection",
+    "PlanProfile",
+    "Pool",
+    "Record",
+    "connect",
+    "open_pool",
+    "translated",
+]

@@ -1,0 +1,88 @@
+"""The inbox of domain events."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ledger.store.connection import Connection
+from ledger.store.refusals import translated
+from ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEvent:
+    """One domain event as it is landed. `body` is JSON text of its data."""
+
+    tenant: str
+    source: str
+    id: str
+    type: str
+    occurred_at: datetime
+    subject: str | None
+    business_key: str | None
+    body: str
+    traceparent: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """The inbox's answer: `new` is False for a duplicate, within the batch or of long ago.
+
+    `event_no` may be None for a duplicate that another process is landing right now.
+    """
+
+    event_no: int | None
+    new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KeyEvent:
+    """An inbox event as it was landed; `body` is decoded."""
+
+    event_no: int
+    tenant: str
+    source: str
+    id: str
+    type: str
+    occurred_at: datetime
+    subject: str | None
+    business_key: str | None
+    body: Any
+    traceparent: str | None
+
+
+async def record_events(connection: Connection, events: Sequence[InboxEvent]) -> list[Recorded]:
+    """Land events; one with the same source, id and time is there already. Input order."""
+    with translated():
+        rows = await connection.fetch(
+            statement("record_events"),
+            [event.tenant for event in events],
+            [event.source for event in events],
+            [event.id for event in events],
+            [event.type for event in events],
+            [event.occurred_at for event in events],
+            [event.subject for event in events],
+            [event.business_key for event in events],
+            [event.body for event in events],
+            [event.traceparent for event in events],
+        )
+    return [Recorded(row["event_no"], row["new"]) for row in rows]
+
+
+async def list_key_events(
+    connection: Connection,
+    tenants: Sequence[str],
+    business_keys: Sequence[str],
+    types: Sequence[str],
+) -> list[KeyEvent]:
+    """List the events of these keys (tenants pairwise) and types, oldest first in each key."""
+    rows = await connection.fetch(statement("list_key_events"), tenants, business_keys, types)
+    return [KeyEvent(**row) for row in rows]
+
+
+async def mark_events_matched(
+    connection: Connection, event_nos: Sequence[int], matched: Sequence[bool]
+) -> None:
+    """Note whether any rule matched each event."""
+    await connection.execute(statement("mark_events_matched"), event_nos, matched)

@@ -1,0 +1,224 @@
+"""What is owed: emitting it, withdrawing it, and telling its story."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store.connection import Connection, Record
+from ledger.store.refusals import translated
+from ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """The answer to one emission. `created` is False where the key was there before."""
+
+    id: UUID
+    created: bool
+
+
+class Answer(StrEnum):
+    """What became of a request about an item."""
+
+    DONE = "done"
+    REQUESTED = "requested"
+    FINISHED = "finished"
+    ILLEGAL = "illegal"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One item's answer, in the order asked."""
+
+    id: UUID
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class OpenItem:
+    """An item that has not ended."""
+
+    id: UUID
+    effective_date: date
+    business_key: str
+    cycle: str
+    due_at: datetime
+    emitted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """One kind's identity: items = pending + handed out + running + reviews + terminal."""
+
+    tenant: str
+    kind: str
+    items: int
+    pending: int
+    handed_out: int
+    running: int
+    reviews: int
+    completed: int
+    cancelled: int
+    superseded: int
+    skipped: int
+    written_off: int
+
+    @property
+    def open(self) -> int:
+        """Count what has not ended."""
+        return self.pending + self.handed_out + self.running + self.reviews
+
+    @property
+    def difference(self) -> int:
+        """Return items minus the sum of all states; anything but 0 is UNBALANCED."""
+        ended = self.completed + self.cancelled + self.superseded + self.skipped + self.written_off
+        return self.items - self.open - ended
+
+
+async def emit_items(
+    connection: Connection,
+    drafts: Sequence[ItemDraft],
+    *,
+    actor_no: int,
+    definition_no: int | None = None,
+    definition_nos: Sequence[int | None] | None = None,
+    event_nos: Sequence[int | None] | None = None,
+) -> list[Emitted]:
+    """Emit a batch; repeating it is harmless. Answers come in input order.
+
+    Raises InvalidItem, naming the field, and then emits nothing.
+    """
+    return await _emit(
+        connection,
+        drafts,
+        actor_no=actor_no,
+        definition_nos=definition_nos or _every(definition_no, drafts),
+        event_nos=event_nos,
+    )
+
+
+async def skip_items(
+    connection: Connection,
+    drafts: Sequence[ItemDraft],
+    reasons: Sequence[str],
+    *,
+    actor_no: int,
+    definition_no: int | None = None,
+) -> list[Emitted]:
+    """Record skipped occurrences: each gets its row and its terminal transition at once."""
+    return await _emit(
+        connection,
+        drafts,
+        actor_no=actor_no,
+        reasons=reasons,
+        definition_nos=_every(definition_no, drafts),
+    )
+
+
+def _every(definition_no: int | None, drafts: Sequence[ItemDraft]) -> Sequence[int | None] | None:
+    return None if definition_no is None else [definition_no] * len(drafts)
+
+
+async def _emit(
+    connection: Connection,
+    drafts: Sequence[ItemDraft],
+    *,
+    actor_no: int,
+    reasons: Sequence[str] | None = None,
+    definition_nos: Sequence[int | None] | None = None,
+    event_nos: Sequence[int | None] | None = None,
+) -> list[Emitted]:
+    if not drafts:
+        return []
+    flows: dict[tuple[str, str, str], int] = {}
+    flow_of = [
+        flows.setdefault((draft.tenant, draft.kind, draft.lane), len(flows) + 1) for draft in drafts
+    ]
+    tenants, kinds, lanes = zip(*flows, strict=True)
+    with translated():
+        rows = await connection.fetch(
+            statement("emit_items"),
+            tenants,
+            kinds,
+            lanes,
+            flow_of,
+            [draft.business_key for draft in drafts],
+            [draft.cycle for draft in drafts],
+            [draft.effective_date for draft in drafts],
+            [draft.due_at for draft in drafts],
+            [draft.payload for draft in drafts],
+            actor_no,
+            [draft.partition_key for draft in drafts],
+            [draft.labels for draft in drafts],
+            [draft.start_by for draft in drafts],
+            [draft.complete_by for draft in drafts],
+            definition_nos,
+            event_nos,
+            drafts[0].tzdata,
+            [draft.nominal for draft in drafts],
+            [draft.zone for draft in drafts],
+            [draft.decision for draft in drafts],
+            None,
+            [draft.traceparent for draft in drafts],
+            reasons,
+        )
+    return [Emitted(row["id"], row["created"]) for row in rows]
+
+
+async def withdraw_items(
+    connection: Connection,
+    ids: Sequence[UUID],
+    *,
+    event: TransitionEvent,
+    reason: str,
+    actor_no: int,
+    replacements: Sequence[UUID | None] | None = None,
+) -> list[Answered]:
+    """Cancel or supersede; answers come in input order.
+
+    `done` ended now. `requested` is in flight and ends at its next start, unless it completes
+    first. `finished` had ended before and stays as it was.
+    """
+    if event not in (TransitionEvent.CANCELLED, TransitionEvent.SUPERSEDED):
+        message = f"an item is withdrawn as cancelled or superseded, not as {event.label}"
+        raise ValueError(message)
+    rows = await connection.fetch(
+        statement("withdraw_items"), ids, event.value, reason, actor_no, replacements
+    )
+    return answered(rows)
+
+
+async def find_open_items(
+    connection: Connection, tenant: str, kind: str, business_keys: Sequence[str]
+) -> list[OpenItem]:
+    """Find what has not ended for these business keys."""
+    rows = await connection.fetch(statement("find_open_items"), tenant, kind, business_keys)
+    return [OpenItem(**row) for row in rows]
+
+
+async def show_item(connection: Connection, item: UUID) -> dict[str, Any] | None:
+    """Show one item and where it stands; None where there is no such id."""
+    row = await connection.fetchrow(statement("show_item"), item)
+    return dict(row) if row else None
+
+
+async def item_timeline(connection: Connection, item: UUID) -> list[dict[str, Any]]:
+    """Tell an item's story in order: emitted, claimed, published, started, and each ending."""
+    return [dict(row) for row in await connection.fetch(statement("item_timeline"), item)]
+
+
+async def read_accounting(connection: Connection, tenant: str | None = None) -> list[Accounting]:
+    """Read the accounting identity by tenant and kind, in one snapshot."""
+    rows = await connection.fetch(statement("read_accounting"), tenant)
+    return [Accounting(**row) for row in rows]
+
+
+def answered(rows: Sequence[Record]) -> list[Answered]:
+    """Turn rows of id and answer into answers."""
+    return [Answered(row["id"], Answer(row["answer"])) for row in rows]

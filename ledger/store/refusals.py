@@ -1,0 +1,57 @@
+"""What Postgres refuses, in our own words: SQLSTATEs and constraints become errors by name."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+
+import asyncpg
+
+from ledger.errors import DueledgerError, InvalidItem
+
+_CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
+    "due_item_effective_date_range": ("effective_date", "it lies outside 1970–2199"),
+    "due_item_due_at_range": ("due_at", "it lies outside 1970–2199"),
+    "due_item_payload_bytes_max": ("payload", "it is larger than 256 KiB (262,144 bytes)"),
+    "due_item_business_key_length": ("business_key", "it must have 1 to 512 characters"),
+    "due_item_cycle_length": ("cycle", "it must have at most 200 characters"),
+    "due_item_separator_free": ("business_key", "U+001F is not allowed in a key or cycle"),
+    "kind_tenant_shape": ("tenant", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
+    "kind_name_shape": ("kind", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
+    "flow_lane_length": ("lane", "it must have at most 100 characters"),
+}
+
+
+class ClockRefused(DueledgerError):
+    """A simulated clock is set for a role that may not use one."""
+
+    code = "CLOCK_REFUSED"
+
+
+@contextmanager
+def translated() -> Generator[None]:
+    """Turn what Postgres refuses about an item into an error that names the field."""
+    try:
+        yield
+    except asyncpg.CheckViolationError as error:
+        field, reason = _CONSTRAINTS.get(
+            error.constraint_name or "", (error.constraint_name or "item", "it breaks a constraint")
+        )
+        message = f"{field}: {reason}"
+        raise InvalidItem(message, field=field) from error
+    except asyncpg.NotNullViolationError as error:
+        message = f"{error.column_name}: it is missing"
+        raise InvalidItem(message, field=error.column_name) from error
+    except asyncpg.CharacterNotInRepertoireError as error:
+        message = "a text field holds a NUL or is not UTF-8"
+        raise InvalidItem(message, field="text") from error
+    except (asyncpg.InvalidTextRepresentationError, asyncpg.UntranslatableCharacterError) as error:
+        message = "payload: it is not JSON"
+        raise InvalidItem(message, field="payload") from error
+    except asyncpg.PostgresError as error:
+        match error.sqlstate:
+            case "DL001":
+                raise ClockRefused(str(error)) from error
+            case "DL002":
+                raise InvalidItem(str(error), field=str(error.column_name)) from error
+            case _:
+                raise

@@ -1,0 +1,40 @@
+"""What waits for a person: parking, redriving, writing off, and the writes that were refused."""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from ledger.store.connection import Connection
+from ledger.store.items import Answered, answered
+from ledger.store.statements import statement
+
+
+async def list_reviews(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """List parked items with their payloads, oldest first."""
+    return [dict(row) for row in await connection.fetch(statement("list_reviews"), limit)]
+
+
+async def park_items(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[Answered]:
+    """Hold items that wait for a retry; anything else is answered `illegal` and recorded."""
+    return answered(await connection.fetch(statement("park_items"), ids, reason, actor_no))
+
+
+async def redrive_items(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[Answered]:
+    """Send parked items back to work with their attempts counted anew."""
+    return answered(await connection.fetch(statement("redrive_items"), ids, reason, actor_no))
+
+
+async def write_off_items(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[Answered]:
+    """End parked items without doing them, in a named person's name."""
+    return answered(await connection.fetch(statement("write_off_items"), ids, reason, actor_no))
+
+
+async def list_rejected_writes(connection: Connection, limit: int) -> list[dict[str, Any]]:
+    """List what stale and illegal writes tried, newest first."""
+    return [dict(row) for row in await connection.fetch(statement("list_rejected_writes"), limit)]

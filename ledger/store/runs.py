@@ -1,0 +1,154 @@
+"""Runs: who works which stretch of a claim, and how its items ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from asyncpg import BitString
+
+from ledger.states import TransitionEvent
+from ledger.store.connection import Connection
+from ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """The answer to one stretch asked for.
+
+    With `run_no`, the stretch is the worker's, but for the `withdrawn` positions, which ended.
+    Without, `started_to` says how far the claim was started; `closed` that nothing is left of it.
+    """
+
+    fence: int
+    from_position: int
+    to_position: int
+    run_no: int | None
+    started_to: int
+    closed: bool
+    withdrawn: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one item ended: completed, failed, snoozed or parked.
+
+    `detail` is JSON text; `after_seconds` delays what goes back to wait.
+    """
+
+    event: TransitionEvent
+    detail: str | None = None
+    after_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Settlement:
+    """The outcomes of one run: one slot a position of the whole run, None where still running."""
+
+    run_no: int
+    outcomes: Sequence[Outcome | None]
+
+
+class Refusal(StrEnum):
+    """Why a settlement changed nothing.
+
+    STALE: the run is closed or another's; recorded. SETTLED: this worker had set these bits
+    before, as after a lost COMMIT. CONTENDED: another write was under way; ask again.
+    """
+
+    STALE = "stale"
+    SETTLED = "settled"
+    CONTENDED = "contended"
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """One settlement that was not accepted."""
+
+    run_no: int
+    reason: Refusal
+
+
+async def start_runs(
+    connection: Connection,
+    fences: Sequence[int],
+    from_positions: Sequence[int],
+    to_positions: Sequence[int],
+    *,
+    worker_no: int,
+    lease_seconds: float,
+) -> list[Start]:
+    """Start one stretch of each claim; `fences` ascending and each once. Answers in input order."""
+    rows = await connection.fetch(
+        statement("start_runs"), fences, from_positions, to_positions, worker_no, lease_seconds
+    )
+    return [
+        Start(
+            row["fence"],
+            row["from_position"],
+            row["to_position"],
+            row["run_no"],
+            row["started_to"],
+            row["closed"],
+            tuple(row["withdrawn"]),
+        )
+        for row in rows
+    ]
+
+
+async def settle_runs(
+    connection: Connection, settlements: Sequence[Settlement], worker_no: int
+) -> list[Refused]:
+    """Record outcomes, each bit once; return what was refused, so an empty list is full success.
+
+    Repeating a settlement whose COMMIT may have happened is harmless: it is answered SETTLED.
+    A failure at the kind's cap of attempts or starts is parked in the same statement.
+    """
+    masks: list[BitString] = []
+    firsts: list[int] = []
+    events: list[int | None] = []
+    details: list[str | None] = []
+    delays: list[float | None] = []
+    for settlement in settlements:
+        firsts.append(len(events) + 1)
+        masks.append(_mask(settlement.outcomes))
+        for outcome in settlement.outcomes:
+            if outcome is None:
+                events.append(None)
+                details.append(None)
+                delays.append(None)
+            else:
+                events.append(outcome.event)
+                details.append(outcome.detail)
+                delays.append(outcome.after_seconds)
+    rows = await connection.fetch(
+        statement("settle_runs"),
+        [settlement.run_no for settlement in settlements],
+        masks,
+        firsts,
+        events,
+        details,
+        delays,
+        worker_no,
+    )
+    return [Refused(row["run_no"], Refusal(row["reason"])) for row in rows]
+
+
+def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
+    size = len(outcomes)
+    padding = -size % 8
+    if None not in outcomes:
+        bits = ((1 << size) - 1) << padding
+    else:
+        bits = 0
+        for outcome in outcomes:
+            bits = bits << 1 | (outcome is not None)
+        bits <<= padding
+    return BitString.frombytes(bits.to_bytes((size + padding) // 8, "big"), bitlength=size)
+
+
+async def extend_leases(
+    connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
+) -> list[int]:
+    """Extend this worker's open runs; a run that is missing in the answer is no longer held."""
+    rows = await connection.fetch(statement("extend_leases"), run_nos, worker_no, lease_seconds)
+    return [row["run_no"] for row in rows]

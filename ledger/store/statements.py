@@ -1,0 +1,74 @@
+"""The statements in ``sql/statements``: their text, and the header each one carries."""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+SQL_ROOT: Final = Path(__file__).resolve().parents[2] / "sql"
+_PARAMETER: Final = re.compile(r"^-- \$(\d+) (\w+) (.+)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One ``$n`` of a statement, as its header names it."""
+
+    name: str
+    type_name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A statement with its header. `indexes` are those it must use; `locks` is prose."""
+
+    name: str
+    text: str
+    sentence: str
+    returns: str
+    parameters: tuple[Parameter, ...]
+    indexes: tuple[str, ...]
+    locks: str
+
+
+@cache
+def statement(name: str) -> str:
+    """Return the text of ``sql/statements/<name>.sql``, comments and all."""
+    return (SQL_ROOT / "statements" / f"{name}.sql").read_text(encoding="utf-8")
+
+
+def statement_names() -> list[str]:
+    """Return the names of all statements, sorted."""
+    return sorted(path.stem for path in (SQL_ROOT / "statements").glob("*.sql"))
+
+
+def parse_statement(name: str) -> Statement:
+    """Read a statement's header. Raises ValueError, naming the line that is missing."""
+    text = statement(name)
+    header = [line for line in text.splitlines() if line.startswith("-- ")]
+    parameters: list[Parameter] = []
+    for line in header:
+        if found := _PARAMETER.match(line):
+            number, parameter, type_name = found.groups()
+            if int(number) != len(parameters) + 1:
+                message = f"{name}: ${number} is out of order"
+                raise ValueError(message)
+            parameters.append(Parameter(parameter, type_name.strip()))
+    indexes = _field(name, header, "index")
+    return Statement(
+        name=name,
+        text=text,
+        sentence=header[0].removeprefix("-- "),
+        returns=_field(name, header, "returns"),
+        parameters=tuple(parameters),
+        indexes=() if indexes == "none" else tuple(indexes.split(", ")),
+        locks=_field(name, header, "locks"),
+    )
+
+
+def _field(name: str, header: list[str], field: str) -> str:
+    for line in header:
+        if line.startswith(f"-- {field}: "):
+            return line.removeprefix(f"-- {field}: ").strip()
+    message = f"{name}: the header lacks `{field}:`"
+    raise ValueError(message)

@@ -1,0 +1,11 @@
+-- Move a definition's materialised watermark forward, never back.
+-- returns: zero or more
+-- $1 definition_nos bigint[]
+-- $2 untils timestamptz[]
+-- index: materialised_pkey
+-- locks: materialised rows (for update)
+update ledger.materialised m
+set materialised_until = u.until, failed_at = null, failure = null
+from unnest($1::bigint[], $2::timestamptz[]) u (definition_no, until)
+where m.definition_no = u.definition_no and m.materialised_until < u.until
+returning m.definition_no

@@ -1,0 +1,5 @@
+-- Count what was refused, by verb and reason.
+-- returns: zero or more
+-- index: none
+-- locks: none
+select verb, reason, count(*) as refused_count from ledger.rejected_write group by verb, reason order by verb, reason

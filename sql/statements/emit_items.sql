@@ -1,0 +1,33 @@
+-- Emit a batch of items as Scheduled, or as Skipped where reasons are given; a key seen before changes nothing.
+-- returns: exactly one per input
+-- $1 flow_tenants text[]
+-- $2 flow_kinds text[]
+-- $3 flow_lanes text[]
+-- $4 flow_of integer[]
+-- $5 business_keys text[]
+-- $6 cycles text[]
+-- $7 effective_dates date[]
+-- $8 due_ats timestamptz[]
+-- $9 payloads text[]
+-- $10 actor integer
+-- $11 partition_keys text[]
+-- $12 labels text[]
+-- $13 start_bys timestamptz[]
+-- $14 complete_bys timestamptz[]
+-- $15 definition_nos bigint[]
+-- $16 event_nos bigint[]
+-- $17 tzdata text
+-- $18 nominals text[]
+-- $19 zones text[]
+-- $20 decisions text[]
+-- $21 smears double precision[]
+-- $22 traceparents text[]
+-- $23 skip_reasons text[]
+-- index: none
+-- locks: none
+select id, created
+from ledger.emit_items(
+  $1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::date[], $8::timestamptz[],
+  $9::text[], $10::integer, $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
+  $16::bigint[], $17::text, $18::text[], $19::text[], $20::text[], $21::double precision[], $22::text[],
+  $23::text[])

@@ -1,0 +1,47 @@
+-- Tell an item's whole story in order: emitted, claimed, published, started, and what ended each attempt.
+-- returns: zero or more
+-- $1 id uuid
+-- index: due_item_id_effective_date_key, transition_item_idx
+-- locks: none
+with item as materialized (
+  select i.* from ledger.due_item i where i.id = $1::uuid
+),
+journal as materialized (
+  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+),
+run as materialized (
+  select r.* from ledger.run r where r.run_no in (select j.run_no from journal j where j.run_no is not null)
+  union
+  select r.* from ledger.run r where r.run_no in (
+    select o.run_no from ledger.open_item o join item i on i.item_no = o.item_no where o.run_no is not null)
+),
+claim as materialized (
+  select c.* from ledger.claim c where c.fence in (select r.fence from run r)
+  union
+  select c.* from ledger.claim c where c.fence in (
+    select o.fence from ledger.open_item o join item i on i.item_no = o.item_no)
+),
+story as (
+  select i.emitted_at as at, 1 /* emitted */ as event, i.actor_no, null::bigint as fence, null::bigint as run_no,
+    0 as attempt, null::text as topic, null::integer as partition, null::bigint as kafka_offset, null::jsonb as detail
+  from item i
+  union all
+  select c.claimed_at, 2 /* claimed */, c.allocator_no, c.fence, null, c.attempt[array_position(c.item_no, i.item_no)],
+    c.topic, c.partition, c.base_offset + array_position(c.item_no, i.item_no) - 1,
+    jsonb_strip_nulls(jsonb_build_object('published_at', c.published_at, 'position', array_position(c.item_no, i.item_no)))
+  from claim c cross join item i
+  union all
+  select r.started_at, 4 /* started */, r.worker_no, r.fence, r.run_no,
+    c.attempt[array_position(c.item_no, i.item_no)], null, null, null, null
+  from run r join claim c on c.fence = r.fence cross join item i
+  where array_position(c.item_no, i.item_no) between r.from_position and r.to_position
+  union all
+  select j.at, j.event, j.actor_no, r.fence, j.run_no, j.attempt, null, null, null, j.detail
+  from journal j left join run r on r.run_no = j.run_no
+)
+select s.at, e.name as event, a.name as actor, s.fence, s.run_no, s.attempt, s.topic, s.partition, s.kafka_offset, s.detail
+from story s
+join ledger.transition_event e on e.event = s.event
+join ledger.actor a on a.actor_no = s.actor_no
+order by s.at, s.event
+limit 10000

@@ -1,0 +1,9 @@
+-- List recorded domain events by their numbers.
+-- returns: zero or more
+-- $1 event_nos bigint[]
+-- index: none
+-- locks: none
+select event_no, tenant, source, id, type, occurred_at, subject, body, traceparent
+from ledger.event
+where event_no = any($1::bigint[])
+order by event_no

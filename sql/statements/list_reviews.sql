@@ -1,0 +1,13 @@
+-- List what is parked for a person, oldest first.
+-- returns: zero or more
+-- $1 limit integer
+-- index: review_parked_idx
+-- locks: none
+select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
+  r.parked_at, r.reason, r.attempt, r.starts, i.payload::text as payload
+from ledger.review r
+join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
+join ledger.flow f on f.flow_no = r.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
+order by r.parked_at, r.item_no
+limit $1::integer

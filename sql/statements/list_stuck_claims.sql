@@ -1,0 +1,12 @@
+-- List claims whose deadline passed longer ago than the margin and which nothing closed.
+-- returns: zero or more
+-- $1 margin_seconds double precision
+-- $2 claim_max integer
+-- index: claim_deadline_idx
+-- locks: none
+select c.fence, c.topic, c.deadline, c.size - c.started as open_count,
+  extract(epoch from ledger.machine_now() - c.deadline)::double precision as lapsed_seconds
+from ledger.claim c
+where c.closed_at is null and c.deadline < ledger.machine_now() - make_interval(secs => $1::double precision)
+order by c.deadline
+limit $2::integer

@@ -1,0 +1,11 @@
+-- Mark claims as acknowledged by Kafka, once each; the offset is kept even where the claim has closed meanwhile.
+-- returns: zero or more
+-- $1 fences bigint[]
+-- $2 base_offsets bigint[]
+-- index: claim_*_pkey
+-- locks: claim rows (for update)
+update ledger.claim c
+set published_at = ledger.now(), base_offset = u.base_offset
+from unnest($1::bigint[], $2::bigint[]) u (fence, base_offset)
+where c.fence = u.fence and c.published_at is null
+returning c.fence, (c.closed_at is not null and c.started < c.size) as closed

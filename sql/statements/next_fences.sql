@@ -1,0 +1,6 @@
+-- Draw fences from the one number line; none is ever given twice.
+-- returns: zero or more
+-- $1 count integer
+-- index: none
+-- locks: none
+select nextval('ledger.fence') as fence from generate_series(1, $1::integer)

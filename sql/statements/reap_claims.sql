@@ -1,0 +1,31 @@
+-- Close claims past their deadline: what was not started goes from Claimed back to Scheduled.
+-- returns: one
+-- $1 limit integer
+-- index: claim_*_deadline_idx, claim_*_pkey, due_item_*_pkey
+-- locks: claim rows (for update, skip locked)
+with late as materialized (
+  select c.fence, c.claimed_at
+  from ledger.claim c
+  where c.closed_at is null and c.deadline < ledger.machine_now()
+  order by c.deadline
+  limit $1::integer
+  for update skip locked
+),
+closed as (
+  update ledger.claim c
+  set closed_at = ledger.now()
+  from late l
+  where c.fence = l.fence and c.claimed_at = l.claimed_at and c.closed_at is null
+  returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
+    c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
+),
+back as (
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
+  select u.item_no, u.effective_date, i.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */,
+    u.attempt - 1, u.starts - 1, c.batch_max
+  from closed c
+  cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
+  join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
+  returning 1
+)
+select count(*)::integer as released, (select count(*) from closed)::integer as claims from back

@@ -1,0 +1,69 @@
+-- Close runs past their lease: what has not ended goes from Running to RetryableFailure, or to ManualReview at its cap.
+-- returns: one
+-- $1 limit integer
+-- $2 actor_no integer
+-- index: run_*_lease_until_idx, claim_*_pkey, due_item_*_pkey
+-- locks: run rows (for update, skip locked)
+with lapsed as materialized (
+  select r.run_no, r.started_at
+  from ledger.run r
+  where r.closed_at is null and r.lease_until < ledger.machine_now()
+  order by r.lease_until
+  limit $1::integer
+  for update skip locked
+),
+closed as (
+  update ledger.run r
+  set closed_at = ledger.now()
+  from lapsed l
+  where r.run_no = l.run_no and r.started_at = l.started_at and r.closed_at is null
+  returning r.run_no, r.fence, r.from_position, r.to_position, r.ended
+),
+lost as materialized (
+  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, count(*) over (partition by c.run_no) as beside
+  from closed c
+  join ledger.claim k on k.fence = c.fence
+  cross join lateral unnest(
+    k.item_no[c.from_position:c.to_position], k.effective_date[c.from_position:c.to_position],
+    k.attempt[c.from_position:c.to_position], k.starts[c.from_position:c.to_position]
+  ) with ordinality u (item_no, effective_date, attempt, starts, ord)
+  where get_bit(c.ended, u.ord::integer - 1) = 0
+),
+-- An item that ran beside others is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
+judged as materialized (
+  select l.*, i.flow_no, i.due_at,
+    case when l.beside = 1 then l.attempt else l.attempt - 1 end as used,
+    case when l.beside = 1 then 1 else greatest(1, least(l.beside / 8, 32000)) end as batch_max,
+    case when l.beside = 1
+      then least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(l.attempt, 30) - 1))
+      else 0 end as backoff_seconds,
+    (l.beside = 1 and l.attempt >= k.attempt_max) or l.starts >= k.start_max as exhausted
+  from lost l
+  join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
+  join ledger.flow f on f.flow_no = i.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+),
+journal as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
+  select j.effective_date, j.item_no, case when j.exhausted then 9 /* parked */ else 7 /* timed_out */ end,
+    j.attempt, j.run_no, $2::integer, ledger.now(),
+    jsonb_build_object('reason', 'lease lapsed', 'beside', j.beside, 'starts', j.starts)
+  from judged j
+),
+back as (
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
+  select j.item_no, j.effective_date, j.flow_no,
+    greatest(j.due_at, ledger.now() + make_interval(secs => j.backoff_seconds)),
+    4 /* RetryableFailure */, j.used, j.starts, j.batch_max
+  from judged j where not j.exhausted
+),
+parked as (
+  insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
+  select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
+    'its worker died or lost its lease each time it ran', j.run_no, $2::integer
+  from judged j where j.exhausted
+)
+select
+  (select count(*) from closed)::integer as runs,
+  (select count(*) from judged where not exhausted)::integer as retried,
+  (select count(*) from judged where exhausted)::integer as parked

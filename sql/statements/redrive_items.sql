@@ -1,0 +1,38 @@
+-- Send parked items back to work (ManualReview to Scheduled) with their attempts counted anew; anything else is refused.
+-- returns: exactly one per input
+-- $1 ids uuid[]
+-- $2 reason text
+-- $3 actor_no integer
+-- index: due_item_id_effective_date_key, due_item_pkey, review_pkey
+-- locks: review rows (for update, item_no ascending)
+with asked as materialized (
+  select a.id, a.ord, i.item_no
+  from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i on i.id = a.id
+),
+locked as materialized (
+  select r.item_no from asked a join ledger.review r on r.item_no = a.item_no order by r.item_no for update of r
+),
+taken as (
+  delete from ledger.review r using locked l where r.item_no = l.item_no
+  returning r.item_no, r.effective_date, r.flow_no, r.attempt
+),
+back as (
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state)
+  select t.item_no, t.effective_date, t.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */
+  from taken t join ledger.due_item i on i.effective_date = t.effective_date and i.item_no = t.item_no
+),
+journal as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+  select t.effective_date, t.item_no, 10 /* redriven */, t.attempt, $3::integer, ledger.now(),
+    jsonb_build_object('reason', $2::text)
+  from taken t
+),
+refused as (
+  insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
+  select ledger.now(), $3::integer, 'redrive', 'illegal', a.item_no
+  from asked a where a.item_no is not null and not exists (select from taken t where t.item_no = a.item_no)
+)
+select a.id,
+  case when a.item_no is null then 'unknown'
+    when exists (select from taken t where t.item_no = a.item_no) then 'done' else 'illegal' end as answer
+from asked a order by a.ord

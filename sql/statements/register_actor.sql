@@ -1,0 +1,7 @@
+-- Find or make the number of whoever acts.
+-- returns: one
+-- $1 name text
+-- $2 kind text
+-- index: none
+-- locks: actor row (for update)
+select ledger.register_actor($1::text, $2::text) as actor_no

@@ -1,0 +1,24 @@
+-- Release open claims of this allocator: what was not started goes from Claimed back to Scheduled.
+-- returns: one
+-- $1 fences bigint[]
+-- $2 allocator_no integer
+-- index: claim_*_pkey, due_item_*_pkey
+-- locks: claim rows (for update)
+with closed as (
+  update ledger.claim c
+  set closed_at = ledger.now()
+  from unnest($1::bigint[]) u (fence)
+  where c.fence = u.fence and c.allocator_no = $2::integer and c.closed_at is null
+  returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
+    c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
+),
+back as (
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
+  select u.item_no, u.effective_date, i.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */,
+    u.attempt - 1, u.starts - 1, c.batch_max
+  from closed c
+  cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
+  join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
+  returning 1
+)
+select count(*)::integer as released from back

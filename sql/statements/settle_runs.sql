@@ -1,0 +1,99 @@
+-- Record how items of open runs ended (Running to Completed, RetryableFailure, Scheduled or ManualReview), each bit once.
+-- returns: zero or more
+-- $1 run_nos bigint[]
+-- $2 masks bit varying[]
+-- $3 firsts integer[]
+-- $4 events smallint[]
+-- $5 details text[]
+-- $6 after_seconds double precision[]
+-- $7 worker_no integer
+-- index: run_*_pkey, claim_*_pkey
+-- locks: run rows (for update, in the order given)
+with asked as materialized (
+  select * from unnest($1::bigint[], $2::bit varying[], $3::integer[]) a (run_no, mask, first)
+),
+accepted as (
+  update ledger.run r
+  set ended = r.ended | a.mask,
+    closed_at = case when (r.ended | a.mask) = ~(r.ended & ~r.ended) then ledger.now() end
+  from asked a
+  where r.run_no = a.run_no and r.closed_at is null and r.worker_no = $7::integer
+    and (r.ended & a.mask) = (r.ended & ~r.ended)
+  returning r.run_no, r.fence, r.from_position, r.to_position, a.first
+),
+outcome as materialized (
+  select a.run_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail, u.after_seconds
+  from accepted a
+  join ledger.claim c on c.fence = a.fence
+  cross join lateral unnest(
+    c.item_no[a.from_position:a.to_position], c.effective_date[a.from_position:a.to_position],
+    c.attempt[a.from_position:a.to_position], c.starts[a.from_position:a.to_position],
+    ($4::smallint[])[a.first:a.first + a.to_position - a.from_position],
+    ($5::text[])[a.first:a.first + a.to_position - a.from_position],
+    ($6::double precision[])[a.first:a.first + a.to_position - a.from_position]
+  ) u (item_no, effective_date, attempt, starts, event, detail, after_seconds)
+  where u.event is not null
+),
+completed as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
+  select o.effective_date, o.item_no, 5 /* completed */, o.attempt, o.run_no, $7::integer, (select ledger.now()),
+    o.detail::jsonb
+  from outcome o
+  where o.event = 5 /* completed */
+),
+judged as materialized (
+  select o.*, i.flow_no, i.due_at,
+    case
+      when o.event = 6 /* failed */ and (o.attempt >= k.attempt_max or o.starts >= k.start_max) then 9 /* parked */
+      when o.event = 8 /* snoozed */ and o.starts >= k.start_max then 9 /* parked */
+      else o.event
+    end as verdict
+  from outcome o
+  join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
+  join ledger.flow f on f.flow_no = i.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+  where o.event in (6 /* failed */, 8 /* snoozed */, 9 /* parked */)
+),
+ended as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
+  select j.effective_date, j.item_no, j.verdict, j.attempt, j.run_no, $7::integer, ledger.now(), j.detail::jsonb
+  from judged j
+),
+back as (
+  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts)
+  select j.item_no, j.effective_date, j.flow_no,
+    greatest(j.due_at, ledger.now() + make_interval(secs => coalesce(j.after_seconds, 0))),
+    case j.verdict when 6 /* failed */ then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
+    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end, j.starts
+  from judged j
+  where j.verdict in (6 /* failed */, 8 /* snoozed */)
+),
+parked as (
+  insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
+  select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
+    coalesce(j.detail::jsonb ->> 'reason', 'attempts exhausted'), j.run_no, $7::integer
+  from judged j
+  where j.verdict = 9 /* parked */
+),
+refused as materialized (
+  select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
+    case
+      when r.run_no is null or r.worker_no <> $7::integer then 'stale'
+      when (r.ended & a.mask) = a.mask then 'settled'
+      when r.closed_at is not null then 'stale'
+      else 'contended'
+    end as reason
+  from asked a
+  left join ledger.run r on r.run_no = a.run_no
+  where not exists (select from accepted k where k.run_no = a.run_no)
+),
+stale as (
+  insert into ledger.rejected_write (
+    rejected_at, actor_no, verb, reason, fence, run_no, from_position, to_position, detail)
+  select ledger.now(), $7::integer, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
+    jsonb_build_object('mask', x.mask::text,
+      'events', ($4::smallint[])[x.first:x.first + length(x.mask) - 1])
+  from refused x
+  where x.reason = 'stale'
+)
+select x.run_no, x.reason from refused x

@@ -1,0 +1,152 @@
+"""Real servers for every test: a database from a template, a kind and topic of its own."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+from hypothesis import settings as hypothesis_settings
+
+from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
+from ledger.drafts import ItemDraft
+from ledger.store import Connection, Pool, connect, open_pool
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.migrations import migrate
+
+T = TypeVar("T")
+
+hypothesis_settings.register_profile("default", deadline=None)  # no timed assertions
+hypothesis_settings.load_profile("default")
+
+EVENTUALLY_SECONDS = 60.0
+LOOK_AGAIN_SECONDS = 0.02
+LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture(scope="session")
+def stack() -> Generator[Endpoints]:
+    """PostgreSQL and Kafka, embedded unless the environment chooses otherwise."""
+    provider = Provider(os.environ.get(TEST_STACK_VARIABLE, Provider.EMBEDDED))
+    with open_stack(provider, durable=False) as endpoints:
+        yield endpoints
+
+
+@pytest.fixture(scope="session")
+def bootstrap_servers(stack: Endpoints) -> str:
+    return stack.bootstrap_servers
+
+
+def named_database(dsn: str, name: str) -> str:
+    """Return `dsn` with another database in it."""
+    return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
+
+
+@pytest.fixture(scope="session")
+async def template(stack: Endpoints) -> AsyncGenerator[str]:
+    """A migrated database that others are copied from."""
+    name = f"template_{secrets.token_hex(4)}"
+    admin = await asyncpg.connect(stack.dsn)
+    await admin.execute(f"create database {name}")
+    connection = await connect(named_database(stack.dsn, name), application_name="test")
+    await migrate(connection)
+    await connection.close()
+    yield name
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+@pytest.fixture
+async def database(stack: Endpoints, template: str) -> AsyncGenerator[str]:
+    """The DSN of a migrated, empty database of the test's own."""
+    name = f"test_{secrets.token_hex(6)}"
+    admin = await asyncpg.connect(stack.dsn)
+    await admin.execute(f"create database {name} template {template}")
+    yield named_database(stack.dsn, name)
+    await admin.execute(f"drop database {name} with (force)")
+    await admin.close()
+
+
+@pytest.fixture
+async def pool(database: str) -> AsyncGenerator[Pool]:
+    async with open_pool(database, application_name="test") as pool:
+        yield pool
+
+
+@pytest.fixture
+async def connection(database: str) -> AsyncGenerator[Connection]:
+    connection = await connect(database, application_name="test")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def actor_no(connection: Connection) -> int:
+    """Someone to act: a worker by kind, since most tests write as one."""
+    return await register_actor(connection, "test", ActorKind.WORKER)
+
+
+@pytest.fixture
+def kind() -> str:
+    """A kind of the test's own, so that its topic `due.<kind>` is too."""
+    return f"Kind{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
+    """Make drafts `key-000000…` that have long been due, unless `due_at` says otherwise."""
+
+    def make(
+        count: int = 1,
+        *,
+        tenant: str = "acme",
+        kind: str = kind,
+        due_at: datetime | None = None,
+        effective_date: date = date(2027, 3, 1),
+        prefix: str = "key",
+        lane: str = "",
+        payload: str = '{"premium":"123.45"}',
+    ) -> list[ItemDraft]:
+        due = due_at or LONG_AGO
+        return [
+            ItemDraft(
+                tenant=tenant,
+                kind=kind,
+                lane=lane,
+                business_key=f"{prefix}-{number:06}",
+                cycle="2027",
+                effective_date=effective_date,
+                due_at=due,
+                payload=payload,
+            )
+            for number in range(count)
+        ]
+
+    return make
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
+    """Look until a question is answered with something true; fail after a generous minute.
+
+    The one place in the tests that waits by looking again: for other processes, whose signals
+    cannot be awaited.
+    """
+
+    async def look(question: Callable[[], Awaitable[T]]) -> T:
+        until = monotonic() + EVENTUALLY_SECONDS
+        waiting = asyncio.Event()
+        while not (answer := await question()):
+            if monotonic() > until:
+                pytest.fail(f"it never happened: last answer {answer!r}")
+            with suppress(TimeoutError):
+                await asyncio.wait_for(waiting.wait(), LOOK_AGAIN_SECONDS)
+        return answer
+
+    return look
