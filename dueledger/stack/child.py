@@ -137,9 +137,9 @@ class Child:
         born.wait()
         if failure:
             raise StackError(
-                "stack.start_failed",
+                "start_failed",
                 f"{self.name} cannot be started: {failure[0]}",
-                "Check that the environment is complete: run `make setup` again.",
+                "Check that the environment is complete: run `make env`.",
             ) from failure[0]
 
     def wait_until(
@@ -154,7 +154,7 @@ class Child:
             if ready():
                 return True
         raise StackError(
-            "stack.start_timeout",
+            "start_timeout",
             f"{self.name} was not ready after {timeout_seconds:.0f} s.\n{self.log_tail()}",
             f"Read {self.log}; a busy machine may need another try.",
         )
@@ -184,6 +184,7 @@ class Child:
         if left_over is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 left_over.send_signal(self._stop_signal)
+                left_over.resume()  # a stopped one ends only once it runs
             deadline = time.monotonic() + timeout_seconds
             while _alive(left_over) and time.monotonic() < deadline:
                 threading.Event().wait(_POLL_SECONDS)

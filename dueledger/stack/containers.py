@@ -1,5 +1,6 @@
 """The same two servers in containers, for those who have Docker."""
 
+import secrets
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Final
@@ -27,22 +28,29 @@ def open_containers(
     try:
         from docker.errors import DockerException  # noqa: PLC0415  (of the test extra)
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415
-        from testcontainers.core.wait_strategies import LogMessageWaitStrategy  # noqa: PLC0415
-        from testcontainers.postgres import PostgresContainer  # noqa: PLC0415
+        from testcontainers.core.wait_strategies import (  # noqa: PLC0415
+            ExecWaitStrategy,
+            LogMessageWaitStrategy,
+        )
     except ImportError as error:
         raise StackError(
-            "stack.testcontainers_missing",
+            "testcontainers_missing",
             "Containers cannot be started: the package testcontainers is missing.",
             "Install dueledger[test], or use the embedded or external provider.",
         ) from error
 
     tell = progress or _silent
+    password = secrets.token_urlsafe(24)
     fsync = "on" if durable else "off"
     broker = ports.free()  # a broker must be told its outer port before it starts
     with ExitStack() as running:
         try:
-            postgres = PostgresContainer(POSTGRES_IMAGE, driver=None)
+            postgres = DockerContainer(POSTGRES_IMAGE).with_exposed_ports(_POSTGRES_PORT)
+            postgres.with_env("POSTGRES_PASSWORD", password)
             postgres.with_command(f"{_POSTGRES_COMMAND} -c fsync={fsync}")
+            # By TCP: while the image prepares the cluster it answers on its socket only.
+            ready = ExecWaitStrategy(["pg_isready", "-h", "127.0.0.1", "-U", "postgres"])
+            postgres.waiting_for(ready.with_startup_timeout(_START_SECONDS))
             tell(f"postgres: starting {POSTGRES_IMAGE}")
             running.enter_context(postgres)
 
@@ -56,12 +64,14 @@ def open_containers(
             running.enter_context(kafka)
         except (DockerException, TimeoutError) as error:
             raise StackError(
-                "stack.containers_unavailable",
+                "containers_unavailable",
                 f"The containers cannot be started: {error}",
                 "Check that `docker run hello-world` works for this user, "
                 "or use the embedded or external provider.",
             ) from error
-        yield Endpoints(postgres.get_connection_url(), f"{host}:{broker}")
+        port = postgres.get_exposed_port(_POSTGRES_PORT)
+        dsn = f"postgresql://postgres:{password}@{host}:{port}/postgres"
+        yield Endpoints(dsn, f"{host}:{broker}")
 
 
 def _silent(_step: str) -> None:

@@ -20,7 +20,7 @@ from dueledger.stack.postgres import Postgres
 from dueledger.stack.steps import Steps
 
 _TEMPORARY_PREFIX: Final = "dueledger-stack-"
-_LOCK_NAME: Final = "stack.lock"
+_LOCK_NAME: Final = "lock"
 _INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 _TERMINATED: Final = 128 + signal.SIGTERM
 
@@ -115,7 +115,7 @@ def _owned(directory: Path) -> Generator[None]:
         descriptor = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise StackError(
-            "stack.directory_unusable",
+            "directory_unusable",
             f"The data directory {directory} cannot be used: {error}",
             "Choose one you can write to.",
         ) from error
@@ -125,7 +125,7 @@ def _owned(directory: Path) -> Generator[None]:
         except BlockingIOError as error:
             owner = lock.read().strip() or "unknown"
             raise StackError(
-                "stack.directory_in_use",
+                "directory_in_use",
                 f"The data directory {directory} is in use by process {owner}.",
                 "Stop that process, or choose another data directory.",
             ) from error

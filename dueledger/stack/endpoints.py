@@ -5,6 +5,8 @@ from enum import StrEnum
 from typing import Final, final
 from urllib.parse import urlsplit, urlunsplit
 
+from ledger.errors import DueledgerError
+
 DSN_VARIABLE: Final = "DUELEDGER_DSN"
 BOOTSTRAP_SERVERS_VARIABLE: Final = "DUELEDGER_BOOTSTRAP_SERVERS"
 TEST_STACK_VARIABLE: Final = "DUELEDGER_TEST_STACK"
@@ -36,12 +38,16 @@ class Endpoints:
 
 
 @final
-class StackError(Exception):
-    """A stack cannot be had. Carries what happened, a stable code and what to do next."""
+class StackError(DueledgerError):
+    """A stack cannot be had. The message ends with what to do next, which is also `remedy`.
 
-    def __init__(self, code: str, message: str, remedy: str) -> None:
-        """Join message and remedy, so that a plain traceback says both."""
-        super().__init__(f"{message}\n{remedy}")
-        self.code = code
-        self.message = message
+    `reason` is stable, for programs: `directory_in_use`, `jar_unavailable`, ...
+    """
+
+    code = "STACK_UNAVAILABLE"
+    exit_code = 3
+
+    def __init__(self, reason: str, message: str, remedy: str) -> None:
+        super().__init__(f"{message}\n{remedy}", reason=reason, remedy=remedy)
+        self.reason = reason
         self.remedy = remedy

@@ -76,7 +76,7 @@ def ensure(steps: Steps) -> list[Path]:
             _fetch_all(wanted, directory, steps)
     except OSError as error:
         raise StackError(
-            "stack.cache_unusable",
+            "cache_unusable",
             f"The jars of Kafka cannot be kept in {directory}: {error}",
             "Free space there or name another place with XDG_CACHE_HOME.",
         ) from error
@@ -149,7 +149,7 @@ def _fetch(jar: Jar, directory: Path, steps: Steps) -> None:
     finally:
         staged.unlink(missing_ok=True)
     raise StackError(
-        "stack.jar_unavailable",
+        "jar_unavailable",
         f"{jar.name}, which Kafka needs, cannot be fetched: {reason}",
         "Behind a proxy set HTTPS_PROXY (and SSL_CERT_FILE for its certificate); "
         f"with a Maven mirror set {MIRROR_VARIABLE} to its root; "
@@ -192,7 +192,7 @@ def _repository() -> str:
         from jgo.constants import MAVEN_CENTRAL_URL  # noqa: PLC0415  (of the embedded extra)
     except ImportError as error:
         raise StackError(
-            "stack.jgo_missing",
+            "jgo_missing",
             "Kafka's jars cannot be fetched: the package jgo is missing.",
             "Install dueledger[embedded], or use the containers or external provider.",
         ) from error

