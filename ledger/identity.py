@@ -1,0 +1,64 @@
+"""The identity of a due item: the same five fields give the same id, anywhere, for ever.
+
+`docs/identity.md` gives the rule in words and `docs/identity-vectors.json` its test vectors; the
+SQL function is held against the same vectors.
+"""
+
+from collections.abc import Iterable
+from datetime import date
+from hashlib import sha256
+from typing import Final
+from uuid import UUID
+
+from ledger.errors import InvalidItem, Problem, shown_value
+
+SEPARATOR: Final = "\x1f"
+NUL: Final = "\x00"
+
+_LOW_122_BITS: Final = ~((0xF << 76) | (0x3 << 62))
+_VERSION_AND_VARIANT: Final = (0x8 << 76) | (0x2 << 62)
+_FIELDS: Final = ("tenant", "kind", "business_key", "cycle")
+_SEPARATORS: Final = len(_FIELDS)
+
+
+def item_id(tenant: str, kind: str, business_key: str, cycle: str, effective_date: date) -> UUID:
+    """Return the item's UUIDv8 (RFC 9562, section 5.8).
+
+    The first 16 bytes of SHA-256 over the five fields in UTF-8, the date in ISO form, joined by
+    U+001F, with version and variant set. Raises InvalidItem naming the field that holds U+001F,
+    U+0000 or what UTF-8 cannot carry.
+    """
+    text = f"{tenant}\x1f{kind}\x1f{business_key}\x1f{cycle}\x1f{effective_date.isoformat()}"
+    if text.count(SEPARATOR) != _SEPARATORS or NUL in text:
+        raise _unusable_key((tenant, kind, business_key, cycle))
+    try:
+        digest = sha256(text.encode()).digest()
+    except UnicodeEncodeError:
+        raise _unusable_key((tenant, kind, business_key, cycle)) from None
+    bits = int.from_bytes(digest[:16], "big")
+    return UUID(int=(bits & _LOW_122_BITS) | _VERSION_AND_VARIANT)
+
+
+def item_ids(identities: Iterable[tuple[str, str, str, str, date]]) -> list[UUID]:
+    """Return the ids of many items, in the order given."""
+    return [item_id(*identity) for identity in identities]
+
+
+def unusable_reason(text: str) -> str | None:
+    """Say why `text` cannot be part of a key, or return None where it can."""
+    if NUL in text:
+        return "holds NUL (U+0000), which no key may contain"
+    if SEPARATOR in text:
+        return "holds U+001F, which separates the fields of an identity"
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "holds a lone surrogate, which UTF-8 cannot carry"
+    return None
+
+
+def _unusable_key(values: tuple[str, str, str, str]) -> InvalidItem:
+    problems = [
+        Problem(field, shown_value(value), reason)
+        for field, value in zip(_FIELDS, values, strict=True)
+        if (reason := unusable_reason(value))
+    ]
+    return InvalidItem("The item cannot be identified.", problems)
