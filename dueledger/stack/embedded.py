@@ -20,7 +20,7 @@ from dueledger.stack.postgres import Postgres
 from dueledger.stack.steps import Steps
 
 _TEMPORARY_PREFIX: Final = "dueledger-stack-"
-_LOCK_NAME: Final = "lock"
+_LOCK_NAME: Final = "stack.lock"
 _INTERRUPTIONS: Final = (signal.SIGINT, signal.SIGTERM)
 _TERMINATED: Final = 128 + signal.SIGTERM
 

@@ -47,7 +47,10 @@ def main() -> None:
     parent, signal, user, reach = sys.argv[1:5]
     program = sys.argv[6:]
     if user != "-":
-        _become(user, keep_search=reach == "1")
+        try:
+            _become(user, keep_search=reach == "1")
+        except OSError as error:
+            sys.exit(f"cannot become the user {user}: {error.strerror}")
     if sys.platform == "linux":
         # After the change of user, which clears it.
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal), 0, 0, 0)

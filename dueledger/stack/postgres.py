@@ -198,7 +198,11 @@ class Postgres:
                 f"PostgreSQL cannot create its cluster in {self._cluster}:\n"
                 f"{result.stdout.decode(errors='replace').strip()}",
                 "Choose a data directory that "
-                + (f"the system user {user.name} can reach" if user else "you can write to")
+                + (
+                    f"the system user {user.name} can reach, run as an ordinary user"
+                    if user
+                    else "you can write to"
+                )
                 + ", or use the containers or external provider.",
             )
         fresh.rename(self._cluster)
