@@ -14,11 +14,17 @@ import structlog
 class LogEvent(StrEnum):
     """Every event that may be logged, as ``<noun>.<past participle>``."""
 
+    CLAIM_AMBIGUOUS = "claim.ambiguous"
+    CLAIM_LATE = "claim.late"
     CLAIM_PUBLISHED = "claim.published"
+    CLAIM_UNMARKED = "claim.unmarked"
+    CLAIM_UNSENT = "claim.unsent"
     PROCESS_STARTED = "process.started"
     PROCESS_STOPPED = "process.stopped"
+    RUN_REAPED = "run.reaped"
     TICK_COMPLETED = "tick.completed"
     TICK_FAILED = "tick.failed"
+    TOPIC_REFUSED = "topic.refused"
 
 
 def configure(*, json: bool, verbose: bool = False) -> None:

@@ -1,6 +1,8 @@
 from collections.abc import Sequence
 
 class BatchBuilder:
+    def __init__(self, batch_size: int, compression_type: int) -> None: ...
+    def _build(self) -> bytearray: ...
     # None when the batch is full; otherwise something true. The timestamp is in milliseconds.
     def append(
         self,

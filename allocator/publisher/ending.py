@@ -1,0 +1,84 @@
+"""Ending a producer without flushing it, for which aiokafka 0.14 has no public way.
+
+Its own ``stop()`` waits until everything queued is delivered, and an idempotent producer retries
+for ever. Only this module looks inside aiokafka.
+"""
+
+# ruff: noqa: SLF001 - see above
+# pyright: reportPrivateUsage=false
+
+import asyncio
+from collections import deque
+from itertools import chain
+from typing import Final, Protocol, cast, final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+_NO_COMPRESSION: Final = 0
+
+
+@final
+class RecordBatch(BatchBuilder):
+    """The records of one claim; knows whether it was ever handed to a connection."""
+
+    def __init__(self, bytes_max: int) -> None:
+        super().__init__(bytes_max, _NO_COMPRESSION)
+        self.handed_over = False
+
+    def _build(self) -> bytearray:
+        # aiokafka makes the bytes when it makes the produce request, and not before.
+        self.handed_over = True
+        return super()._build()
+
+
+class _Batch(Protocol):
+    future: "asyncio.Future[object]"
+
+
+class _Accumulator(Protocol):
+    _batches: dict[object, deque[_Batch]]
+    _pending_batches: set[_Batch]
+
+
+class _Sender(Protocol):
+    @property
+    def sender_task(self) -> "asyncio.Task[None]": ...
+
+
+class _Client(Protocol):
+    async def close(self) -> None: ...
+
+
+class _Inside(Protocol):
+    _closed: bool
+    _sender: _Sender
+    _message_accumulator: _Accumulator
+    client: _Client
+
+
+async def halt(producer: AIOKafkaProducer) -> bool:
+    """Let nothing more be taken from the producer's queue; false when it was halted before."""
+    inside = cast("_Inside", producer)
+    if inside._closed:
+        return False
+    inside._closed = True
+    inside._sender.sender_task.cancel()
+    await asyncio.sleep(0)  # from here on it only waits for requests it has already made
+    return True
+
+
+async def bury(producer: AIOKafkaProducer, patience_seconds: float) -> None:
+    """Let requests on the wire end, fail whoever still waits, and close the connections."""
+    inside = cast("_Inside", producer)
+    sender = inside._sender.sender_task
+    try:
+        await asyncio.wait({sender}, timeout=patience_seconds)
+    finally:
+        sender.cancel()  # a second time: this reaches the request it waits for
+        await asyncio.wait({sender}, timeout=patience_seconds)
+        accumulator = inside._message_accumulator
+        queued = chain.from_iterable(accumulator._batches.values())
+        for batch in [*queued, *accumulator._pending_batches]:
+            batch.future.cancel()
+        await inside.client.close()

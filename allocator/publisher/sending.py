@@ -1,0 +1,259 @@
+"""One claim, one record batch, one send, bounded in time.
+
+What aiokafka 0.14 does, and what follows from it here:
+
+- An idempotent producer retries for ever: a batch's future has no time limit, so we set one.
+- A batch that finds no leader for the request timeout, or that a broker refuses, has burnt its
+  sequence number; every later batch to that partition is then out of order. So a producer that
+  failed once is never used again.
+- A batch queued behind a silent broker may still leave after we gave up. So the sender is halted
+  before anybody is told that a batch never left.
+- A broker that no longer remembers an old batch answers "duplicate", and aiokafka reports success
+  with offset -1. It was published, we do not know where: ambiguous.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol, final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import (
+    KafkaError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
+
+from allocator.publisher.ending import RecordBatch, bury, halt
+from allocator.publisher.topics import make_missing_topics, unavailable
+from ledger.service import Stop
+
+# The producer itself is sound when one of these is raised before anything was queued.
+_NOT_QUEUED: Final = (
+    UnknownTopicOrPartitionError,
+    TopicAuthorizationFailedError,
+    AssertionError,  # how aiokafka says that the topic has no such partition
+)
+
+
+class Outcome(StrEnum):
+    """What is known of a batch after its send."""
+
+    ACKNOWLEDGED = "acknowledged"
+    NEVER_LEFT = "never_left"
+    AMBIGUOUS = "ambiguous"
+
+
+class Outgoing(Protocol):
+    """What the publisher needs of a claim."""
+
+    @property
+    def fence(self) -> int:
+        """Its number."""
+        ...
+
+    @property
+    def topic(self) -> str:
+        """Where it goes."""
+        ...
+
+    @property
+    def partition(self) -> int:
+        """Which partition of the topic."""
+        ...
+
+    @property
+    def records(self) -> RecordBatch:
+        """Its records, complete."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """How one claim's send ended. `base_offset` is there exactly when it was acknowledged."""
+
+    fence: int
+    topic: str
+    outcome: Outcome
+    base_offset: int | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PublisherOptions:
+    """How to reach Kafka and how long to wait for it."""
+
+    bootstrap_servers: str
+    client_id: str
+    topic_partitions: int
+    topic_replication: int
+    batch_bytes_max: int
+    request_seconds: float
+    send_seconds: float
+    drain_seconds: float
+
+
+@final
+class Publisher:
+    """Owns the producer: made on demand, thrown away after any failed send."""
+
+    def __init__(self, options: PublisherOptions, *, stop: Stop) -> None:
+        self._options = options
+        self._stop = stop
+        self._producer: AIOKafkaProducer | None = None
+        self._topics: set[str] = set()
+        self._refused: dict[str, str] = {}
+        self._burials: set[asyncio.Task[None]] = set()
+
+    def new_batch(self) -> RecordBatch:
+        """Return an empty batch; appending to it answers None once it is full."""
+        return RecordBatch(self._options.batch_bytes_max)
+
+    async def partitions(self, topics: Collection[str]) -> dict[str, int]:
+        """Return the number of partitions of each topic, making those that are missing.
+
+        Topics that cannot be had are left out; `refused` says why. Raises Unavailable.
+        """
+        producer = await self._ready()
+        unknown = set(topics) - self._topics
+        if unknown:
+            self._refused = await make_missing_topics(
+                self._options.bootstrap_servers,
+                unknown,
+                partitions=self._options.topic_partitions,
+                replication=self._options.topic_replication,
+                timeout_seconds=self._options.request_seconds,
+            )
+            self._topics |= unknown - self._refused.keys()
+        counts: dict[str, int] = {}
+        for topic in topics:
+            if topic not in self._topics:
+                continue
+            try:
+                counts[topic] = len(await producer.partitions_for(topic))
+            except KafkaError as error:
+                self._topics.discard(topic)
+                self._refused[topic] = type(error).__name__
+        return counts
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Topics that could not be had when last asked for, with the reason."""
+        return self._refused
+
+    async def publish(self, batches: Sequence[Outgoing]) -> list[Delivery]:
+        """Send each batch once and wait for the brokers; answers in input order.
+
+        Returns within `send_seconds`, or within `drain_seconds` of a stop being asked for. Never
+        raises for what Kafka does: each delivery says how it ended.
+        """
+        producer = self._producer
+        if producer is None:
+            return [_delivery(batch, Outcome.NEVER_LEFT, "NoProducer") for batch in batches]
+        sends = [asyncio.ensure_future(_send(producer, batch)) for batch in batches]
+        try:
+            await self._wait_for(sends)
+            failures = [_failure(send) for send in sends]
+            if any(map(_spoils_producer, batches, failures)):
+                await self._discard(producer)
+        finally:
+            for send in sends:
+                send.cancel()
+        return [
+            _judge(batch, send, failure)
+            for batch, send, failure in zip(batches, sends, failures, strict=True)
+        ]
+
+    async def _wait_for(self, sends: Sequence["asyncio.Future[int]"]) -> None:
+        ended = asyncio.ensure_future(asyncio.wait(sends))
+        stopped = asyncio.ensure_future(self._stop.wait())
+        try:
+            await asyncio.wait(
+                {ended, stopped},
+                timeout=self._options.send_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if not ended.done() and self._stop.asked:
+                await asyncio.wait({ended}, timeout=self._options.drain_seconds)
+        finally:
+            ended.cancel()
+            stopped.cancel()
+
+    async def stop(self) -> None:
+        """Close the producer; what was queued and not acknowledged is forgotten."""
+        if self._producer is not None:
+            await self._discard(self._producer)
+        if self._burials:
+            await asyncio.wait(self._burials, timeout=self._options.drain_seconds)
+        for burial in self._burials:
+            burial.cancel()
+        await asyncio.gather(*self._burials, return_exceptions=True)
+
+    async def _ready(self) -> AIOKafkaProducer:
+        if self._producer is None:
+            self._topics.clear()
+            self._producer = await self._start()
+        return self._producer
+
+    async def _start(self) -> AIOKafkaProducer:
+        options = self._options
+        producer = AIOKafkaProducer(
+            bootstrap_servers=options.bootstrap_servers,
+            client_id=options.client_id,
+            acks="all",
+            enable_idempotence=True,
+            linger_ms=0,
+            max_batch_size=options.batch_bytes_max,
+            request_timeout_ms=int(options.request_seconds * 1000),
+        )
+        try:
+            async with asyncio.timeout(options.request_seconds):
+                await producer.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            await producer.stop()
+            raise unavailable(error) from error
+        return producer
+
+    async def _discard(self, producer: AIOKafkaProducer) -> None:
+        """Make sure that nothing more leaves this producer, and bury it in the background."""
+        if self._producer is producer:
+            self._producer = None
+        if not await halt(producer):
+            return
+        burial = asyncio.ensure_future(bury(producer, self._options.request_seconds))
+        self._burials.add(burial)
+        burial.add_done_callback(self._burials.discard)
+
+
+async def _send(producer: AIOKafkaProducer, batch: Outgoing) -> int:
+    sent = await producer.send_batch(batch.records, batch.topic, partition=batch.partition)
+    return (await sent).offset
+
+
+def _failure(send: "asyncio.Future[int]") -> BaseException | None:
+    if not send.done():
+        return TimeoutError()
+    if send.cancelled():
+        return asyncio.CancelledError()
+    return send.exception()
+
+
+def _spoils_producer(batch: Outgoing, failure: BaseException | None) -> bool:
+    if failure is None:
+        return False
+    return batch.records.handed_over or not isinstance(failure, _NOT_QUEUED)
+
+
+def _judge(batch: Outgoing, send: "asyncio.Future[int]", failure: BaseException | None) -> Delivery:
+    if failure is not None:
+        left = batch.records.handed_over
+        outcome = Outcome.AMBIGUOUS if left else Outcome.NEVER_LEFT
+        return _delivery(batch, outcome, type(failure).__name__)
+    if send.result() < 0:
+        return _delivery(batch, Outcome.AMBIGUOUS, "DuplicateSequenceNumber")
+    return Delivery(batch.fence, batch.topic, Outcome.ACKNOWLEDGED, base_offset=send.result())
+
+
+def _delivery(batch: Outgoing, outcome: Outcome, reason: str) -> Delivery:
+    return Delivery(batch.fence, batch.topic, outcome, reason=reason)

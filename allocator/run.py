@@ -1,0 +1,63 @@
+"""The allocator as a process."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from allocator.publisher import Publisher, PublisherOptions
+from allocator.settings import AllocatorSettings
+from allocator.tick import Allocator
+from ledger.log import LogEvent, get_logger
+from ledger.service import Signals, Stop, run_service
+from ledger.store import open_pool
+from ledger.store.actors import ActorKind, incarnation, register_actor
+
+_CONNECTIONS_MAX = 4
+
+
+@asynccontextmanager
+async def open_allocator(
+    settings: AllocatorSettings, *, stop: Stop, signals: Signals | None = None
+) -> AsyncGenerator[Allocator]:
+    """Have an allocator under an actor name of its own; leaving drains it.
+
+    Raises Unavailable when Postgres cannot be reached. Kafka is only needed once items are due.
+    """
+    name = incarnation(ActorKind.ALLOCATOR)
+    async with open_pool(
+        settings.dsn.get_secret_value(), application_name=name, size_max=_CONNECTIONS_MAX
+    ) as pool:
+        async with pool.acquire() as connection:
+            allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)
+        publisher = Publisher(_options(settings, name), stop=stop)
+        allocator = Allocator(
+            pool, publisher, settings, allocator_no=allocator_no, stop=stop, signals=signals
+        )
+        log = get_logger("allocator")
+        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=allocator_no)
+        try:
+            yield allocator
+            await allocator.drain()
+        finally:
+            await publisher.stop()
+            log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
+    """Allocate until a stop is asked for; then finish or give back what is in flight."""
+    async with open_allocator(settings, stop=stop) as allocator:
+        await run_service(
+            "allocator", allocator.tick, stop=stop, idle_seconds=allocator.idle_seconds
+        )
+
+
+def _options(settings: AllocatorSettings, name: str) -> PublisherOptions:
+    return PublisherOptions(
+        bootstrap_servers=settings.bootstrap_servers,
+        client_id=name.replace(":", "-"),
+        topic_partitions=settings.topic_partitions,
+        topic_replication=settings.topic_replication,
+        batch_bytes_max=settings.allocator_batch_bytes_max,
+        request_seconds=settings.allocator_request_seconds,
+        send_seconds=settings.allocator_send_seconds,
+        drain_seconds=settings.allocator_drain_seconds,
+    )

@@ -1,0 +1,68 @@
+"""What is known of finished sends and not written to the ledger yet."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import final
+
+from ledger.log import LogEvent, get_logger
+from ledger.store import CONNECTION_LOST, Pool
+from ledger.store.claims import mark_published, release_claims
+
+
+@final
+class Sends:
+    """Acknowledged claims to mark and unsent ones to release; survives a lost connection.
+
+    Writing either twice is harmless: a marked claim is not marked again, a closed one not
+    released.
+    """
+
+    def __init__(self, pool: Pool, allocator_no: int) -> None:
+        self._pool = pool
+        self._allocator_no = allocator_no
+        self._log = get_logger("allocator")
+        self._offsets: dict[int, int] = {}
+        self._items: dict[int, int] = {}
+        self._unsent: set[int] = set()
+
+    def mark(self, fence: int, base_offset: int, items: int) -> None:
+        """Remember that Kafka acknowledged a claim of `items` items."""
+        self._offsets[fence] = base_offset
+        self._items[fence] = items
+
+    def release(self, fences: Iterable[int]) -> None:
+        """Remember that these claims certainly never left."""
+        self._unsent.update(fences)
+
+    async def write(self, counts: Counter[str]) -> None:
+        """Write what is remembered; on a lost connection it stays remembered, and this raises."""
+        if self._offsets:
+            await self._write_marks(counts)
+        if self._unsent:
+            await self._write_releases(counts)
+
+    async def _write_marks(self, counts: Counter[str]) -> None:
+        offsets, self._offsets = self._offsets, {}
+        try:
+            async with self._pool.acquire() as connection:
+                in_force = await mark_published(connection, [*offsets], [*offsets.values()])
+        except CONNECTION_LOST:
+            self._offsets = offsets | self._offsets
+            raise
+        items = {fence: self._items.pop(fence) for fence in offsets}
+        counts["published"] += sum(items[fence] for fence in in_force)
+        late = sorted(offsets.keys() - in_force)
+        if late:
+            # Their records are in the log under a fence that is no longer valid: start refuses it.
+            self._log.warning(LogEvent.CLAIM_LATE, fences=late)
+
+    async def _write_releases(self, counts: Counter[str]) -> None:
+        unsent, self._unsent = self._unsent, set()
+        try:
+            async with self._pool.acquire() as connection:
+                counts["released"] += await release_claims(
+                    connection, sorted(unsent), self._allocator_no
+                )
+        except CONNECTION_LOST:
+            self._unsent |= unsent
+            raise

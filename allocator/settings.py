@@ -1,0 +1,52 @@
+"""What an operator may choose about an allocator."""
+
+from pydantic import Field
+
+from ledger.settings import Settings
+
+
+class AllocatorSettings(Settings):
+    """Bounds of one allocator process."""
+
+    allocator_batch_items_max: int = Field(
+        default=4000, ge=1, le=20_000, description="items claimed in one transaction"
+    )
+    allocator_batch_bytes_max: int = Field(
+        default=1_000_000,
+        ge=16_384,
+        le=16_777_216,
+        description="bytes of one record batch; at most the broker's message.max.bytes",
+    )
+    allocator_flows_max: int = Field(
+        default=500, ge=1, le=5_000, description="flows served by one claim transaction"
+    )
+    allocator_rounds_max: int = Field(
+        default=16, ge=1, le=1_000, description="claim transactions in one tick"
+    )
+    allocator_publishing_max: int = Field(
+        default=2, ge=1, le=8, description="claimed batches on their way to Kafka at once"
+    )
+    allocator_request_seconds: float = Field(
+        default=10.0, gt=0, le=120, description="time limit of one request to Kafka"
+    )
+    allocator_send_seconds: float = Field(
+        default=15.0,
+        gt=0,
+        le=180,
+        description="time limit of one send, the client's retries included",
+    )
+    allocator_drain_seconds: float = Field(
+        default=5.0, gt=0, le=60, description="time to finish what is in flight after SIGTERM"
+    )
+    allocator_rest_seconds: float = Field(
+        default=5.0, gt=0, le=600, description="pause of a topic after a send that never left"
+    )
+    allocator_reap_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="how often late claims and lost runs are looked for"
+    )
+    allocator_reap_runs_max: int = Field(
+        default=500, ge=1, le=10_000, description="claims, and runs, reaped in one pass"
+    )
+    allocator_idle_seconds: float = Field(
+        default=1.0, gt=0, le=10, description="longest pause between two looks at the ledger"
+    )
