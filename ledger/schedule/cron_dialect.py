@@ -1,0 +1,323 @@
+"""The cron dialect: what is accepted, and for what is not, what to write instead.
+
+Cron dialects disagree in what they read into the same text, so an expression is read here into
+plain sets of numbers, whatever can be read in two ways is refused, and croniter is given the
+numbers. Measured on croniter 7.0: ``23-23/24`` and ``mon-mon`` match the whole field there.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final, Never
+
+from ledger.schedule.expressions import refused
+
+EXPRESSION_CHARS_MAX: Final = 500
+_FIELDS_WITHOUT_SECONDS: Final = 5
+_FIELDS_WITH_SECONDS: Final = 6
+_NTH_MAX: Final = 5
+
+_MACROS: Final = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_MONTH_NAMES: Final = (
+    "jan",
+    "feb",
+    "mar",
+    "apr",
+    "may",
+    "jun",
+    "jul",
+    "aug",
+    "sep",
+    "oct",
+    "nov",
+    "dec",
+)
+_WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    name: str
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[int, ...]:
+        return tuple(range(self.low, self.high + 1))
+
+
+_SECOND: Final = _Field("second", 0, 59)
+_MINUTE: Final = _Field("minute", 0, 59)
+_HOUR: Final = _Field("hour", 0, 23)
+_DAY: Final = _Field("day of month", 1, 31)
+_MONTH: Final = _Field("month", 1, 12, _MONTH_NAMES)
+_WEEKDAY: Final = _Field("day of week", 0, 6, _WEEKDAY_NAMES)
+
+
+@dataclass(frozen=True, slots=True)
+class CronFields:
+    """A cron expression as numbers. Weekdays count from Sunday, 0; every tuple ascends.
+
+    `days` and `weekdays` are all of them where the field restricts nothing. `nth_weekdays` holds
+    (weekday, n) of ``#``, `last_weekdays` those of ``L5``; where either is given it is the whole
+    restriction by weekday. `wildcard` tells that a time field is written with ``*`` or names all
+    its values: the expression means "every so often", not "at a time of day".
+    """
+
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    days: tuple[int, ...]
+    last_day: bool
+    months: tuple[int, ...]
+    weekdays: tuple[int, ...]
+    nth_weekdays: tuple[tuple[int, int], ...]
+    last_weekdays: tuple[int, ...]
+    wildcard: bool
+
+    @property
+    def restricts_day(self) -> bool:
+        """Tell whether the day-of-month field leaves days out."""
+        return self.last_day or self.days != _DAY.all
+
+    @property
+    def restricts_weekday(self) -> bool:
+        """Tell whether the day-of-week field leaves days out."""
+        return bool(self.nth_weekdays or self.last_weekdays) or self.weekdays != _WEEKDAY.all
+
+    @property
+    def canonical(self) -> str:
+        """Return the numbers as croniter reads them in one way only: seconds last."""
+        weekdays = [f"{day}#{nth}" for day, nth in self.nth_weekdays]
+        weekdays += [f"l{day}" for day in self.last_weekdays]
+        days = [] if self.last_day and self.days == _DAY.all else [*map(str, self.days)]
+        days += ["l"] if self.last_day else []
+        fields = [
+            _listed(self.minutes, _MINUTE),
+            _listed(self.hours, _HOUR),
+            ",".join(days) if self.last_day else _listed(self.days, _DAY),
+            _listed(self.months, _MONTH),
+            ",".join(weekdays) or _listed(self.weekdays, _WEEKDAY),
+        ]
+        if self.seconds != (0,):
+            fields.append(_listed(self.seconds, _SECOND))
+        return " ".join(fields)
+
+
+@lru_cache(maxsize=4096)
+def parse_cron(expression: str) -> CronFields:
+    """Read an expression of 5 fields, or 6 with seconds first; raises with the remedy."""
+    texts = _split(expression)
+    seconds_text, *texts = texts if len(texts) == _FIELDS_WITH_SECONDS else ["0", *texts]
+    minutes_text, hours_text, days_text, months_text, weekdays_text = texts
+    days, last_day = _days(days_text)
+    weekdays, nth_weekdays, last_weekdays = _weekdays(weekdays_text)
+    times = ((seconds_text, _SECOND), (minutes_text, _MINUTE), (hours_text, _HOUR))
+    seconds, minutes, hours = (_numbers(text, field) for text, field in times)
+    fields = CronFields(
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        days=days,
+        last_day=last_day,
+        months=_numbers(months_text, _MONTH),
+        weekdays=weekdays,
+        nth_weekdays=nth_weekdays,
+        last_weekdays=last_weekdays,
+        wildcard=any("*" in text or _numbers(text, field) == field.all for text, field in times),
+    )
+    if (nth_weekdays or last_weekdays) and fields.restricts_day:
+        raise refused(
+            "`#` and `L` weekdays together with a day of month are read in different ways",
+            "`*` as the day of month, or two definitions",
+        )
+    return fields
+
+
+def _split(expression: str) -> list[str]:
+    if not expression.isascii():
+        raise refused("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")
+    if len(expression) > EXPRESSION_CHARS_MAX:
+        raise refused(f"longer than {EXPRESSION_CHARS_MAX} characters", "steps and ranges")
+    text = expression.strip().lower()
+    if text.startswith(("tz=", "cron_tz=")):
+        raise refused("a time zone inside the expression", "`timezone:` beside `cron:`")
+    if text.startswith("@every"):
+        raise refused("`@every` counts elapsed time", "`every: PT5M` with an `anchor:`")
+    if text.startswith("@"):
+        if text not in _MACROS:
+            raise refused("an unknown macro", "five fields, or " + ", ".join(sorted(_MACROS)))
+        text = _MACROS[text]
+    texts = text.split()
+    if len(texts) == _FIELDS_WITH_SECONDS + 1:
+        raise refused("seven fields: years are not accepted", "six fields, and `end:` for an end")
+    if len(texts) not in {_FIELDS_WITHOUT_SECONDS, _FIELDS_WITH_SECONDS}:
+        raise refused(
+            f"{len(texts)} fields instead of five",
+            "minute hour day-of-month month day-of-week, or six with seconds first",
+        )
+    return texts
+
+
+def _listed(numbers: tuple[int, ...], field: _Field) -> str:
+    return "*" if numbers == field.all else ",".join(map(str, numbers))
+
+
+def _refuse(field: _Field, text: str, reason: str, accepted: str) -> Never:
+    raise refused(f"{field.name} `{text}`: {reason}", accepted)
+
+
+def _numbers(text: str, field: _Field) -> tuple[int, ...]:
+    return _sorted(number for part in text.split(",") for number in _part(part, field))
+
+
+def _sorted(numbers: Iterable[int]) -> tuple[int, ...]:
+    return tuple(sorted(set(numbers)))
+
+
+_PART: Final = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d{1,4}))?", re.ASCII)
+_FOREIGN: Final = re.compile(r"(?:h|r)(?:\(.*\))?(?:/\d+)?", re.ASCII)
+
+
+def _part(text: str, field: _Field) -> tuple[int, ...]:
+    match = _PART.fullmatch(text)
+    if match is None or _FOREIGN.fullmatch(text):
+        _refuse_part(text, field)
+    low_text, high_text, step_text = match.group("low", "high", "step")
+    step = 1 if step_text is None else int(step_text)
+    if step == 0:
+        _refuse(field, text, "a step of zero never moves", "a step of one or more")
+    if low_text in {"*", "?"}:
+        return _starred(text, field, step)
+    low = _number(low_text, text, field)
+    if high_text is None:
+        if step_text is None:
+            return (low % 7 if field is _WEEKDAY else low,)
+        if low >= field.high:
+            _refuse(
+                field,
+                text,
+                "a step from the last value on has nothing to step to",
+                f"`{low_text}` for that value, or `*/{step}`",
+            )
+        return tuple(range(low, field.high + 1, step))
+    high = _number(high_text, text, field)
+    if low == high and not low_text.isdigit():
+        _refuse(
+            field,
+            text,
+            "equal names are read as one or as all",
+            f"`{low_text}` for one, `*` for all",
+        )
+    return _ranged(low, high, step, field)
+
+
+def _starred(text: str, field: _Field, step: int) -> tuple[int, ...]:
+    if text.startswith("?") and (text != "?" or field not in {_DAY, _WEEKDAY}):
+        _refuse(field, text, "`?` stands alone, in a day field", "`*`")
+    if step > len(field.all):
+        _refuse(
+            field,
+            text,
+            f"a step over the {len(field.all)} values of the field only ever matches the first",
+            f"`{field.low}`, or `every:` with a period for elapsed time",
+        )
+    return field.all[::step]
+
+
+def _ranged(low: int, high: int, step: int, field: _Field) -> tuple[int, ...]:
+    if low <= high:
+        numbers = range(low, high + 1, step)
+    else:  # 22-2, sat-tue: past the end and on from the start
+        around = [*range(low, field.high + 1), *range(field.low, high + 1)]
+        numbers = around[::step]
+    return tuple(number % 7 for number in numbers) if field is _WEEKDAY else tuple(numbers)
+
+
+def _number(name: str, text: str, field: _Field) -> int:
+    if name.isdigit():
+        number = int(name)
+        if field.low <= number <= field.high or (field is _WEEKDAY and number == 7):  # noqa: PLR2004
+            return number
+        _refuse(field, text, f"{number} is outside the field", f"{field.low} to {field.high}")
+    if name not in field.names:
+        _refuse_part(text, field)
+    return field.names.index(name) + field.low
+
+
+def _refuse_part(text: str, field: _Field) -> Never:
+    if _FOREIGN.fullmatch(text) or re.match(r"[hr]\(", text):
+        _refuse(
+            field,
+            text,
+            "`H` and `R` spread by hash or chance, differently in each system",
+            f"a fixed {field.name}",
+        )
+    if field is _DAY and "w" in text:
+        _refuse(field, text, "`W` is not accepted", "fixed days of the month")
+    names = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
+    _refuse(
+        field,
+        text,
+        "is not understood",
+        f"numbers {field.low} to {field.high}{names}, a-b, a-b/n, */n",
+    )
+
+
+def _days(text: str) -> tuple[tuple[int, ...], bool]:
+    parts = text.split(",")
+    numbered = [part for part in parts if part != "l"]
+    for part in numbered:
+        if "l" in part and "w" not in part:
+            _refuse(_DAY, part, "`L` stands alone: the last day of the month", "`L`, or fixed days")
+    if not numbered:
+        return _DAY.all, True
+    days = _numbers(",".join(numbered), _DAY)
+    return days, len(numbered) < len(parts) and days != _DAY.all
+
+
+_NTH: Final = re.compile(r"(?P<day>[a-z]{3}|\d)#(?P<nth>\d)", re.ASCII)
+_LAST: Final = re.compile(r"l(?P<day>\d)", re.ASCII)
+
+
+def _weekdays(
+    text: str,
+) -> tuple[tuple[int, ...], tuple[tuple[int, int], ...], tuple[int, ...]]:
+    parts = text.split(",")
+    if "#" not in text and "l" not in text:
+        return _numbers(text, _WEEKDAY), (), ()
+    nth: set[tuple[int, int]] = set()
+    last: set[int] = set()
+    for part in parts:
+        if found := _NTH.fullmatch(part):
+            number = int(found["nth"])
+            if not 1 <= number <= _NTH_MAX:
+                _refuse(_WEEKDAY, part, "a month has one to five of a weekday", "`#1` to `#5`")
+            nth.add((_number(found["day"], part, _WEEKDAY) % 7, number))
+        elif found := _LAST.fullmatch(part):
+            last.add(_number(found["day"], part, _WEEKDAY) % 7)
+        elif "#" in part or "l" in part:
+            _refuse(
+                _WEEKDAY,
+                part,
+                "is not understood",
+                "`fri#2` for the second, `L5` for the last Friday",
+            )
+        else:
+            _refuse(
+                _WEEKDAY,
+                part,
+                "plain weekdays beside `#` or `L` ones are read in different ways",
+                "two definitions",
+            )
+    return _WEEKDAY.all, tuple(sorted(nth)), tuple(sorted(last))
