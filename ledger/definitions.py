@@ -1,0 +1,231 @@
+"""Definitions out of documents: checked at the door, every problem named at once.
+
+`Definition` itself is in `ledger.definition_model`; import it from here.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from ledger.definition_model import (
+    CatchUp,
+    Definition,
+    Dispatch,
+    EventMatch,
+    KafkaDispatch,
+    Retry,
+    Sla,
+)
+from ledger.documents import read_documents
+from ledger.errors import InvalidDefinition, Problem, shown_value
+from ledger.schedule import Cron, Every, Relative
+from ledger.schedule.when import KINDS, LATER_KINDS, kind_of
+
+__all__ = [
+    "CatchUp",
+    "Definition",
+    "Dispatch",
+    "EventMatch",
+    "KafkaDispatch",
+    "Retry",
+    "Sla",
+    "load_definitions",
+    "parse_definition",
+]
+
+DOCUMENTS_MAX: Final = 1_000_000
+PROBLEMS_MAX: Final = 50
+
+# Fields and values of the document's shape that are not honoured yet: refused by name.
+LATER: Final = frozenset(
+    {
+        "calendar",
+        "smear",
+        "start",
+        "end",
+        "catch_up.window",
+        "catch_up.max_items",
+        "retry.deadline",
+        "dispatch.http",
+        "dispatch.direct",
+        "when.preset",
+        "when.start",
+        "when.end",
+        "when.calendar",
+        "when.smear",
+        *(f"when.{kind}" for kind in LATER_KINDS),
+    }
+)
+_OTHER_WORD: Final = "not one of the words that are accepted"
+_LATER_VALUES: Final = {
+    "catch_up.policy": ("latest", "skip"),
+    "overlap": ("skip", "buffer_one", "buffer_all", "cancel_other"),
+}
+_ENUM_MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")  # as pydantic lists a few of an enum
+_MODELS: Final[Mapping[str, type[BaseModel]]] = {
+    "": Definition,
+    "catch_up": CatchUp,
+    "sla": Sla,
+    "retry": Retry,
+    "dispatch": Dispatch,
+    "dispatch.kafka": KafkaDispatch,
+    "when.cron": Cron,
+    "when.every": Every,
+    "when.relative": Relative,
+}
+
+
+def load_definitions(text: str, *, source: str) -> list[Definition]:
+    """Read every definition of a YAML or JSON text.
+
+    All or none: InvalidDefinition lists each problem with its path, value, reason and, where there
+    is one, the accepted spelling. `source` names the text in messages.
+    """
+    documents = read_documents(text, source=source)
+    if len(documents) > DOCUMENTS_MAX:
+        raise InvalidDefinition(f"{source} holds more than {DOCUMENTS_MAX:,} definitions.")
+    definitions: list[Definition] = []
+    problems: list[Problem] = []
+    first_index: dict[tuple[str, str], int] = {}
+    for index, document in enumerate(documents):
+        prefix = f"[{index}]." if len(documents) > 1 else ""
+        try:
+            definition = Definition.model_validate(document.value)
+        except ValidationError as error:
+            problems += _problems(error, document.value, prefix)
+            continue
+        key = (definition.tenant, definition.definition)
+        earlier = first_index.setdefault(key, index)
+        if earlier != index:
+            reason = f"the same tenant and name as [{earlier}]"
+            shown = shown_value(definition.definition)
+            problems.append(Problem(f"{prefix}definition", shown, reason, "a name of its own"))
+        definitions.append(definition)
+    if problems:
+        raise _invalid(source, problems)
+    return definitions
+
+
+def parse_definition(document: Mapping[str, object], *, source: str = "document") -> Definition:
+    """Read one definition out of a document that is read already, as the ledger keeps it."""
+    try:
+        return Definition.model_validate(document)
+    except ValidationError as error:
+        raise _invalid(source, _problems(error, document, "")) from None
+
+
+def _invalid(source: str, problems: list[Problem]) -> InvalidDefinition:
+    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+    shown = problems[:PROBLEMS_MAX]
+    more = f", the first {PROBLEMS_MAX} of them" if len(problems) > PROBLEMS_MAX else ""
+    return InvalidDefinition(f"{source}: {count}{more}", shown, source=source)
+
+
+def _problems(error: ValidationError, document: object, prefix: str) -> list[Problem]:
+    name = (
+        cast("Mapping[str, object]", document).get("definition")
+        if isinstance(document, Mapping)
+        else None
+    )
+    label = f"{prefix}({name})." if prefix and isinstance(name, str) else prefix
+    found: Iterable[ErrorDetails] = error.errors(include_url=False)
+    return [
+        _problem(details, label)
+        for details in found
+        if details["type"] != "default_factory_not_called"  # the field it hangs on is named
+    ]
+
+
+def _problem(details: ErrorDetails, label: str) -> Problem:
+    context: dict[str, Any] = details.get("ctx") or {}
+    kind, path = _path(details["loc"])
+    value = details["input"]
+    if "field" in context:  # a check across fields names the one to change
+        path = f"{path}.{context['field']}" if path else str(context["field"])
+        value = _member(value, str(context["field"]))
+    reason, accepted = _reason(details, path, kind)
+    shown = "" if details["type"] == "missing" or value is None else shown_value(value)
+    return Problem(label + (path or "document"), shown, reason, accepted)
+
+
+def _path(location: tuple[int | str, ...]) -> tuple[str, str]:
+    """Return the kind of `when`, which pydantic adds to the location, and the path without it."""
+    kind = ""
+    if len(location) > 1 and location[0] == "when" and location[1] in KINDS:
+        kind = str(location[1])
+        location = ("when", *location[2:])
+    return kind, ".".join(map(str, location))
+
+
+def _member(value: object, field: str) -> object:
+    for name in field.split("."):
+        if isinstance(value, Mapping):
+            value = cast("Mapping[str, object]", value).get(name)
+        else:
+            value = getattr(value, name, None)
+    return value if isinstance(value, str | int | float | bool) else None
+
+
+def _reason(details: ErrorDetails, path: str, kind: str) -> tuple[str, str | None]:
+    """Say what is wrong in the document's terms, and what is accepted instead."""
+    context: dict[str, Any] = details.get("ctx") or {}
+    match details["type"]:
+        case "refused":
+            told = str(context["reason"]), str(context["accepted"])
+        case "missing":
+            told = "is missing", f"{path.rpartition('.')[2]}: …"
+        case "extra_forbidden":
+            told = _extra_reason(path, kind)
+        case "union_tag_not_found" | "union_tag_invalid":
+            told = _when_reason(details["input"])
+        case "literal_error" | "enum":
+            later = details["input"] in _LATER_VALUES.get(path, ())
+            word = f"not yet supported: {path}: {details['input']}" if later else _OTHER_WORD
+            told = word, _words(context)
+        case "string_type":
+            told = "must be a text", "the value in quotes"
+        case "string_pattern_mismatch":
+            told = "holds characters that are not accepted", "A-Z a-z 0-9 . _ -"
+        case "model_type" | "dict_type" | "model_attributes_type":
+            told = "must be a mapping of fields", None
+        case _:
+            told = details["msg"][:1].lower() + details["msg"][1:], None
+    return told
+
+
+def _extra_reason(path: str, kind: str) -> tuple[str, str | None]:
+    if path in LATER:
+        return f"not yet supported: {path}", "the document without it"
+    return "no such field", _similar_field(path, kind)
+
+
+def _words(context: Mapping[str, Any]) -> str:
+    return _ENUM_MEMBER.sub(r"\1", str(context["expected"]))
+
+
+def _when_reason(when: object) -> tuple[str, str | None]:
+    accepted = "one of " + ", ".join(f"`{kind}: …`" for kind in KINDS)
+    if not isinstance(when, Mapping):
+        return "must be a mapping", accepted
+    keys = set(cast("Mapping[str, object]", when))
+    later = [kind for kind in LATER_KINDS if kind in keys]
+    if later and kind_of(cast("object", when)) is None:
+        return f"not yet supported: when.{later[0]}", accepted
+    several = [kind for kind in KINDS if kind in keys]
+    if several:
+        return f"says {' and '.join(several)} at once", "one of them, or two definitions"
+    return "does not say which kind it is", accepted
+
+
+def _similar_field(path: str, kind: str) -> str | None:
+    parent, _, name = path.rpartition(".")
+    model = _MODELS.get(f"{parent}.{kind}" if kind else parent)
+    if model is None:
+        return None
+    names = list(model.model_fields)
+    close = get_close_matches(name, names, n=1)
+    return close[0] if close else "one of " + ", ".join(names)
