@@ -36,9 +36,7 @@ class ItemDraft:
     @property
     def id(self) -> UUID:
         """Return the identity that deduplicates it."""
-        return item_id(
-            self.tenant, self.kind, self.business_key, self.cycle, self.effective_date
-        )
+        return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
 
 
 @dataclass(frozen=True, slots=True)
