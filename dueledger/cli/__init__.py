@@ -1,0 +1,38 @@
+"""The `dueledger` command."""
+
+import sys
+from collections.abc import Sequence
+
+from dueledger.cli.exits import Exit
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit code."""
+    from dueledger.cli.app import app
+    from dueledger.cli.failures import describe, report
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(given, prog_name="dueledger")
+    except SystemExit as ending:
+        return _code(ending.code)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except Exception as error:
+        failure = describe(error)
+        if failure is None:
+            raise
+        report(failure, as_json="--json" in given)
+        return failure.exit
+    return Exit.DONE
+
+
+def _code(code: str | int | None) -> int:
+    match code:
+        case None:
+            return Exit.DONE
+        case int():
+            return code
+        case str():
+            sys.stderr.write(code + "\n")
+            return Exit.FAILED

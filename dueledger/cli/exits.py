@@ -1,0 +1,14 @@
+"""What a command's exit code says."""
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Stable: scripts branch on these."""
+
+    DONE = 0
+    FAILED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    FINDINGS = 4
+    INTERRUPTED = 130

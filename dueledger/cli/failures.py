@@ -1,0 +1,49 @@
+"""Errors, mapped once to what is printed and to the exit code."""
+
+from dataclasses import dataclass
+
+from dueledger.cli.exits import Exit
+from dueledger.cli.output import messages, print_document
+from dueledger.stack import StackError
+from ledger.errors import DueledgerError, InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong, as a person reads it and as a program does."""
+
+    exit: Exit
+    code: str
+    message: str
+    details: dict[str, object]
+
+
+def describe(error: Exception) -> Failure | None:
+    """Return what to say of an error, or None for one that is a defect of ours."""
+    match error:
+        case InvalidInput():
+            problems = [
+                {"field": p.field, "value": p.value, "reason": p.reason, "accepted": p.accepted}
+                for p in error.problems
+            ]
+            details: dict[str, object] = {**error.fields, "problems": problems}
+            return Failure(Exit(error.exit_code), error.code, error.message, details)
+        case DueledgerError():
+            return Failure(Exit(error.exit_code), error.code, error.message, error.fields)
+        case StackError():
+            return Failure(Exit.UNREACHABLE, error.code, str(error), {"remedy": error.remedy})
+        case FileNotFoundError() | IsADirectoryError() | PermissionError():
+            message = (
+                f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
+            )
+            return Failure(Exit.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)})
+        case _:
+            return None
+
+
+def report(failure: Failure, *, as_json: bool) -> None:
+    """Print a failure for people on stderr and, where JSON was asked for, for programs on stdout."""
+    messages.print(f"error {failure.code}: {failure.message}", markup=False, soft_wrap=True)
+    if as_json:
+        document = {"code": failure.code, "detail": failure.message, "details": failure.details}
+        print_document({"error": document})

@@ -1,0 +1,285 @@
+"""Commands about single items: emit, look, explain, decide."""
+
+import json
+from collections.abc import Sequence
+from datetime import date, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+from uuid import UUID
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.exits import Exit
+from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+
+app = typer.Typer()
+
+ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metavar="ITEM…")]
+ReasonRequired = Annotated[str, typer.Option("--reason", help="Why; it stands in the journal.")]
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def emit(
+    tenant: Annotated[str, typer.Option("--tenant", help="Whose it is.")],
+    kind: Annotated[str, typer.Option("--kind", help="What is owed, as in PolicyRenewalDue.")],
+    key: Annotated[str, typer.Option("--key", help="The domain's own key, as a policy number.")],
+    effective_date: Annotated[
+        str, typer.Option("--effective-date", help="The business date, as 2027-03-31.")
+    ],
+    due_at: Annotated[str, typer.Option("--due-at", help="When it is owed; without offset, UTC.")],
+    cycle: Annotated[str, typer.Option("--cycle", help="Which round, as 2027.")] = "",
+    lane: Annotated[str, typer.Option("--lane", help="What separates flows, as a region.")] = "",
+    payload: Annotated[str, typer.Option("--payload", help="JSON for the handler.")] = "{}",
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Owe one item. The same key, cycle and date again changes nothing and says so."""
+    from dueledger.cli.session import run
+
+    emitted = run(_emit(dsn, tenant, kind, key, (effective_date, due_at), (cycle, lane, payload)))
+    if json_:
+        print_document(emitted)
+    else:
+        print_fields(emitted)
+
+
+async def _emit(
+    dsn: str | None,
+    tenant: str,
+    kind: str,
+    key: str,
+    dates: tuple[str, str],
+    terms: tuple[str, str, str],
+) -> dict[str, object]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.drafts import ItemDraft
+    from ledger.store.items import emit_items
+
+    cycle, lane, payload = terms
+    draft = ItemDraft(
+        tenant=tenant,
+        kind=kind,
+        lane=lane,
+        business_key=key,
+        cycle=cycle,
+        effective_date=_read_date(dates[0]),
+        due_at=options.read_instant(dates[1]),
+        payload=payload,
+    )
+    async with ledger_connection(dsn) as connection:
+        actor_no = await person(connection)
+        [emitted] = await emit_items(connection, [draft], actor_no=actor_no)
+    return {"id": emitted.id, "created": emitted.created}
+
+
+@app.command("items", rich_help_panel=options.ITEMS)
+def list_them(
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only this business key's.")] = None,
+    state: Annotated[
+        str | None, typer.Option("--state", help="Only in this state, as in ManualReview.")
+    ] = None,
+    limit: LimitOption = 50,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List items with where they stand, latest effective date first."""
+    from dueledger.cli.session import run
+
+    rows = run(_list(dsn, (tenant, kind, key, state), limit))
+    if json_:
+        print_lines(rows)
+        return
+    columns = (
+        "id",
+        "kind",
+        "business_key",
+        "cycle",
+        "effective_date",
+        "due_at",
+        "state",
+        "attempt",
+    )
+    print_rows(rows, columns, empty="No item fits.")
+
+
+async def _list(
+    dsn: str | None, wanted: tuple[str | None, str | None, str | None, str | None], limit: int
+) -> Sequence[dict[str, object]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.errors import InvalidInput, Problem
+    from ledger.states import State
+    from ledger.store.progress import list_items
+
+    tenant, kind, key, state = wanted
+    labels = [known.label for known in State]
+    if state is not None and state not in labels:
+        problem = Problem("state", state, "there is no such state", " | ".join(labels))
+        raise InvalidInput("The filter cannot be used:", [problem])
+    async with ledger_connection(dsn) as connection:
+        return await list_items(
+            connection, tenant=tenant, kind=kind, business_key=key, state=state, limit=limit
+        )
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def show(
+    item: Annotated[str, typer.Argument(help="An item's id, or a business key that has one item.")],
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Show one item with its whole story."""
+    from dueledger.cli.session import run
+
+    shown = run(_show(dsn, item))
+    if json_:
+        print_document(shown)
+        return
+    timeline = shown.pop("timeline")
+    print_fields({name: value for name, value in shown.items() if value is not None})
+    assert isinstance(timeline, list)  # noqa: S101 - built two lines below
+    print_rows(timeline, ("at", "event", "actor", "fence", "detail"), empty="")
+
+
+async def _show(dsn: str | None, item: str) -> dict[str, object]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.items import item_timeline
+
+    async with ledger_connection(dsn) as connection:
+        found = await _find(connection, item)
+        return {**found, "timeline": await item_timeline(connection, found["id"])}
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def why(
+    item: Annotated[str, typer.Argument(help="An item's id, or a business key that has one item.")],
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Say in one sentence why an item has not happened yet, and what to do."""
+    from dueledger.cli.session import run
+
+    document = run(_why(dsn, item))
+    if json_:
+        print_document(document)
+    else:
+        print_fields({name: value for name, value in document.items() if value is not None})
+
+
+async def _why(dsn: str | None, item: str) -> dict[str, object]:
+    from dueledger.cli.session import ledger_connection
+    from dueledger.why import explain
+
+    async with ledger_connection(dsn) as connection:
+        found = await _find(connection, item)
+    explanation = explain(found)
+    return {
+        "item": found["id"],
+        "state": found["state"],
+        "code": explanation.code,
+        "sentence": explanation.sentence,
+        "remedy": explanation.remedy,
+    }
+
+
+async def _find(connection: "Connection", item: str) -> "dict[str, Any]":
+    """Find one item by id, or by a business key that names no second one."""
+    from ledger.errors import Conflict, NotFound
+    from ledger.store.items import show_item
+    from ledger.store.progress import list_items
+
+    try:
+        identity = UUID(item)
+    except ValueError:
+        named = await list_items(connection, business_key=item, limit=5)
+        if len(named) > 1:
+            ids = ", ".join(str(row["id"]) for row in named)
+            raise Conflict(
+                f"{item} has several items: {ids}. Name one by its id.", key=item
+            ) from None
+        if not named:
+            raise NotFound(f"No item has the business key {item}.", key=item) from None
+        identity = named[0]["id"]
+    found = await show_item(connection, identity)
+    if found is None:
+        raise NotFound(f"There is no item {item}. `dueledger items` lists some.", item=item)
+    return found
+
+
+class Decision(StrEnum):
+    """What a person may decide about parked or waiting items."""
+
+    PARK = "park"
+    REDRIVE = "redrive"
+    WRITE_OFF = "write_off"
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def park(
+    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
+) -> None:
+    """Hold items that wait for a retry, until a person decides."""
+    _decide(Decision.PARK, items, reason, dsn, as_json=json_)
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def redrive(
+    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
+) -> None:
+    """Send parked items back to work, with their attempts counted anew."""
+    _decide(Decision.REDRIVE, items, reason, dsn, as_json=json_)
+
+
+@app.command("write-off", rich_help_panel=options.ITEMS)
+def write_off(
+    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
+) -> None:
+    """End parked items without doing them, in your name."""
+    _decide(Decision.WRITE_OFF, items, reason, dsn, as_json=json_)
+
+
+def _decide(
+    decision: Decision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
+) -> None:
+    from dueledger.cli.session import run
+
+    answers = run(_ask(decision, items, reason, dsn))
+    if as_json:
+        print_lines(answers)
+    else:
+        print_rows(answers, ("id", "answer"), empty="")
+    refused = [answer for answer in answers if answer["answer"] not in ("done", "requested")]
+    if refused:
+        say(
+            f"{len(refused)} of {len(answers)} were refused; `dueledger why ITEM` says where each stands."
+        )
+        options.leave(Exit.FAILED)
+
+
+async def _ask(
+    decision: Decision, items: list[UUID], reason: str, dsn: str | None
+) -> list[dict[str, object]]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store import reviews
+
+    asks = {
+        Decision.PARK: reviews.park_items,
+        Decision.REDRIVE: reviews.redrive_items,
+        Decision.WRITE_OFF: reviews.write_off_items,
+    }
+    async with ledger_connection(dsn) as connection:
+        actor_no = await person(connection)
+        answers = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
+    return [{"id": answered.id, "answer": str(answered.answer)} for answered in answers]
+
+
+def _read_date(text: str) -> date:
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is not a date such as 2027-03-31"
+        raise typer.BadParameter(message) from None

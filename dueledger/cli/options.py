@@ -1,0 +1,54 @@
+"""Options that several commands share, so that they are named and explained once."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+import typer
+
+from dueledger.cli.exits import Exit
+
+START: Final = "Start"
+DEFINITIONS: Final = "Definitions"
+ITEMS: Final = "Items"
+PROCESSES: Final = "Processes"
+PROOF: Final = "Proof"
+OPERATIONS: Final = "Operations"
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable field names.")]
+OnceOption = Annotated[
+    bool, typer.Option("--once", help="Make one pass, print what it did, and end.")
+]
+DsnOption = Annotated[
+    str | None,
+    typer.Option("--dsn", help="Address of Postgres; DUELEDGER_DSN otherwise.", metavar="URL"),
+]
+KafkaOption = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap-servers",
+        help="Addresses of Kafka; DUELEDGER_BOOTSTRAP_SERVERS otherwise.",
+        metavar="HOST:PORT,…",
+    ),
+]
+TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
+KindOption = Annotated[
+    str | None, typer.Option("--kind", help="Only this kind, as in PolicyRenewalDue.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stands in the journal.")]
+LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+
+
+def read_instant(text: str) -> datetime:
+    """Read an ISO 8601 instant; one without an offset is UTC."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is not an instant such as 2027-03-01 or 2027-03-01T09:00:00+01:00"
+        raise typer.BadParameter(message) from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def leave(code: Exit) -> None:
+    """End the command with an exit code other than 0."""
+    if code is not Exit.DONE:
+        raise typer.Exit(int(code))

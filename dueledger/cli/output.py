@@ -1,0 +1,84 @@
+"""Where output goes: data to stdout, messages to stderr."""
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Final
+from uuid import UUID
+
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+messages: Final = Console(stderr=True, highlight=False)
+_tables: Final = Console(highlight=False)
+
+_JSON_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
+
+
+def print_document(document: object) -> None:
+    """Print one JSON document on one line."""
+    line = orjson.dumps(document, default=_plain, option=_JSON_OPTIONS).decode()
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def print_lines(documents: Iterable[object]) -> None:
+    """Print a list as one JSON object a line."""
+    for document in documents:
+        print_document(document)
+
+
+def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, empty: str) -> None:
+    """Print rows as a table, or say on stderr that there are none."""
+    if not rows:
+        messages.print(empty)
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        numeric = all(isinstance(row.get(column), int | float) for row in rows)
+        table.add_column(
+            column.replace("_", " "), justify="right" if numeric else "left", overflow="fold"
+        )
+    for row in rows:
+        table.add_row(*(_cell(row.get(column)) for column in columns))
+    _tables.print(table)
+
+
+def print_fields(fields: Mapping[str, object]) -> None:
+    """Print one thing, a line a field."""
+    width = max((len(name) for name in fields), default=0)
+    for name, value in fields.items():
+        _tables.print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}", markup=False)
+
+
+def say(message: str) -> None:
+    """Tell the person at the terminal something that is not data."""
+    messages.print(message, markup=False)
+
+
+def _cell(value: object) -> str:
+    match value:
+        case None:
+            return "–"
+        case bool():
+            return "yes" if value else "no"
+        case datetime():
+            return value.isoformat(sep=" ", timespec="seconds")
+        case int():
+            return f"{value:,}"
+        case dict() | list():
+            return orjson.dumps(value, default=_plain, option=_JSON_OPTIONS).decode()
+        case _:
+            return str(value)
+
+
+def _plain(value: object) -> object:
+    match value:
+        case Decimal() | UUID() | date():
+            return str(value)
+        case set() | frozenset() | tuple():
+            return list(value)
+        case _:
+            raise TypeError

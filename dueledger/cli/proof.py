@@ -1,0 +1,5 @@
+"""Commands that prove: reconcile, findings, repairs."""
+
+import typer
+
+app = typer.Typer()

@@ -1,0 +1,45 @@
+"""A small insurer for `dueledger dev`, whose renewals fall due within the first minute."""
+
+from datetime import timedelta
+from typing import Final
+
+from dueledger.dev.processes import process_environment
+from dueledger.examples import CHECKOUT, insurer
+from dueledger.stack import Endpoints
+from ledger.drafts import ItemDraft
+from ledger.store import Connection
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.clock import read_now
+from ledger.store.items import emit_items, read_accounting
+
+HANDLERS: Final = ("examples.insurer.handlers:handlers",)
+
+_POLICIES: Final = 200
+_NOTICE: Final = timedelta(days=30)
+_WITHIN: Final = timedelta(minutes=1)
+
+
+async def seed(connection: Connection, endpoints: Endpoints, *, rate: float) -> int:
+    """Owe a few hundred renewals within a real minute; 0 where there are items or no examples."""
+    if not (CHECKOUT / "examples").exists() or await read_accounting(connection):
+        return 0
+    now = await read_now(connection)
+    await insurer(
+        process_environment(endpoints),
+        *("prepare", "--policies", str(_POLICIES), "--day", now.date().isoformat()),
+    )
+    expires_on = now.date() + _NOTICE
+    drafts = [
+        ItemDraft(
+            tenant="insurer",
+            kind="PolicyRenewalDue",
+            business_key=f"POL-{number:07d}",
+            cycle=str(expires_on.year),
+            effective_date=expires_on,
+            due_at=now + _WITHIN * rate * number / _POLICIES,
+            payload="{}",
+        )
+        for number in range(1, _POLICIES + 1)
+    ]
+    actor_no = await register_actor(connection, "dueledger dev", ActorKind.SERVICE)
+    return len(await emit_items(connection, drafts, actor_no=actor_no))

@@ -1,0 +1,27 @@
+"""The processes of an installation, as children of a supervisor."""
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from dueledger.dev.supervisor import ChildSpec
+from dueledger.stack import BOOTSTRAP_SERVERS_VARIABLE, DSN_VARIABLE, Endpoints
+
+ALLOCATOR: Final = ChildSpec("allocator", ("allocate",))
+MATERIALISER: Final = ChildSpec("materialiser", ("materialise",))
+INTAKE: Final = ChildSpec("intake", ("intake",))
+RECONCILER: Final = ChildSpec("reconciler", ("reconcile",))
+
+
+def process_environment(endpoints: Endpoints) -> dict[str, str]:
+    """Return the environment of a process that works on these servers."""
+    return {
+        **os.environ,
+        DSN_VARIABLE: endpoints.dsn,
+        BOOTSTRAP_SERVERS_VARIABLE: endpoints.bootstrap_servers,
+    }
+
+
+def worker(number: int, handlers: Sequence[str]) -> ChildSpec:
+    """Return the spec of one worker; `handlers` are as in ``module:name``."""
+    return ChildSpec(f"worker-{number}", ("work", *handlers))

@@ -1,0 +1,181 @@
+"""`dueledger dev`: servers and processes, a banner, and an orderly end."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from dueledger.dev.insurer import HANDLERS, seed
+from dueledger.dev.processes import (
+    ALLOCATOR,
+    INTAKE,
+    MATERIALISER,
+    RECONCILER,
+    process_environment,
+    worker,
+)
+from dueledger.dev.supervisor import Supervisor
+from dueledger.stack import Endpoints, Provider, open_stack
+from ledger.service import Stop
+from ledger.store import Connection, PlanProfile, connect
+from ledger.store.clock import read_now, set_clock
+from ledger.store.migrations import migrate
+from ledger.store.progress import read_progress
+
+_STATUS_SECONDS: Final = 1.0
+_COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan")
+
+
+@dataclass(frozen=True, slots=True)
+class DevOptions:
+    """How to run. `rate` is business seconds a real one; `data_dir` None keeps nothing."""
+
+    rate: float = 1.0
+    headless: bool = False
+    show_secrets: bool = False
+    data_dir: Path | None = None
+
+
+def hold(options: DevOptions, *, console: Console) -> None:
+    """Run the whole installation until SIGTERM or Ctrl-C, then stop it in order."""
+    began = monotonic()
+
+    def step(message: str) -> None:
+        console.print(f"{monotonic() - began:6.1f} s  {message}", markup=False, soft_wrap=True)
+
+    console.print(Panel.fit("for development, not for production", title="dueledger dev"))
+    with open_stack(
+        Provider.EMBEDDED,
+        data_dir=options.data_dir,
+        keep=options.data_dir is not None,
+        progress=step,
+    ) as endpoints:
+        asyncio.run(_Session(endpoints, options, console, step=step).run())
+        step("stopping the servers")
+    kept = f"the data is kept in {options.data_dir}" if options.data_dir else "the data is gone"
+    step(f"stopped; {kept}")
+
+
+class _Session:
+    """One `dueledger dev` from the schema to the last process's end."""
+
+    def __init__(
+        self,
+        endpoints: Endpoints,
+        options: DevOptions,
+        console: Console,
+        *,
+        step: Callable[[str], None],
+    ) -> None:
+        self._endpoints = endpoints
+        self._options = options
+        self._console = console
+        self._step = step
+        self._colours: dict[str, str] = {}
+        self._supervisor = Supervisor(
+            self._print, self._print, environment=process_environment(endpoints)
+        )
+
+    async def run(self) -> None:
+        """Start everything, wait for a stop, stop everything."""
+        stop = Stop()
+        stop.on_signals()
+        connection = await self._connect()
+        try:
+            applied = await migrate(connection)
+            self._step(
+                f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"
+            )
+            await self._start_clock(connection)
+            seeded = 0 if self._options.headless else await self._seed(connection)
+            if seeded:
+                self._step(f"insurer: {seeded} renewals fall due within the next minute")
+            await self._start_processes(with_insurer=bool(seeded))
+            self._print_banner()
+            await self._watch(connection, stop)
+            await self._drain(connection)
+        finally:
+            await self._supervisor.stop_all()
+            await connection.close()
+
+    async def _connect(self) -> Connection:
+        return await connect(
+            self._endpoints.dsn, application_name="dueledger-dev", profile=PlanProfile.ANALYTIC
+        )
+
+    async def _start_clock(self, connection: Connection) -> None:
+        """Go on from where the last session stood; a clock at usual speed needs none of its own."""
+        if self._options.rate == 1 and await _is_real(connection):
+            return
+        await set_clock(connection, await read_now(connection), self._options.rate, database=True)
+        self._step(f"clock: business time flows at {self._options.rate:g}x")
+
+    async def _seed(self, connection: Connection) -> int:
+        return await seed(connection, self._endpoints, rate=self._options.rate)
+
+    async def _start_processes(self, *, with_insurer: bool) -> None:
+        specs = [ALLOCATOR, MATERIALISER, INTAKE, RECONCILER]
+        if with_insurer:
+            specs += [worker(1, HANDLERS), worker(2, HANDLERS)]
+        for spec in specs:
+            await self._supervisor.start(spec)
+        self._step(f"processes: {', '.join(spec.name for spec in specs)}")
+
+    async def _watch(self, connection: Connection, stop: Stop) -> None:
+        """Keep one status line up to date until a stop is asked for."""
+        if not self._console.is_terminal or self._options.headless:
+            await stop.wait()
+            return
+        with self._console.status("") as status:
+            while not await stop.wait(_STATUS_SECONDS):
+                status.update(await _standing(connection))
+
+    async def _drain(self, connection: Connection) -> None:
+        self._step("draining: Ctrl-C was heard, the processes finish what they hold")
+        killed = await self._supervisor.stop_all()
+        if killed:
+            self._step(f"killed, because they did not end: {', '.join(killed)}")
+        self._step(f"left: {await _standing(connection)}")
+        if not await _is_real(connection):
+            await set_clock(connection, await read_now(connection), 0, database=True)
+
+    def _print_banner(self) -> None:
+        endpoints, options = self._endpoints, self._options
+        dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
+        grid = Table.grid(padding=(0, 2))
+        grid.add_row(
+            "Postgres",
+            dsn + ("" if options.show_secrets else "   (--show-secrets shows all of it)"),
+        )
+        grid.add_row("Kafka", endpoints.bootstrap_servers)
+        grid.add_row(
+            "Data",
+            f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep leaves it",
+        )
+        grid.add_row("Try", f"export DUELEDGER_DSN='{dsn}'")
+        grid.add_row("", "dueledger items --state Completed")
+        grid.add_row("", "dueledger why POL-0000001")
+        self._console.print(Panel.fit(grid), soft_wrap=True)
+
+    def _print(self, name: str, line: str) -> None:
+        colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
+        self._console.print(f"[{colour}]{name:<12}[/] ", end="")
+        self._console.print(line, markup=False, soft_wrap=True)
+
+
+async def _is_real(connection: Connection) -> bool:
+    return not await connection.fetchval("select current_setting('ledger.clock', true)")
+
+
+async def _standing(connection: Connection) -> str:
+    standings = await read_progress(connection)
+    later, due = (sum(getattr(s, name) for s in standings) for name in ("later", "due"))
+    claimed = sum(standing.handed_out + standing.running for standing in standings)
+    reviews = sum(standing.reviews for standing in standings)
+    return f"{later:,} not due yet, {due:,} due, {claimed:,} claimed, {reviews:,} for review"

@@ -1,0 +1,134 @@
+"""Looks over an installation: each check says ok, warn or fail, and what to do."""
+
+import asyncio
+import platform
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
+from time import monotonic
+from typing import Final
+
+from ledger.errors import Unavailable
+from ledger.settings import Settings
+from ledger.store import Connection, connect
+from ledger.store.migrations import pending_migrations
+
+_POSTGRES_OLDEST: Final = 160_000
+_CONNECT_SECONDS: Final = 5.0
+_XMIN_WARN: Final = (
+    10_000_000  # transactions; a pinned snapshot cuts claiming to a fifth long before
+)
+
+
+class Health(StrEnum):
+    """How one check went."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's answer. `remedy` is None where nothing is to be done."""
+
+    name: str
+    health: Health
+    says: str
+    remedy: str | None = None
+
+
+async def examine(settings: Settings) -> AsyncIterator[Check]:
+    """Yield one check after the other, the cheap ones first."""
+    yield _python()
+    yield _tzdata()
+    try:
+        connection = await connect(
+            settings.dsn.get_secret_value(), application_name="dueledger-doctor"
+        )
+    except Unavailable as error:
+        yield Check("postgres", Health.FAIL, error.message, "start it, or mend DUELEDGER_DSN")
+    else:
+        try:
+            for check in (_postgres, _schema, _clock, _snapshots):
+                yield await check(connection)
+        finally:
+            await connection.close()
+    for server in settings.bootstrap_servers.split(","):
+        yield await _kafka(server.strip())
+
+
+def _python() -> Check:
+    return Check("python", Health.OK, f"{platform.python_version()} on {platform.system()}")
+
+
+def _tzdata() -> Check:
+    try:
+        return Check("tzdata", Health.OK, f"{version_of('tzdata')}, the pinned one")
+    except PackageNotFoundError:
+        return Check(
+            "tzdata", Health.FAIL, "the package is not installed", "install dueledger again"
+        )
+
+
+async def _postgres(connection: Connection) -> Check:
+    began = monotonic()
+    number = await connection.fetchval("select current_setting('server_version_num')::int")
+    version = await connection.fetchval("show server_version")
+    answered = f"{version}, answers in {(monotonic() - began) * 500:.1f} ms"
+    if number < _POSTGRES_OLDEST:
+        return Check("postgres", Health.FAIL, answered, "use PostgreSQL 16, 17 or 18")
+    return Check("postgres", Health.OK, answered)
+
+
+async def _schema(connection: Connection) -> Check:
+    pending = await pending_migrations(connection)
+    if pending:
+        lacks = f"lacks {len(pending)} migrations, the first is {pending[0]}"
+        return Check("schema", Health.FAIL, lacks, "run `dueledger migrate`")
+    return Check("schema", Health.OK, "up to date")
+
+
+async def _clock(connection: Connection) -> Check:
+    setting = await connection.fetchval("select current_setting('ledger.clock', true)")
+    if setting:
+        return Check(
+            "clock",
+            Health.WARN,
+            f"business time is simulated: {setting}",
+            "fine for a demo; in production `alter database … reset ledger.clock`",
+        )
+    return Check("clock", Health.OK, "the database's own")
+
+
+async def _snapshots(connection: Connection) -> Check:
+    age = await connection.fetchval(
+        "select coalesce(max(age(backend_xmin)), 0) from pg_stat_activity where backend_xmin is not null"
+    )
+    if age > _XMIN_WARN:
+        held = f"the oldest snapshot is {age:,} transactions old"
+        return Check(
+            "snapshots", Health.WARN, held, "end the transaction that holds it (pg_stat_activity)"
+        )
+    return Check("snapshots", Health.OK, f"the oldest is {age:,} transactions old")
+
+
+async def _kafka(server: str) -> Check:
+    host, _, port = server.rpartition(":")
+    remedy = "start it, or mend DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
+    if not host or not port.isdigit():
+        return Check("kafka", Health.FAIL, f"{server} is not host:port", remedy)
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, int(port))
+    except (OSError, TimeoutError) as error:
+        return Check(
+            "kafka", Health.FAIL, f"{server} cannot be reached ({type(error).__name__})", remedy
+        )
+    writer.close()
+    with suppress(OSError):
+        await writer.wait_closed()
+    return Check("kafka", Health.OK, f"{server} takes connections")

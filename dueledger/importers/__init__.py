@@ -1,0 +1,1 @@
+"""Schedules of other schedulers, turned into definition documents."""

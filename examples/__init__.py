@@ -1,0 +1,1 @@
+"""Programs as users of Dueledger would write them."""

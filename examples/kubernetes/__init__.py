@@ -1,0 +1,1 @@
+"""The periodic jobs of the Kubernetes project."""

@@ -1,0 +1,50 @@
+"""Where things stand now, for people who look: live counts and lists."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from ledger.store.connection import Connection
+from ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The open items of one kind at `now`, on the business clock.
+
+    `later` and `due` wait, `handed_out` are claimed and not started, of which `in_kafka` are
+    acknowledged; `late` are past their promise; `open_before` were due before the instant asked.
+    """
+
+    tenant: str
+    kind: str
+    now: datetime
+    later: int
+    due: int
+    handed_out: int
+    in_kafka: int
+    running: int
+    reviews: int
+    late: int
+    open_before: int
+
+
+async def read_progress(
+    connection: Connection, *, before: datetime | None = None
+) -> list[Standing]:
+    """Count the open items of each kind that has any. Reads all that is open: not for tight loops."""
+    return [Standing(**row) for row in await connection.fetch(statement("read_progress"), before)]
+
+
+async def list_items(
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    business_key: str | None = None,
+    state: str | None = None,
+    limit: int = 100,
+) -> list[dict[str, Any]]:
+    """List items with where they stand, latest effective date first."""
+    rows = await connection.fetch(statement("list_items"), tenant, kind, business_key, state, limit)
+    return [dict(row) for row in rows]

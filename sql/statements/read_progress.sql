@@ -1,0 +1,37 @@
+-- Tell where the open items of each kind stand at this moment, how many are past their promise, and by which clock.
+-- returns: zero or more
+-- $1 before timestamptz
+-- index: none
+-- locks: none
+with standing as (
+  select p.item_no, p.effective_date, p.state, p.available_at <= ledger.now() as available, false as published
+  from ledger.pending p
+  union all
+  select c.item_no[n], c.effective_date[n], 2::smallint /* Claimed */, true, c.published_at is not null
+  from ledger.claim c
+  cross join lateral generate_series(c.started + 1, c.size) n
+  where c.closed_at is null
+  union all
+  select o.item_no, o.effective_date, o.state, true, true
+  from ledger.open_item o
+  where o.state = 3 /* Running */
+  union all
+  select r.item_no, r.effective_date, 5::smallint /* ManualReview */, true, false
+  from ledger.review r
+)
+select k.tenant, k.name as kind, ledger.now() as now,
+  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not s.available) as later,
+  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and s.available) as due,
+  count(*) filter (where s.state = 2 /* Claimed */) as handed_out,
+  count(*) filter (where s.state = 2 /* Claimed */ and s.published) as in_kafka,
+  count(*) filter (where s.state = 3 /* Running */) as running,
+  count(*) filter (where s.state = 5 /* ManualReview */) as reviews,
+  count(*) filter (
+    where ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))) as late,
+  count(*) filter (where i.due_at < $1::timestamptz) as open_before
+from standing s
+join ledger.due_item i on i.effective_date = s.effective_date and i.item_no = s.item_no
+join ledger.flow f on f.flow_no = i.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
+group by k.tenant, k.name
+order by k.tenant, k.name
