@@ -1,0 +1,27 @@
+"""What a worker has done, for its canonical lines, for tests and for metrics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import final
+
+
+@final
+@dataclass(slots=True)
+class WorkerCounts:
+    """Items since the process began."""
+
+    polled: int = 0
+    rejected: int = 0  # records that break the contract
+    started: int = 0
+    skipped: int = 0  # positions that others, or this worker before, had started
+    stale: int = 0  # positions whose claim is closed or unknown
+    detached: int = 0  # positions behind a hole in their claim; its deadline brings them back
+    withdrawn: int = 0
+    settled: int = 0
+    refused: int = 0  # outcomes that the ledger answered as stale
+    lapsed: int = 0  # items whose handlers were stopped because their lease was over
+
+    def snapshot(self) -> dict[str, int]:
+        """Return all counts by name."""
+        return asdict(self)

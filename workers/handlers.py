@@ -1,0 +1,208 @@
+"""The registry of a domain team's handlers: which function answers for which kind, and how."""
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeVar, final
+
+from ledger.store import Connection
+from workers.item import DueItem
+from workers.verdicts import Verdict
+
+CONCURRENCY_MAX: Final = 10_000
+BATCH_MAX: Final = 10_000
+KIND_LENGTH_MAX: Final = 100
+
+Single = Callable[[DueItem], Awaitable[Verdict] | Verdict]
+Batch = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
+Transactional = Callable[[DueItem, Connection], Awaitable[Verdict]]
+
+_S = TypeVar("_S", bound=Single)
+_B = TypeVar("_B", bound=Batch)
+_T = TypeVar("_T", bound=Transactional)
+
+
+class Form(StrEnum):
+    """How a handler is called."""
+
+    SINGLE = "single"
+    BATCH = "batch"
+    TRANSACTION = "transaction"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HandlerOptions:
+    """How a kind is worked. `concurrency` counts calls at once: items, or batches.
+
+    The backoff is for attempts that fail without a time of their own: exponential from
+    `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`.
+    """
+
+    concurrency: int = 64
+    timeout_seconds: float = 30.0
+    batch_max: int = 1
+    backoff_base_seconds: float = 10.0
+    backoff_cap_seconds: float = 600.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, by name."""
+        _require(
+            1 <= self.concurrency <= CONCURRENCY_MAX,
+            f"concurrency must be 1 to {CONCURRENCY_MAX}, not {self.concurrency}",
+        )
+        _require(
+            1 <= self.batch_max <= BATCH_MAX,
+            f"batch_max must be 1 to {BATCH_MAX}, not {self.batch_max}",
+        )
+        _require(
+            self.timeout_seconds > 0,
+            f"timeout_seconds must be positive, not {self.timeout_seconds}",
+        )
+        _require(
+            0 < self.backoff_base_seconds <= self.backoff_cap_seconds,
+            "backoff_base_seconds must be positive and at most backoff_cap_seconds, not "
+            f"{self.backoff_base_seconds} and {self.backoff_cap_seconds}",
+        )
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Handler:
+    """One registered function. A plain one runs in a thread."""
+
+    kind: str
+    form: Form
+    function: Callable[..., object]
+    options: HandlerOptions
+    is_async: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Remember how it is called."""
+        object.__setattr__(self, "is_async", _is_async(self.function))
+
+
+@final
+class Handlers:
+    """What a worker can do: at most one handler a kind."""
+
+    def __init__(self) -> None:
+        self._by_kind: dict[str, Handler] = {}
+
+    def on(
+        self,
+        kind: str,
+        *,
+        concurrency: int = 64,
+        timeout_seconds: float = 30.0,
+        backoff_base_seconds: float = 10.0,
+        backoff_cap_seconds: float = 600.0,
+    ) -> Callable[[_S], _S]:
+        """Register a function of one item. A plain ``def`` runs in a thread of its own."""
+        options = HandlerOptions(
+            concurrency=concurrency,
+            timeout_seconds=timeout_seconds,
+            backoff_base_seconds=backoff_base_seconds,
+            backoff_cap_seconds=backoff_cap_seconds,
+        )
+
+        def register(function: _S) -> _S:
+            self._register(kind, Form.SINGLE, function, options)
+            return function
+
+        return register
+
+    def on_batch(
+        self,
+        kind: str,
+        *,
+        batch_max: int = 500,
+        concurrency: int = 8,
+        timeout_seconds: float = 30.0,
+        backoff_base_seconds: float = 10.0,
+        backoff_cap_seconds: float = 600.0,
+    ) -> Callable[[_B], _B]:
+        """Register a function of up to `batch_max` items that answers a verdict each, in order."""
+        options = HandlerOptions(
+            concurrency=concurrency,
+            timeout_seconds=timeout_seconds,
+            batch_max=batch_max,
+            backoff_base_seconds=backoff_base_seconds,
+            backoff_cap_seconds=backoff_cap_seconds,
+        )
+
+        def register(function: _B) -> _B:
+            self._register(kind, Form.BATCH, function, options)
+            return function
+
+        return register
+
+    def on_transaction(
+        self,
+        kind: str,
+        *,
+        concurrency: int = 4,
+        timeout_seconds: float = 30.0,
+        backoff_base_seconds: float = 10.0,
+        backoff_cap_seconds: float = 600.0,
+    ) -> Callable[[_T], _T]:
+        """Register a function of one item and a connection to the ledger's database.
+
+        It runs in a transaction that commits only together with the item's completion (G6).
+        Any other verdict, an error and a refused completion roll its writes back. Each call at
+        once holds a connection.
+        """
+        options = HandlerOptions(
+            concurrency=concurrency,
+            timeout_seconds=timeout_seconds,
+            backoff_base_seconds=backoff_base_seconds,
+            backoff_cap_seconds=backoff_cap_seconds,
+        )
+
+        def register(function: _T) -> _T:
+            if not _is_async(function):
+                raise TypeError(
+                    f"the transactional handler for {kind!r} must be `async def`: "
+                    "its connection belongs to the event loop"
+                )
+            self._register(kind, Form.TRANSACTION, function, options)
+            return function
+
+        return register
+
+    def include(self, others: "Handlers") -> None:
+        """Take over another registry's handlers; a kind that both have is refused."""
+        for handler in others:
+            _require(handler.kind not in self._by_kind, f"{handler.kind!r} has a handler already")
+            self._by_kind[handler.kind] = handler
+
+    def find(self, kind: str) -> Handler | None:
+        """Return the handler of a kind, or None where nobody registered one."""
+        return self._by_kind.get(kind)
+
+    def __iter__(self) -> Iterator[Handler]:
+        return iter(self._by_kind.values())
+
+    def __len__(self) -> int:
+        return len(self._by_kind)
+
+    def _register(
+        self, kind: str, form: Form, function: Callable[..., object], options: HandlerOptions
+    ) -> None:
+        _require(
+            0 < len(kind) <= KIND_LENGTH_MAX,
+            f"a kind has 1 to {KIND_LENGTH_MAX} characters, not {len(kind)}",
+        )
+        _require(kind not in self._by_kind, f"{kind!r} has a handler already")
+        self._by_kind[kind] = Handler(kind, form, function, options)
+
+
+def _is_async(function: Callable[..., object]) -> bool:
+    called = type(function).__call__  # of an object that is called like a function
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
+
+
+def _require(condition: bool, message: str) -> None:  # noqa: FBT001  # an assertion's shape
+    if not condition:
+        raise ValueError(message)

@@ -1,0 +1,133 @@
+"""The due item as a handler sees it: a view of one Kafka record, parsed when it is asked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Protocol, final
+
+import orjson
+
+from ledger import envelope
+from ledger.errors import InvalidHeader
+
+if TYPE_CHECKING:
+    from datetime import date, datetime
+    from uuid import UUID
+
+
+_ATTEMPT_PLACE: Final = envelope.WORK_HEADERS.index(envelope.ATTEMPT)
+_FIRST_ATTEMPT: Final = (envelope.ATTEMPT, b"1")
+
+
+class WorkRecord(Protocol):
+    """The part of a consumed Kafka record that work needs."""
+
+    @property
+    def offset(self) -> int:
+        """Where it lies in its partition."""
+        ...
+
+    @property
+    def key(self) -> bytes | None:
+        """What chose its partition."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """The item's payload."""
+        ...
+
+    @property
+    def headers(self) -> envelope.Headers:
+        """Its headers, in the order written."""
+        ...
+
+
+@final
+class DueItem:
+    """One item to work. `position` is its place in the claim `fence`, counted from 1.
+
+    The headers are parsed when the first of them is asked for, so a handler that needs none does
+    not pay for it. Ones that break the contract raise ``ledger.errors.InvalidHeader``, and the
+    item parks by that name.
+    """
+
+    __slots__ = ("_record", "_told", "fence", "position")
+
+    def __init__(self, record: WorkRecord, fence: int, position: int) -> None:
+        self._record = record
+        self._told: envelope.WorkHeaders | None = None
+        self.fence = fence
+        self.position = position
+
+    @property
+    def id(self) -> UUID:
+        """The item's identity, the same for every attempt: the key to deduplicate by."""
+        return self._headers().item
+
+    @property
+    def tenant(self) -> str:
+        """Whose item it is."""
+        return self._headers().tenant
+
+    @property
+    def kind(self) -> str:
+        """What is owed, as in ``PolicyRenewalDue``."""
+        return self._headers().kind
+
+    @property
+    def business_key(self) -> str:
+        """The domain's own key, as in a policy number."""
+        return self._headers().business_key
+
+    @property
+    def cycle(self) -> str:
+        """The round this is, as in ``2027``."""
+        return self._headers().cycle
+
+    @property
+    def effective_date(self) -> date:
+        """The business date it is owed for."""
+        return self._headers().effective_date
+
+    @property
+    def due_at(self) -> datetime:
+        """When the business owes it; aware."""
+        return self._headers().due_at
+
+    @property
+    def attempt(self) -> int:
+        """Which attempt this is, counted from 1; snoozes do not count."""
+        return self._headers().attempt
+
+    @property
+    def retries(self) -> int:
+        """How many attempts went before, without parsing what else the headers say."""
+        headers = self._record.headers
+        if len(headers) > _ATTEMPT_PLACE and headers[_ATTEMPT_PLACE] == _FIRST_ATTEMPT:
+            return 0
+        try:
+            return max(0, self.attempt - 1)
+        except InvalidHeader:
+            return 0
+
+    @property
+    def traceparent(self) -> str | None:
+        """The trace that the item was emitted under."""
+        return self._headers().traceparent
+
+    @property
+    def payload(self) -> bytes:
+        """What was emitted with the item, byte for byte."""
+        return self._record.value or b""
+
+    def json(self) -> object:
+        """Return the payload as JSON. Raises ``ValueError`` where it is none."""
+        return orjson.loads(self.payload)
+
+    def __repr__(self) -> str:
+        return f"DueItem(fence={self.fence}, position={self.position})"
+
+    def _headers(self) -> envelope.WorkHeaders:
+        if self._told is None:
+            self._told = envelope.parse_work_headers(self._record.headers)
+        return self._told

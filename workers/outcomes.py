@@ -1,0 +1,179 @@
+"""From what a handler returned, or how it failed, to what the ledger records."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeGuard, assert_never, cast, final
+
+import orjson
+
+from ledger.errors import InvalidHeader
+from ledger.states import TransitionEvent
+from ledger.store.runs import Outcome
+from workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from workers.handlers import HandlerOptions
+    from workers.item import DueItem
+
+EVIDENCE_BYTES_MAX: Final = 262_144
+_TEXT_LENGTH_MAX: Final = 2_000
+_DOUBLINGS_MAX: Final = 32
+_SECONDS_MAX: Final = 10 * 366 * 86_400.0
+_COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SnoozedUntil:
+    """A snooze to a business time; how long that is only the database's clock can say."""
+
+    until: datetime
+    detail: str | None
+
+
+Ending = Outcome | SnoozedUntil
+
+
+def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
+    """Turn what a handler returned into what is recorded; anything but a verdict parks by name."""
+    if not isinstance(verdict, Verdict):
+        return parked(f"bad verdict: the handler returned {_named(verdict)}")
+    match verdict:
+        case Completed(evidence=evidence):
+            return _completed(evidence)
+        case Retry():
+            return _retried(verdict, item, options)
+        case Snooze():
+            return _snoozed(verdict)
+        case Park(reason=reason):
+            return parked(reason)
+        case NotDue(reason=reason):
+            return Outcome(TransitionEvent.CANCELLED, _reason({"reason": f"not due: {reason}"}))
+        case _:
+            assert_never(verdict)
+
+
+def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
+    """Fail what its handler raised on; a header that breaks the contract parks by its name."""
+    if isinstance(error, InvalidHeader):
+        return parked(f"malformed record: {error}")
+    detail = {"error": type(error).__name__, "message": str(error)}
+    return _failed(detail, backoff_seconds(_attempt(item), options))
+
+
+def parked(reason: str) -> Outcome:
+    """Hand an item to a person."""
+    return Outcome(TransitionEvent.PARKED, _reason({"reason": reason}), None)
+
+
+def returned_unworked(reason: str) -> Outcome:
+    """Give an item back at once without counting an attempt: its handler was stopped."""
+    return Outcome(TransitionEvent.SNOOZED, _reason({"reason": reason}), 0.0)
+
+
+def backoff_seconds(attempt: int, options: HandlerOptions) -> float:
+    """Exponential with full jitter under a cap (AWS Architecture Blog, 2015)."""
+    doublings = min(max(attempt, 1) - 1, _DOUBLINGS_MAX)
+    most = min(options.backoff_cap_seconds, options.backoff_base_seconds * 2.0**doublings)
+    return random.uniform(0.0, most)  # noqa: S311  # jitter, no secret
+
+
+def _completed(evidence: Mapping[str, object] | str | None) -> Outcome:
+    if evidence is None:
+        return _COMPLETED_BARE
+    try:
+        if isinstance(evidence, str):
+            # Checked, not encoded again: one bad text would fail the statement of thousands.
+            text, value = evidence, orjson.loads(evidence)
+        else:
+            text = orjson.dumps(evidence).decode()
+            value = evidence
+    except (TypeError, ValueError) as error:
+        return parked(f"bad verdict: the evidence is not JSON: {_text(str(error))}")
+    if len(text) > EVIDENCE_BYTES_MAX:
+        return parked(
+            f"bad verdict: the evidence has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
+        )
+    if not isinstance(value, dict):
+        return parked(f"bad verdict: the evidence is {_named(value)}, not a JSON object")
+    if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
+        return parked("bad verdict: the evidence holds a NUL, which Postgres cannot store")
+    return Outcome(TransitionEvent.COMPLETED, text, None)
+
+
+def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:
+    seconds = verdict.after_seconds
+    if seconds is None:
+        seconds = backoff_seconds(_attempt(item), options)
+    elif not _is_wait(seconds):
+        return parked(f"bad verdict: Retry(after_seconds={_named(seconds)})")
+    return _failed({"reason": verdict.reason}, float(seconds))
+
+
+def _attempt(item: DueItem) -> int:
+    try:
+        return item.attempt
+    except InvalidHeader:
+        return 1
+
+
+def _failed(detail: dict[str, str], after_seconds: float) -> Outcome:
+    return Outcome(TransitionEvent.FAILED, _reason(detail), after_seconds)
+
+
+def _snoozed(verdict: Snooze) -> Ending:
+    detail = _reason({"reason": verdict.reason}) if verdict.reason else None
+    match verdict:
+        case Snooze(until=None, seconds=seconds) if _is_wait(seconds):
+            return Outcome(TransitionEvent.SNOOZED, detail, float(seconds))
+        case Snooze(until=datetime() as until, seconds=None) if until.tzinfo is not None:
+            return SnoozedUntil(until, detail)
+        case _:
+            return parked(
+                "bad verdict: Snooze needs either `until`, an aware time, or `seconds`, not "
+                f"{_named(verdict.until)} and {_named(verdict.seconds)}"
+            )
+
+
+def _is_wait(seconds: object) -> TypeGuard[float]:
+    return (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and math.isfinite(seconds)
+        and 0 <= seconds <= _SECONDS_MAX
+    )
+
+
+def _reason(detail: dict[str, str]) -> str:
+    return orjson.dumps({name: _text(text) for name, text in detail.items()}).decode()
+
+
+def _text(text: object) -> str:
+    """Make any text storable: short, without NUL, without half a surrogate pair."""
+    plain = str(text)[:_TEXT_LENGTH_MAX].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return plain.encode("utf-8", "replace").decode()
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} {_text(repr(value))[:200]}"
+
+
+def _characters(value: object) -> bytes:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace")
+        case dict():
+            pairs = cast("dict[str, object]", value).items()
+            return b"".join(_characters(part) for pair in pairs for part in pair)
+        case list():
+            return b"".join(map(_characters, cast("list[object]", value)))
+        case _:
+            return b""

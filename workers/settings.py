@@ -1,0 +1,43 @@
+"""What an operator may choose about a worker."""
+
+from pydantic import Field
+
+from ledger.settings import Settings
+
+
+class WorkerSettings(Settings):
+    """Bounds of one worker process."""
+
+    worker_group_id: str = Field(
+        default="dueledger-work",
+        min_length=1,
+        max_length=200,
+        description="Kafka consumer group that the workers share",
+    )
+    worker_topics: tuple[str, ...] = Field(
+        default=(), description="topics to work instead of `due.<kind>` of each handler"
+    )
+    worker_all_topics: bool = Field(
+        default=False, description="work every topic `due.…`; kinds without a handler park"
+    )
+    worker_lease_seconds: float = Field(
+        default=60.0, ge=3.0, le=3600.0, description="how long a run is held between heartbeats"
+    )
+    worker_poll_records_max: int = Field(
+        default=4000, ge=1, le=100_000, description="records taken from Kafka's client at a time"
+    )
+    worker_buffer_items_max: int = Field(
+        default=20_000, ge=1, le=1_000_000, description="items polled and not yet started"
+    )
+    worker_settle_items_max: int = Field(
+        default=8000, ge=1, le=100_000, description="outcomes recorded by one statement"
+    )
+    worker_gather_seconds: float = Field(
+        default=0.003, ge=0, le=1, description="how long starts and outcomes are gathered"
+    )
+    worker_drain_seconds: float = Field(
+        default=25.0, ge=0, le=3600, description="time for running handlers to finish on SIGTERM"
+    )
+    worker_session_timeout_seconds: float = Field(
+        default=10.0, ge=1, le=1800, description="silence after which Kafka gives partitions away"
+    )

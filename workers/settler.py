@@ -1,0 +1,175 @@
+"""Settling: outcomes of many runs gathered into one statement, its answers obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, assert_never, cast, final
+
+from ledger.log import LogEvent, get_logger
+from ledger.service import crash_point
+from ledger.states import TransitionEvent
+from ledger.store import CONNECTION_LOST
+from ledger.store.clock import read_now
+from ledger.store.runs import Outcome, Refusal, Settlement, settle_runs
+from workers.outcomes import Ending, SnoozedUntil, parked
+from workers.waiting import wait_at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from ledger.store import Connection, Pool
+    from workers.counts import WorkerCounts
+    from workers.run import OpenRun
+
+IDLE_SECONDS: Final = 0.25
+# A statement that Postgres refuses is cut in halves until the outcome it chokes on is alone.
+HALVINGS_MAX: Final = 10
+
+log = get_logger("worker")
+
+
+@final
+class Settler:
+    """Sends what ended. What is sent stays the same until it is answered.
+
+    A lost COMMIT leaves open whether it happened; repeating exactly the same is answered
+    `settled` where it did, and new outcomes of the same run wait until then.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        counts: WorkerCounts,
+        *,
+        worker_no: int,
+        items_max: int,
+        gather_seconds: float,
+        finished: Callable[[OpenRun], None],
+    ) -> None:
+        self._pool = pool
+        self._counts = counts
+        self._worker_no = worker_no
+        self._items_max = items_max
+        self._gather_seconds = gather_seconds
+        self._finished = finished
+        self._fresh: dict[int, OpenRun] = {}
+        self._sent: list[tuple[OpenRun, list[Ending | None]]] = []
+        self._wake = asyncio.Event()
+        self._failures = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every outcome has been answered."""
+        return not self._fresh and not self._sent
+
+    def add(self, run: OpenRun) -> None:
+        """Have the fresh outcomes of a run settled soon."""
+        self._fresh[run.run_no] = run
+        self._wake.set()
+
+    async def tick(self) -> dict[str, int]:
+        """Settle one batch; wait a moment for one where there is none."""
+        if self.is_idle:
+            await wait_at_most(self._wake, IDLE_SECONDS)
+            if not self._fresh:
+                return {"settled": 0}
+        if not self._sent:
+            if self._gather_seconds and self._fresh_count() < self._items_max // 2:
+                await asyncio.sleep(self._gather_seconds)
+            self._sent = self._take()
+        return {"settled": await self._settle()}
+
+    def _fresh_count(self) -> int:
+        return sum(run.fresh_count for run in self._fresh.values())
+
+    def _take(self) -> list[tuple[OpenRun, list[Ending | None]]]:
+        taken: list[tuple[OpenRun, list[Ending | None]]] = []
+        size = 0
+        while self._fresh and size < self._items_max:
+            run = self._fresh.pop(next(iter(self._fresh)))
+            size += len(run.items)
+            if run.fresh_count:
+                taken.append((run, run.take_fresh()))
+        if not self._fresh:
+            self._wake.clear()
+        return taken
+
+    async def _settle(self) -> int:
+        part = self._sent[: max(1, len(self._sent) >> self._failures)]
+        if self._failures > HALVINGS_MAX:
+            run, endings = part[0]
+            part = self._sent[:1] = [(run, _unrecordable(endings))]
+        self._failures += 1
+        try:
+            async with self._pool.acquire() as connection:
+                settlements = await _settlements(connection, part)
+                refused = await settle_runs(connection, settlements, self._worker_no)
+        except CONNECTION_LOST:
+            self._failures -= 1  # nothing is wrong with what was sent
+            raise
+        self._failures = 0
+        crash_point("worker.settled")
+        return self._answer(part, {answer.run_no: answer.reason for answer in refused})
+
+    def _answer(
+        self,
+        part: Sequence[tuple[OpenRun, list[Ending | None]]],
+        refused: dict[int, Refusal],
+    ) -> int:
+        again: list[tuple[OpenRun, list[Ending | None]]] = []
+        settled = 0
+        for run, endings in part:
+            count = len(endings) - endings.count(None)
+            reason = refused.get(run.run_no)
+            match reason:
+                case None | Refusal.SETTLED:
+                    run.mark_settled(endings)
+                    settled += count
+                    if run.is_stopped:
+                        run.forget()
+                    if run.is_settled:
+                        self._finished(run)
+                case Refusal.CONTENDED:
+                    again.append((run, endings))
+                case Refusal.STALE:
+                    self._counts.refused += count
+                    log.warning(
+                        LogEvent.SETTLE_STALE, run_no=run.run_no, fence=run.fence, items=count
+                    )
+                    run.forget()
+                    self._finished(run)
+                case _:
+                    assert_never(reason)
+        self._sent = again + self._sent[len(part) :]
+        self._counts.settled += settled
+        return settled
+
+
+async def _settlements(
+    connection: Connection, part: Sequence[tuple[OpenRun, list[Ending | None]]]
+) -> list[Settlement]:
+    now = None
+    settlements: list[Settlement] = []
+    for run, endings in part:
+        if not run.has_until:
+            settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", endings)))
+            continue
+        if now is None:
+            now = await read_now(connection)
+        outcomes = [
+            Outcome(
+                TransitionEvent.SNOOZED,
+                ending.detail,
+                max(0.0, (ending.until - now).total_seconds()),
+            )
+            if isinstance(ending, SnoozedUntil)
+            else ending
+            for ending in endings
+        ]
+        settlements.append(Settlement(run.run_no, outcomes))
+    return settlements
+
+
+def _unrecordable(endings: Sequence[Ending | None]) -> list[Ending | None]:
+    outcome = parked("the ledger refused to record the outcome; its cause is in the worker's log")
+    return [None if ending is None else outcome for ending in endings]

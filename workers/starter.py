@@ -1,0 +1,174 @@
+"""Starting: what the crews have room for now, asked of the ledger in one statement."""
+
+from __future__ import annotations
+
+import asyncio
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
+
+from ledger.log import LogEvent, get_logger
+from ledger.service import crash_point
+from ledger.store.runs import Start, start_runs
+from workers.run import OpenRun
+from workers.waiting import wait_at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from ledger.store import Pool
+    from workers.counts import WorkerCounts
+    from workers.crew import Crew
+    from workers.feed import Feed, Partition
+    from workers.stretch import Stretch
+
+IDLE_SECONDS: Final = 0.25
+STRETCHES_MAX: Final = 500  # of one statement
+
+log = get_logger("worker")
+
+
+class Opened(Protocol):
+    """Who takes over a run that was started."""
+
+    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+        """Keep its lease and work it; room is reserved for all its items."""
+        ...
+
+    def crew_of(self, kind: str) -> Crew:
+        """Return who works a kind."""
+        ...
+
+
+class _Chosen(NamedTuple):
+    feed: Feed
+    part: Stretch
+    crew: Crew
+
+
+@final
+class Starter:
+    """Starts stretches in the order of their offsets, one of a claim at a time."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        feeds: Mapping[Partition, Feed],
+        runs: Mapping[int, OpenRun],
+        counts: WorkerCounts,
+        *,
+        opened: Opened,
+        worker_no: int,
+        lease_seconds: float,
+        gather_seconds: float,
+    ) -> None:
+        self._pool = pool
+        self._feeds = feeds
+        self._runs = runs
+        self._counts = counts
+        self._opened = opened
+        self._worker_no = worker_no
+        self._lease_seconds = lease_seconds
+        self._gather_seconds = gather_seconds
+        self._wake = asyncio.Event()
+        self._turn = 0
+
+    def wake(self) -> None:
+        """Look again: something was queued, or a crew has room."""
+        self._wake.set()
+
+    async def tick(self) -> dict[str, int]:
+        """Start what the crews have room for; wait a moment where there is nothing."""
+        if not self._wake.is_set():
+            await wait_at_most(self._wake, IDLE_SECONDS)
+        if self._gather_seconds and self._runs:
+            # A crew that is at work ends one call after the other: let some end together.
+            await asyncio.sleep(self._gather_seconds)
+        self._wake.clear()
+        chosen = self._choose()
+        if not chosen:
+            return {"started": 0}
+        self._wake.set()
+        held_until = monotonic() + self._lease_seconds
+        by_fence = sorted(chosen, key=lambda one: one.part.fence)
+        try:
+            async with self._pool.acquire() as connection:
+                answers = await start_runs(
+                    connection,
+                    [one.part.fence for one in by_fence],
+                    [one.part.from_position for one in by_fence],
+                    [one.part.to_position for one in by_fence],
+                    worker_no=self._worker_no,
+                    lease_seconds=self._lease_seconds,
+                )
+        except BaseException:
+            # If it was committed nevertheless, asking again says so, and the lease brings it back.
+            for one in reversed(chosen):
+                one.crew.release(len(one.part.items))
+                one.feed.put_back(one.part)
+            raise
+        crash_point("worker.started")
+        by_number = {answer.fence: answer for answer in answers}
+        self._answer([(one, by_number[one.part.fence]) for one in chosen], held_until)
+        return {"started": len(chosen)}
+
+    def _choose(self) -> list[_Chosen]:
+        """Take turns between partitions, and from each what its crews have room for."""
+        feeds = list(self._feeds.values())
+        self._turn += 1
+        chosen: list[_Chosen] = []
+        fences: set[int] = set()
+        for number in range(len(feeds)):
+            feed = feeds[(self._turn + number) % len(feeds)]
+            while feed.queued and len(chosen) < STRETCHES_MAX:
+                first = feed.queued[0]
+                crew = self._opened.crew_of(first.kind)
+                if crew.room == 0 or first.fence in fences:
+                    break
+                part = feed.take(crew.room)
+                crew.reserve(len(part.items))
+                fences.add(part.fence)
+                chosen.append(_Chosen(feed, part, crew))
+        return chosen
+
+    def _answer(self, answered: Sequence[tuple[_Chosen, Start]], held_until: float) -> None:
+        for one, answer in answered:
+            if answer.run_no is None:
+                one.crew.release(len(one.part.items))
+                continue
+            run = OpenRun(answer, one.part, held_until=held_until)
+            self._counts.started += len(one.part.items) - len(answer.withdrawn)
+            self._counts.withdrawn += len(answer.withdrawn)
+            one.feed.open(one.part, run)
+            self._opened.run_opened(run, one.crew)
+        for one, answer in reversed(answered):
+            if answer.run_no is None:
+                self._refused(one.feed, one.part, answer)
+
+    def _refused(self, feed: Feed, part: Stretch, answer: Start) -> None:
+        """Go on from where the claim was started, or let go of what cannot be started."""
+        ahead = answer.started_to - part.from_position + 1
+        size = len(part.items)
+        if ahead >= size:
+            self._counts.skipped += size
+            feed.drop(part)
+        elif answer.closed:
+            self._counts.stale += size
+            feed.drop(part)
+            log.info(LogEvent.START_STALE, fence=part.fence, items=size)
+        elif ahead > 0:
+            self._counts.skipped += ahead
+            part.split(ahead)
+            feed.put_back(part)
+        elif ahead == 0:
+            feed.put_back(part)  # another start of this claim was under way: ask again
+        else:
+            # A hole: what lies before was never started. The claim's deadline brings both back.
+            self._counts.detached += size
+            feed.drop(part)
+            log.warning(
+                LogEvent.CLAIM_DETACHED,
+                fence=part.fence,
+                started_to=answer.started_to,
+                from_position=part.from_position,
+                items=size,
+            )
