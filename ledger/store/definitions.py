@@ -102,11 +102,35 @@ async def list_versions(
     return [DefinitionRow(**row) for row in rows]
 
 
+async def read_rules_edition(connection: Connection) -> tuple[int, int | None]:
+    """Return what differs whenever another set of event rules is in force; cheap to ask."""
+    row = await connection.fetchrow(statement("read_rules_edition"))
+    assert row is not None
+    return row["in_force"], row["newest"]
+
+
+async def list_event_rules(connection: Connection) -> list[DefinitionRow]:
+    """List the event rules in force now, oldest first."""
+    rows = await connection.fetch(statement("list_event_rules"))
+    return [DefinitionRow(**row) for row in rows]
+
+
 async def take_materialisable(
-    connection: Connection, horizon_seconds: float, limit: int
+    connection: Connection,
+    horizon_seconds: float,
+    limit: int,
+    *,
+    stride_seconds: float = 0.0,
+    retry_seconds: float = 0.0,
 ) -> list[Materialisable]:
-    """Take definitions behind the horizon and hold them until the transaction ends."""
-    rows = await connection.fetch(statement("take_materialisable"), horizon_seconds, limit)
+    """Take definitions behind the horizon and hold them until the transaction ends.
+
+    `until` lies `stride_seconds` beyond the horizon, so that each definition is touched once a
+    stride and not on every pass. One that failed is left alone for `retry_seconds`.
+    """
+    rows = await connection.fetch(
+        statement("take_materialisable"), horizon_seconds, stride_seconds, retry_seconds, limit
+    )
     return [Materialisable(**row) for row in rows]
 
 

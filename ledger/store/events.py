@@ -12,7 +12,10 @@ from ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class InboxEvent:
-    """One domain event as it is landed. `body` is JSON text of its data."""
+    """One domain event as it is landed. `body` is JSON text of its data.
+
+    `matched` tells whether a rule knew it; None where nobody has looked yet.
+    """
 
     tenant: str
     source: str
@@ -23,6 +26,7 @@ class InboxEvent:
     business_key: str | None
     body: str
     traceparent: str | None = None
+    matched: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ async def record_events(connection: Connection, events: Sequence[InboxEvent]) ->
             [event.business_key for event in events],
             [event.body for event in events],
             [event.traceparent for event in events],
+            [event.matched for event in events],
         )
     return [Recorded(row["event_no"], row["new"]) for row in rows]
 
@@ -86,3 +91,8 @@ async def mark_events_matched(
 ) -> None:
     """Note whether any rule matched each event."""
     await connection.execute(statement("mark_events_matched"), event_nos, matched)
+
+
+async def lock_business_keys(connection: Connection, buckets: Sequence[int]) -> None:
+    """Hold these buckets until the transaction ends; ascending, or two callers may deadlock."""
+    await connection.fetchval(statement("lock_business_keys"), buckets)

@@ -110,6 +110,7 @@ async def skip_items(
     *,
     actor_no: int,
     definition_no: int | None = None,
+    definition_nos: Sequence[int | None] | None = None,
 ) -> list[Emitted]:
     """Record skipped occurrences: each gets its row and its terminal transition at once."""
     return await _emit(
@@ -117,7 +118,7 @@ async def skip_items(
         drafts,
         actor_no=actor_no,
         reasons=reasons,
-        definition_nos=_every(definition_no, drafts),
+        definition_nos=definition_nos or _every(definition_no, drafts),
     )
 
 

@@ -3,11 +3,12 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
 from ledger.errors import Conflict
 from ledger.store.connection import Connection
-from ledger.store.partitions import make_partitions
+from ledger.store.partitions import AHEAD, make_partitions
 from ledger.store.statements import SQL_ROOT
 
 _LOCK: Final = 0x6475656C6467
@@ -44,9 +45,12 @@ def read_migrations() -> list[Migration]:
 
 
 async def migrate(
-    connection: Connection, *, applied: Callable[[str], None] = lambda _: None
+    connection: Connection,
+    *,
+    ahead: timedelta = AHEAD,
+    applied: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Apply what is missing and make partitions ahead; return the names applied.
+    """Apply what is missing and make partitions `ahead`; return the names applied.
 
     Processes that call it at once wait for one another. Raises Conflict where a file that was
     applied has been changed since: mend with a new migration.
@@ -71,7 +75,7 @@ async def migrate(
                 )
             fresh.append(migration.name)
             applied(migration.name)
-        await make_partitions(connection)
+        await make_partitions(connection, ahead=ahead)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)
     return fresh

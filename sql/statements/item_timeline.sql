@@ -1,13 +1,17 @@
 -- Tell an item's whole story in order: emitted, claimed, published, started, and what ended each attempt.
 -- returns: zero or more
 -- $1 id uuid
--- index: due_item_id_effective_date_key, transition_item_idx
+-- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
 with item as materialized (
   select i.* from ledger.due_item i where i.id = $1::uuid
 ),
 journal as materialized (
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  union all
+  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+    and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
 ),
 run as materialized (
   select r.* from ledger.run r where r.run_no in (select j.run_no from journal j where j.run_no is not null)

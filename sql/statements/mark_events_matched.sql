@@ -2,7 +2,7 @@
 -- returns: zero
 -- $1 event_nos bigint[]
 -- $2 matched boolean[]
--- index: event_*_pkey
+-- index: event_pkey
 -- locks: event rows (for update)
 update ledger.event e
 set matched = u.matched

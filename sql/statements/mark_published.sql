@@ -2,7 +2,7 @@
 -- returns: zero or more
 -- $1 fences bigint[]
 -- $2 base_offsets bigint[]
--- index: claim_*_pkey
+-- index: claim_pkey
 -- locks: claim rows (for update)
 update ledger.claim c
 set published_at = ledger.now(), base_offset = u.base_offset

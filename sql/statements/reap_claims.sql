@@ -1,7 +1,7 @@
 -- Close claims past their deadline: what was not started goes from Claimed back to Scheduled.
 -- returns: one
 -- $1 limit integer
--- index: claim_*_deadline_idx, claim_*_pkey, due_item_*_pkey
+-- index: claim_deadline_idx, claim_pkey, due_item_pkey
 -- locks: claim rows (for update, skip locked)
 with late as materialized (
   select c.fence, c.claimed_at

@@ -2,7 +2,7 @@
 -- returns: one
 -- $1 limit integer
 -- $2 actor_no integer
--- index: run_*_lease_until_idx, claim_*_pkey, due_item_*_pkey
+-- index: run_lease_idx, claim_pkey, due_item_pkey
 -- locks: run rows (for update, skip locked)
 with lapsed as materialized (
   select r.run_no, r.started_at

@@ -9,18 +9,22 @@
 -- $7 business_keys text[]
 -- $8 bodies text[]
 -- $9 traceparents text[]
+-- $10 matched boolean[]
 -- index: none
 -- locks: none
 with input as materialized (
   select * from unnest(
-    $1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[]
-  ) with ordinality n (tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, ord)
+    $1::text[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::boolean[]
+  ) with ordinality n (
+    tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, matched, ord
+  )
 ),
 landed as (
   insert into ledger.event (
-    tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at)
+    tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at, matched)
   select n.tenant, n.source, n.id, n.type, n.occurred_at, n.subject, n.business_key, n.body::jsonb, n.traceparent,
-    ledger.now()
+    ledger.now(), n.matched
   from input n
   order by n.ord
   on conflict do nothing

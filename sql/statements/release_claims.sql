@@ -2,7 +2,7 @@
 -- returns: one
 -- $1 fences bigint[]
 -- $2 allocator_no integer
--- index: claim_*_pkey, due_item_*_pkey
+-- index: claim_pkey, due_item_pkey
 -- locks: claim rows (for update)
 with closed as (
   update ledger.claim c

@@ -5,7 +5,7 @@
 -- $3 to_positions integer[]
 -- $4 worker_no integer
 -- $5 lease_seconds double precision
--- index: claim_*_pkey, withdrawal_pkey
+-- index: claim_pkey, withdrawal_pkey
 -- locks: claim rows (for update, in the order given)
 with asked as materialized (
   select * from unnest($1::bigint[], $2::integer[], $3::integer[])

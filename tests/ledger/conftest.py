@@ -1,0 +1,200 @@
+"""Items brought into each state by the statements that production runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+from uuid import UUID
+
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.states import State, TransitionEvent
+from ledger.store import Connection
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
+from ledger.store.clock import set_machine_clock
+from ledger.store.items import emit_items, read_accounting, show_item, skip_items, withdraw_items
+from ledger.store.reviews import write_off_items
+from ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """An item and the fence and run it was last handed out under, 0 where it never was."""
+
+    id: UUID
+    fence: int = 0
+    run_no: int = 0
+
+
+@dataclass
+class Ledger:
+    """One connection that plays allocator, worker and operator in turn."""
+
+    connection: Connection
+    worker_no: int
+    other_worker_no: int
+    make_drafts: Callable[..., list[ItemDraft]]
+    kind: str
+    made: int = 0
+
+    async def emit(self, count: int = 1, **terms: object) -> list[UUID]:
+        """Emit items of the test's own kind under keys no other batch has."""
+        self.made += 1
+        drafts = self.make_drafts(count, **{"prefix": f"batch-{self.made}", **terms})
+        emitted = await emit_items(self.connection, drafts, actor_no=self.worker_no)
+        return [answer.id for answer in emitted]
+
+    async def claim(self, *, limit: int = 10_000, queue_seconds: float = 60) -> Claim:
+        """Take what is due of the test's kind, up to `limit`, into one claim."""
+        due = await list_due_flows(self.connection, 1000)
+        flows = [flow for flow in due if flow.kind == self.kind]
+        async with self.connection.transaction():
+            rows = await claim_items(
+                self.connection, [flow.flow_no for flow in flows], [limit] * len(flows)
+            )
+            fence = (await next_fences(self.connection, 1))[0] if rows else 0
+            claim = Claim(
+                fence,
+                self.worker_no,
+                "due.Test",
+                0,
+                [row["item_no"] for row in rows],
+                [row["effective_date"] for row in rows],
+                [row["attempt"] + 1 for row in rows],
+                [row["starts"] + 1 for row in rows],
+                queue_seconds,
+                rows[0]["batch_max"] if rows else None,
+            )
+            await record_claims(self.connection, [claim] if rows else [])
+        return claim
+
+    async def start(
+        self, fence: int, from_position: int = 1, to_position: int = 1, *, lease_seconds: float = 60
+    ) -> Start:
+        (start,) = await start_runs(
+            self.connection,
+            [fence],
+            [from_position],
+            [to_position],
+            worker_no=self.worker_no,
+            lease_seconds=lease_seconds,
+        )
+        return start
+
+    async def settle(
+        self,
+        run_no: int,
+        *events: TransitionEvent | None,
+        worker_no: int | None = None,
+        after_seconds: float | None = None,
+    ) -> list[Refused]:
+        outcomes = [
+            None if event is None else Outcome(event, '{"reason":"test"}', after_seconds)
+            for event in events
+        ]
+        return await settle_runs(
+            self.connection, [Settlement(run_no, outcomes)], worker_no or self.worker_no
+        )
+
+    async def place(self, state: State) -> Placed:
+        """Bring a new item into `state`."""
+        if state is State.SKIPPED:
+            self.made += 1
+            drafts = self.make_drafts(prefix=f"batch-{self.made}")
+            (skipped,) = await skip_items(
+                self.connection, drafts, ["overlap"], actor_no=self.worker_no
+            )
+            return Placed(skipped.id)
+        (item,) = await self.emit()
+        if state is State.SCHEDULED:
+            return Placed(item)
+        if state in (State.CANCELLED, State.SUPERSEDED):
+            await withdraw_items(
+                self.connection,
+                [item],
+                event=TransitionEvent[state.name],
+                reason="test",
+                actor_no=self.worker_no,
+            )
+            return Placed(item)
+        return await self._work(item, state)
+
+    async def _work(self, item: UUID, state: State) -> Placed:
+        claim = await self.claim()
+        if state is State.CLAIMED:
+            return Placed(item, claim.fence)
+        run_no = (await self.start(claim.fence)).run_no
+        assert run_no is not None
+        placed = Placed(item, claim.fence, run_no)
+        match state:
+            case State.RUNNING:
+                pass
+            case State.RETRYABLE_FAILURE:
+                await self.settle(run_no, TransitionEvent.FAILED)
+            case State.COMPLETED:
+                await self.settle(run_no, TransitionEvent.COMPLETED)
+            case State.MANUAL_REVIEW:
+                await self.settle(run_no, TransitionEvent.PARKED)
+            case State.WRITTEN_OFF:
+                await self.settle(run_no, TransitionEvent.PARKED)
+                await write_off_items(
+                    self.connection, [item], reason="test", actor_no=self.worker_no
+                )
+            case (
+                State.SCHEDULED | State.CLAIMED | State.SKIPPED | State.CANCELLED | State.SUPERSEDED
+            ):
+                pytest.fail(f"{state.label} is placed without work")
+            case _:
+                assert_never(state)
+        return placed
+
+    async def state_of(self, item: UUID) -> State:
+        shown = await show_item(self.connection, item)
+        assert shown is not None
+        return next(state for state in State if state.label == shown["state"])
+
+    async def journal(self) -> list[tuple[int, int]]:
+        """Every transition of the test's kind, as item number and event."""
+        rows = await self.connection.fetch(
+            "select t.item_no, t.event from ledger.transition t"
+            " join ledger.due_item i using (effective_date, item_no)"
+            " join ledger.flow f using (flow_no) join ledger.kind k using (kind_no)"
+            " where k.name = $1 order by t.item_no, t.at, t.event",
+            self.kind,
+        )
+        return [(row["item_no"], row["event"]) for row in rows]
+
+    async def rejected(self) -> list[tuple[str, str]]:
+        """Every rejected write, as verb and reason."""
+        rows = await self.connection.fetch(
+            "select verb, reason from ledger.rejected_write order by rejected_no"
+        )
+        return [(row["verb"], row["reason"]) for row in rows]
+
+    async def check_balance(self) -> None:
+        for account in await read_accounting(self.connection):
+            assert account.difference == 0, account
+
+    async def let_leases_lapse(self) -> None:
+        """Move the clock of leases and deadlines an hour on, for this session."""
+        real = await self.connection.fetchval("select clock_timestamp()")
+        await set_machine_clock(self.connection, real + timedelta(hours=1), 1)
+
+
+@pytest.fixture
+async def ledger(
+    connection: Connection,
+    actor_no: int,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> Ledger:
+    other = await register_actor(connection, "other", ActorKind.WORKER)
+    return Ledger(connection, actor_no, other, make_drafts, kind)
+
+
+@pytest.fixture
+def noon() -> datetime:
+    """An instant that nothing else depends on."""
+    return datetime(2027, 3, 1, 12, tzinfo=UTC)

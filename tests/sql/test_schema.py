@@ -1,0 +1,49 @@
+"""sql/schema.sql is what the migrations make: the file people read first."""
+
+import os
+import re
+import subprocess
+
+import pytest
+
+from dueledger.stack import TEST_STACK_VARIABLE, Provider
+from dueledger.stack.postgres import find_binaries
+from ledger.store.statements import SQL_ROOT
+
+SCHEMA = SQL_ROOT / "schema.sql"
+UPDATE_VARIABLE = "DUELEDGER_UPDATE_SCHEMA"
+HEADING = """\
+-- What the migrations make, as pg_dump tells it; monthly partitions left out.
+-- Written by `make schema`, and compared by `make check`.
+"""
+
+
+def dump(dsn: str) -> str:
+    done = subprocess.run(  # noqa: S603 - our own pg_dump, our own database
+        [
+            find_binaries() / "pg_dump",
+            "--schema-only",
+            "--no-owner",
+            "--schema=ledger",
+            "--exclude-table=ledger.*_[12][0-9][0-9][0-9][0-9][0-9]",
+            dsn,
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    kept = [
+        line
+        for line in done.stdout.splitlines()
+        if not re.match(r"--|SET |SELECT pg_catalog\.set_config|\\(un)?restrict", line)
+    ]
+    return HEADING + re.sub(r"\n{3,}", "\n\n", "\n".join(kept)).rstrip() + "\n"
+
+
+async def test_schema_dump_is_what_the_migrations_make(database: str) -> None:
+    if os.environ.get(TEST_STACK_VARIABLE, Provider.EMBEDDED) != Provider.EMBEDDED:
+        pytest.skip("the dump is made by the embedded server's own pg_dump")
+    made = dump(database)
+    if os.environ.get(UPDATE_VARIABLE):
+        SCHEMA.write_text(made)
+    assert SCHEMA.read_text() == made, "run `make schema` and read the difference"

@@ -1,0 +1,197 @@
+"""Every statement prepares, its header is true, and its plan uses the index named."""
+
+import json
+import re
+from collections.abc import AsyncGenerator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ledger.states import State, TransitionEvent
+from ledger.store import Connection, connect
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
+from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from ledger.store.statements import SQL_ROOT, parse_statement, statement, statement_names
+
+ITEMS = 200_000
+BATCH = 4_000
+HOT_TABLES = {"due_item", "pending", "claim", "run", "transition", "review", "withdrawal", "event"}
+TYPE_NAMES = {
+    "integer": "int4",
+    "bigint": "int8",
+    "smallint": "int2",
+    "double precision": "float8",
+    "boolean": "bool",
+    "bit varying": "varbit",
+}
+
+POPULATE = """
+select count(*) from ledger.emit_items(
+  array['acme', 'umbra'], array['PolicyRenewalDue', 'StatementDue'], array['', 'eu'],
+  (select array_agg(1 + n % 2 order by n) from generate_series(1, $1) n),
+  (select array_agg('key-' || n / 2 order by n) from generate_series(1, $1) n),
+  (select array_agg((n % 2)::text order by n) from generate_series(1, $1) n),
+  (select array_agg(date '2026-11-01' + n % 365 order by n) from generate_series(1, $1) n),
+  (select array_agg(timestamptz '2026-01-01' + make_interval(secs => n) order by n)
+   from generate_series(1, $1) n),
+  (select array_agg('{"premium":"123.45"}'::text) from generate_series(1, $1) n),
+  $2)
+"""
+
+
+@pytest.fixture(scope="module")
+async def populated(populated_database: str) -> AsyncGenerator[Connection]:
+    """A ledger of 200,000 items: half completed or parked, some in flight; the rest wait."""
+    connection = await connect(populated_database, application_name="test")
+    actor_no = await register_actor(connection, "test", ActorKind.WORKER)
+    assert await connection.fetchval(POPULATE, ITEMS, actor_no, timeout=300) == ITEMS
+    await connection.execute("analyze")
+    for number in range(ITEMS // BATCH // 2):
+        outcome = TransitionEvent.PARKED if number % 10 == 0 else TransitionEvent.COMPLETED
+        await _work_a_batch(connection, actor_no, None if number == 1 else outcome)
+    await connection.execute(
+        "insert into ledger.withdrawal"
+        " select item_no, effective_date, 11, 'test', null, $1, now()"
+        " from ledger.open_item limit 100",
+        actor_no,
+    )
+    await connection.execute(
+        "insert into ledger.event (tenant, source, id, type, occurred_at, business_key, body,"
+        " received_at) select 'acme', '/policies', n::text, 'PolicyActivated', now(),"
+        " 'key-' || n, '{}', now() from generate_series(1, 20000) n"
+    )
+    await connection.execute("analyze")
+    yield connection
+    await connection.close()
+
+
+async def _work_a_batch(
+    connection: Connection, actor_no: int, event: TransitionEvent | None
+) -> None:
+    """Claim, start and end a batch; without an event leave half of it running, half handed out."""
+    flows = await list_due_flows(connection, 100)
+    async with connection.transaction():
+        rows = await claim_items(
+            connection, [flow.flow_no for flow in flows], [BATCH // len(flows)] * len(flows)
+        )
+        (fence,) = await next_fences(connection, 1)
+        claim = Claim(
+            fence,
+            actor_no,
+            "due.Test",
+            0,
+            [row["item_no"] for row in rows],
+            [row["effective_date"] for row in rows],
+            [row["attempt"] + 1 for row in rows],
+            [row["starts"] + 1 for row in rows],
+            120,
+        )
+        await record_claims(connection, [claim])
+    upto = len(rows) if event else len(rows) // 2
+    (start,) = await start_runs(
+        connection, [fence], [1], [upto], worker_no=actor_no, lease_seconds=60
+    )
+    if event and start.run_no:
+        settlement = Settlement(start.run_no, [Outcome(event, '{"reason":"test"}')] * upto)
+        assert await settle_runs(connection, [settlement], actor_no) == []
+
+
+@pytest.mark.parametrize("name", statement_names())
+def test_header_is_complete_and_the_function_carries_the_statements_name(name: str) -> None:
+    parsed = parse_statement(name)
+    assert parsed.sentence.endswith(".")
+    code = re.sub(r"--.*", "", parsed.text)
+    assert ";" not in code, "one statement a file"
+    store = "\n".join(
+        path.read_text() for path in (SQL_ROOT.parent / "ledger" / "store").glob("*.py")
+    )
+    assert re.search(rf"statement\(\s*\"{name}\"", store), "no store function runs it"
+
+
+@pytest.mark.parametrize("name", statement_names())
+async def test_header_matches_what_the_server_says(connection: Connection, name: str) -> None:
+    parsed = parse_statement(name)
+    prepared = await connection.prepare(statement(name))
+    types = [_type_name(kind.name, kind.kind) for kind in prepared.get_parameters()]
+    assert [_normal(parameter.type_name) for parameter in parsed.parameters] == types
+    if parsed.returns == "zero":
+        assert not prepared.get_attributes()
+    else:
+        assert prepared.get_attributes()
+
+
+def _type_name(name: str, kind: str) -> str:
+    return f"{name.removesuffix('[]').removeprefix('_')}[]" if kind == "array" else name
+
+
+def _normal(name: str) -> str:
+    element = name.removesuffix("[]")
+    return TYPE_NAMES.get(element, element) + ("[]" if name.endswith("[]") else "")
+
+
+@pytest.mark.parametrize("name", statement_names())
+async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
+    populated: Connection, name: str
+) -> None:
+    parsed = parse_statement(name)
+    plan = json.loads(await _explain(populated, name))[0]["Plan"]
+    parents = dict(
+        await populated.fetch(
+            "select c.relname, p.relname from pg_inherits i"
+            " join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent"
+        )
+    )
+    nodes = list(_nodes(plan))
+    named = [node["Index Name"] for node in nodes if "Index Name" in node]
+    arbiters = [index for node in nodes for index in node.get("Conflict Arbiter Indexes", ())]
+    used = {parents.get(index, index) for index in named + arbiters}
+    missing = set(parsed.indexes) - used
+    assert not missing, f"the plan uses {sorted(used)} but not {sorted(missing)}"
+    if parsed.indexes:
+        scanned = {
+            parents.get(node["Relation Name"], node["Relation Name"])
+            for node in nodes
+            if node["Node Type"] == "Seq Scan"
+        }
+        assert not scanned & HOT_TABLES, f"it scans {sorted(scanned & HOT_TABLES)}"
+
+
+async def _explain(connection: Connection, name: str) -> str:
+    """Explain the generic plan: the one that force_generic_plan runs, whatever the arguments."""
+    rows = await connection.fetch("select line from ledger_test.explain($1) line", statement(name))
+    return "\n".join(row["line"] for row in rows)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+LITERAL = re.compile(r"\b(\d+) /\* (\w+) \*/")
+NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+(?! /\*)")
+
+
+@pytest.mark.parametrize(
+    "path", sorted(SQL_ROOT.rglob("*.sql")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
+def test_every_state_and_event_in_sql_is_a_number_with_its_own_name(path: Path) -> None:
+    text = path.read_text()
+    for number, label in LITERAL.findall(text):
+        known = (
+            TransitionEvent[label.upper()].value
+            if label.islower()
+            else next(state.value for state in State if state.label == label)
+        )
+        assert known == int(number), f"{number} is not {label}"
+    if path.parent.name == "statements":
+        assert not NAKED.findall(text)
+
+
+async def test_the_clock_of_a_test_ledger_is_the_servers(connection: Connection) -> None:
+    now = await connection.fetchval("select ledger.now() = statement_timestamp()")
+    assert now
+    assert (await connection.fetchval("select ledger.now()")) > datetime(2026, 1, 1, tzinfo=UTC)

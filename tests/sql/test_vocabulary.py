@@ -1,0 +1,57 @@
+"""The states are declared once, in ledger/states.py: SQL says the same, the refusals too."""
+
+import itertools
+
+import pytest
+
+from ledger.states import (
+    TERMINAL_EVENTS,
+    TERMINAL_STATES,
+    TRANSITIONS,
+    State,
+    TransitionEvent,
+    is_permitted,
+    state_after,
+)
+from ledger.store import Connection
+
+
+async def test_g8_lookup_tables_hold_exactly_the_declared_states(connection: Connection) -> None:
+    rows = await connection.fetch("select state, name, terminal from ledger.state")
+    assert {tuple(row) for row in rows} == {
+        (state.value, state.label, state in TERMINAL_STATES) for state in State
+    }
+
+
+async def test_g8_lookup_tables_hold_exactly_the_declared_events(connection: Connection) -> None:
+    rows = await connection.fetch("select event, name, after_state from ledger.transition_event")
+    assert {tuple(row) for row in rows} == {
+        (event.value, event.label, state_after(event).value) for event in TransitionEvent
+    }
+
+
+async def test_g8_exactly_the_listed_transitions_are_permitted(connection: Connection) -> None:
+    rows = await connection.fetch("select event, before_state from ledger.permitted_transition")
+    permitted = {(row["event"], row["before_state"]) for row in rows}
+    every = itertools.product(TransitionEvent, (None, *State))
+    assert permitted == {
+        (event.value, before and before.value)
+        for event, before in every
+        if is_permitted(event, before)
+    }
+    assert len(permitted) == len(TRANSITIONS)
+
+
+@pytest.mark.parametrize("state", sorted(TERMINAL_STATES))
+def test_g8_nothing_leads_out_of_a_terminal_state(state: State) -> None:
+    assert not [move for move in TRANSITIONS if move.before is state]
+
+
+@pytest.mark.parametrize("event", TransitionEvent)
+def test_g8_an_event_is_terminal_where_its_state_is(event: TransitionEvent) -> None:
+    assert (event in TERMINAL_EVENTS) == (state_after(event) in TERMINAL_STATES)
+
+
+def test_g9_every_waiting_state_can_be_left() -> None:
+    left = {move.before for move in TRANSITIONS}
+    assert set(State) - TERMINAL_STATES <= left
