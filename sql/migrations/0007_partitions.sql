@@ -19,7 +19,8 @@ begin
   if exists (select from ledger.partition_month p where p.parent = make_month.parent and p.month = make_month.month) then
     return false;
   end if;
-  perform pg_advisory_xact_lock(hashtextextended('ledger.partition.' || child, 0));
+  -- One lock for all months: two transactions that each make several would otherwise wait for each other.
+  perform pg_advisory_xact_lock(hashtextextended('ledger.partition', 0));
   if to_regclass('ledger.' || child) is not null then
     return false;
   end if;
