@@ -14,17 +14,28 @@ import structlog
 class LogEvent(StrEnum):
     """Every event that may be logged, as ``<noun>.<past participle>``."""
 
+    BATCH_TAKEN = "batch.taken"
     CLAIM_AMBIGUOUS = "claim.ambiguous"
+    CLAIM_DETACHED = "claim.detached"
     CLAIM_LATE = "claim.late"
     CLAIM_PUBLISHED = "claim.published"
     CLAIM_UNMARKED = "claim.unmarked"
     CLAIM_UNSENT = "claim.unsent"
+    DEFINITION_FAILED = "definition.failed"
+    EVENT_REJECTED = "event.rejected"
+    LEASE_LAPSED = "lease.lapsed"
+    OFFSET_UNCOMMITTED = "offset.uncommitted"
     PROCESS_STARTED = "process.started"
     PROCESS_STOPPED = "process.stopped"
+    RECORD_REJECTED = "record.rejected"
+    RUN_LOST = "run.lost"
     RUN_REAPED = "run.reaped"
+    SETTLE_STALE = "settle.stale"
+    START_STALE = "start.stale"
     TICK_COMPLETED = "tick.completed"
     TICK_FAILED = "tick.failed"
     TOPIC_REFUSED = "topic.refused"
+    WINDOW_MATERIALISED = "window.materialised"
 
 
 def configure(*, json: bool, verbose: bool = False) -> None:

@@ -1,0 +1,79 @@
+"""The event rules in force, ready to be asked what an event means."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ledger.definitions import parse_definition
+from ledger.drafts import Cancellation, ItemDraft, Supersession
+from ledger.errors import InvalidInput
+from ledger.rules import DomainEvent, apply_rule
+from ledger.store.definitions import DefinitionRow
+
+if TYPE_CHECKING:
+    from ledger.definition_model import Definition
+
+
+class Meaning(NamedTuple):
+    """One thing that an event means under one definition."""
+
+    definition_no: int
+    effect: ItemDraft | Cancellation | Supersession
+
+    @property
+    def subject(self) -> tuple[str, str, str]:
+        """Return tenant, kind and business key: what its effect is about."""
+        effect = self.effect
+        return effect.tenant, effect.kind, effect.business_key
+
+    @property
+    def draft(self) -> ItemDraft | None:
+        """Return the item it owes, if it owes one."""
+        match self.effect:
+            case ItemDraft() as draft:
+                return draft
+            case Supersession(replacement=draft):
+                return draft
+            case Cancellation():
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedRule:
+    """A stored definition that cannot be read any more; its events count as unmatched."""
+
+    definition_no: int
+    reason: str
+
+
+class Rulebook:
+    """The rules of one edition, by tenant and event type."""
+
+    def __init__(self, edition: tuple[int, int | None], rows: Sequence[DefinitionRow]) -> None:
+        self.edition = edition
+        self.refused: list[RefusedRule] = []
+        self._rules: defaultdict[tuple[str, str], list[tuple[int, Definition]]] = defaultdict(list)
+        for row in rows:
+            try:
+                definition = parse_definition(row.document, source=f"{row.tenant}/{row.name}")
+            except InvalidInput as error:
+                self.refused.append(RefusedRule(row.definition_no, str(error)))
+                continue
+            for event_type in definition.event_types:
+                self._rules[row.tenant, event_type].append((row.definition_no, definition))
+        self.event_types = sorted({event_type for _, event_type in self._rules})
+
+    def meanings(self, event: DomainEvent) -> list[Meaning] | None:
+        """Return what the event means; None where no rule knows its type.
+
+        Raises InvalidEvent where a rule knows it and it does not carry what the rule addresses.
+        """
+        rules = self._rules.get((event.tenant, event.type))
+        if rules is None:
+            return None
+        return [
+            Meaning(definition_no, effect)
+            for definition_no, definition in rules
+            for effect in apply_rule(definition, event)
+        ]

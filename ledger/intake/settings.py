@@ -1,0 +1,26 @@
+"""Settings of the intake."""
+
+from pydantic import Field
+
+from ledger.envelope import EVENT_TOPIC, REJECTED_TOPIC
+from ledger.settings import Settings
+
+
+class IntakeSettings(Settings):
+    """How domain events are taken in."""
+
+    event_topic: str = Field(
+        default=EVENT_TOPIC, min_length=1, max_length=249, description="where domain events come"
+    )
+    rejected_topic: str = Field(
+        default=REJECTED_TOPIC, min_length=1, max_length=249, description="where poison goes"
+    )
+    intake_group: str = Field(
+        default="dueledger-intake", min_length=1, max_length=249, description="consumer group"
+    )
+    intake_batch_events: int = Field(
+        default=2000, ge=1, le=10_000, description="events of one transaction, at most"
+    )
+    intake_poll_seconds: float = Field(
+        default=0.2, gt=0, le=30, description="how long a poll waits for the first event"
+    )

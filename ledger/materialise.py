@@ -1,0 +1,270 @@
+"""Schedules become what is owed: each definition's next stretch of time, expanded and emitted.
+
+Items and watermark move in one transaction, so a process that dies leaves neither a gap nor half
+a window; what is expanded twice is the same rows. Any number of processes may run: a definition is
+held by one at a time, and the others pass it by.
+"""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from pydantic import Field
+
+from ledger.definition_model import Definition
+from ledger.definitions import parse_definition
+from ledger.errors import DueledgerError, InvalidItem
+from ledger.log import LogEvent, get_logger
+from ledger.rules import Scheduled, draft_occurrences
+from ledger.schedule import Relative
+from ledger.service import Stop, crash_point, run_service
+from ledger.settings import Settings
+from ledger.store import Connection, PlanProfile, Pool, open_pool
+from ledger.store.actors import ActorKind, incarnation, register_actor
+from ledger.store.definitions import (
+    Materialisable,
+    advance_materialised,
+    mark_definition_failed,
+    take_materialisable,
+)
+from ledger.store.items import emit_items, skip_items
+
+_UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
+"""What a stored document can make the pure modules raise; it is that definition's own failure."""
+
+_READ_DEFINITIONS_MAX: Final = 10_000
+_STRETCH_MIN: Final = timedelta(seconds=1)
+_EMIT_ITEMS: Final = 5_000
+
+
+class MaterialiserSettings(Settings):
+    """How far ahead schedules are materialised, and how much at once."""
+
+    materialise_horizon_seconds: float = Field(
+        default=86_400, gt=0, le=400 * 86_400, description="how far ahead items exist, at least"
+    )
+    materialise_stride_seconds: float = Field(
+        default=3_600, gt=0, le=86_400, description="how much is added to a definition at a time"
+    )
+    materialise_retry_seconds: float = Field(
+        default=60, ge=0, le=86_400, description="how long a definition that failed is left alone"
+    )
+    materialise_idle_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="pause after a pass that found nothing"
+    )
+    materialise_definitions_max: int = Field(
+        default=500, ge=1, le=10_000, description="definitions of one pass, at most"
+    )
+    materialise_items_max: int = Field(
+        default=2_000, ge=1, le=100_000, description="occurrences of one definition in one pass"
+    )
+    materialise_pass_items_max: int = Field(
+        default=20_000, ge=1, le=200_000, description="occurrences of one pass, about"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """What one definition owes from its watermark up to `until`."""
+
+    definition_no: int
+    until: datetime
+    owed: Scheduled
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A definition that cannot be expanded or emitted, and why."""
+
+    row: Materialisable
+    reason: str
+
+
+class Materialiser:
+    """Expands schedules ahead of time, a bounded pass at a call."""
+
+    def __init__(self, pool: Pool, settings: MaterialiserSettings, *, actor_no: int) -> None:
+        self._pool = pool
+        self._settings = settings
+        self._actor_no = actor_no
+        self._definitions: dict[int, Definition] = {}
+        self._log = get_logger("materialiser")
+
+    async def tick(self) -> Mapping[str, int]:
+        """Materialise what lies behind the horizon; return counts. A failure stops its own alone.
+
+        Idempotent: an occurrence that exists is not emitted again, a watermark never moves back.
+        """
+        settings = self._settings
+        async with self._pool.acquire() as connection, connection.transaction():
+            rows = await take_materialisable(
+                connection,
+                settings.materialise_horizon_seconds,
+                settings.materialise_definitions_max,
+                stride_seconds=settings.materialise_stride_seconds,
+                retry_seconds=settings.materialise_retry_seconds,
+            )
+            if not rows:
+                return {"definitions": 0}
+            stretches, failures = self._expand(rows)
+            emitted, skipped, refused = await self._emit_all(connection, stretches, rows)
+            failures += refused
+            for failure in failures:
+                await mark_definition_failed(connection, failure.row.definition_no, failure.reason)
+        self._report(failures)
+        counts = {
+            "definitions": len(stretches) - len(refused),
+            "emitted": emitted,
+            "skipped": skipped,
+            "failed": len(failures),
+        }
+        self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
+        return counts
+
+    def _expand(self, rows: Sequence[Materialisable]) -> tuple[list[Stretch], list[Failure]]:
+        """Expand until the pass is full; what is left over is taken by the next one."""
+        stretches: list[Stretch] = []
+        failures: list[Failure] = []
+        room = self._settings.materialise_pass_items_max
+        for row in rows:
+            if room <= 0:
+                break
+            try:
+                stretch = expand_stretch(
+                    self._read(row), row, items_max=self._settings.materialise_items_max
+                )
+            except _UNREADABLE as error:
+                failures.append(Failure(row, f"{type(error).__name__}: {error}"))
+                continue
+            stretches.append(stretch)
+            room -= len(stretch.owed.drafts) + len(stretch.owed.skipped)
+        return stretches, failures
+
+    def _read(self, row: Materialisable) -> Definition:
+        """Read a version once: it never changes."""
+        known = self._definitions.get(row.definition_no)
+        if known is None:
+            known = parse_definition(row.document, source=f"{row.tenant}/{row.name}")
+            if len(self._definitions) >= _READ_DEFINITIONS_MAX:
+                self._definitions.clear()
+            self._definitions[row.definition_no] = known
+        return known
+
+    async def _emit_all(
+        self, connection: Connection, stretches: Sequence[Stretch], rows: Sequence[Materialisable]
+    ) -> tuple[int, int, list[Failure]]:
+        """Emit all together; where the database refuses, one by one, so that only one fails."""
+        try:
+            async with connection.transaction():
+                return *await self._emit(connection, stretches), []
+        except InvalidItem:
+            pass
+        row_of = {row.definition_no: row for row in rows}
+        emitted = skipped = 0
+        refused: list[Failure] = []
+        for stretch in stretches:
+            try:
+                async with connection.transaction():
+                    counts = await self._emit(connection, [stretch])
+            except InvalidItem as error:
+                refused.append(Failure(row_of[stretch.definition_no], str(error)))
+                continue
+            emitted, skipped = emitted + counts[0], skipped + counts[1]
+        return emitted, skipped, refused
+
+    async def _emit(self, connection: Connection, stretches: Sequence[Stretch]) -> tuple[int, int]:
+        """Emit stretches and move their watermarks; return how many items and skips are new."""
+        owed = [
+            (stretch.definition_no, draft) for stretch in stretches for draft in stretch.owed.drafts
+        ]
+        emitted = 0
+        for first in range(0, len(owed), _EMIT_ITEMS):
+            definition_nos, drafts = zip(*owed[first : first + _EMIT_ITEMS], strict=True)
+            answers = await emit_items(
+                connection, drafts, actor_no=self._actor_no, definition_nos=definition_nos
+            )
+            emitted += sum(answer.created for answer in answers)
+        lapsed = [
+            (stretch.definition_no, skip) for stretch in stretches for skip in stretch.owed.skipped
+        ]
+        skipped = await skip_items(
+            connection,
+            [skip.draft for _, skip in lapsed],
+            [skip.reason for _, skip in lapsed],
+            actor_no=self._actor_no,
+            definition_nos=[definition_no for definition_no, _ in lapsed],
+        )
+        crash_point("materialise.emitted")
+        await advance_materialised(
+            connection,
+            [stretch.definition_no for stretch in stretches],
+            [stretch.until for stretch in stretches],
+        )
+        return emitted, sum(answer.created for answer in skipped)
+
+    def _report(self, failures: Sequence[Failure]) -> None:
+        for failure in failures:
+            self._log.warning(
+                LogEvent.DEFINITION_FAILED,
+                tenant=failure.row.tenant,
+                definition=failure.row.name,
+                version=failure.row.version,
+                definition_no=failure.row.definition_no,
+                reason=failure.reason,
+            )
+
+
+def expand_stretch(definition: Definition, row: Materialisable, *, items_max: int) -> Stretch:
+    """Expand from the watermark to `row.until`, or as far as about `items_max` occurrences reach.
+
+    A stretch that was cut ends at the instant of the first occurrence it leaves out, so the next
+    one begins there and windows compose.
+    """
+    start, until = row.materialised_until, row.until
+    when = definition.when
+    if not isinstance(when, Relative):
+        expected = when.estimate(start, until)
+        if expected > items_max:
+            until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
+    owed = draft_occurrences(definition, start, until)
+    if len(owed.drafts) > items_max and owed.drafts[items_max].due_at > start:
+        until = owed.drafts[items_max].due_at
+        owed = Scheduled(
+            [draft for draft in owed.drafts if draft.due_at < until],
+            [skip for skip in owed.skipped if skip.draft.due_at < until],
+        )
+    return Stretch(row.definition_no, until, owed)
+
+
+@asynccontextmanager
+async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Materialiser]:
+    """Have a materialiser under an actor name of its own.
+
+    Raises Unavailable when Postgres cannot be reached.
+    """
+    name = incarnation(ActorKind.MATERIALISER)
+    async with open_pool(
+        settings.dsn.get_secret_value(),
+        application_name=name,
+        size_max=1,
+        profile=PlanProfile.ANALYTIC,
+    ) as pool:
+        async with pool.acquire() as connection:
+            actor_no = await register_actor(connection, name, ActorKind.MATERIALISER)
+        log = get_logger("materialiser")
+        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
+        yield Materialiser(pool, settings, actor_no=actor_no)
+        log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
+    """Materialise until a stop is asked for. Any number of processes may."""
+    async with open_materialiser(settings) as materialiser:
+        await run_service(
+            "materialiser",
+            materialiser.tick,
+            stop=stop,
+            idle_seconds=settings.materialise_idle_seconds,
+        )

@@ -1,0 +1,13 @@
+-- List the event rules in force: of each definition the newest version whose time has come.
+-- returns: zero or more
+-- index: none
+-- locks: none
+select r.definition_no, r.tenant, r.name, r.version, r.kind, r.event_type, r.document, r.effective_from
+from (
+  select distinct on (d.tenant, d.name) d.*
+  from ledger.definition d
+  where d.effective_from <= ledger.now()
+  order by d.tenant, d.name, d.effective_from desc, d.version desc
+) r
+where r.event_type is not null
+order by r.definition_no
