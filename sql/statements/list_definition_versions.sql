@@ -4,6 +4,6 @@
 -- locks: none
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from, d.created_at,
   m.materialised_until,
-  lead(d.effective_from) over (partition by d.tenant, d.name order by d.version) as superseded_at
+  lead(d.effective_from) over (partition by d.tenant, d.name order by d.effective_from, d.version) as superseded_at
 from ledger.definition d left join ledger.materialised m on m.definition_no = d.definition_no
 order by d.tenant, d.name, d.version

@@ -5,7 +5,7 @@
 -- $3 page_size integer
 -- index: none
 -- locks: none
-select event_no, tenant, source, id, type, occurred_at, subject, body, traceparent
+select event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at
 from ledger.event
 where event_no > $2::bigint and type = any($1::text[])
 order by event_no

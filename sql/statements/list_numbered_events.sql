@@ -3,7 +3,7 @@
 -- $1 event_nos bigint[]
 -- index: none
 -- locks: none
-select event_no, tenant, source, id, type, occurred_at, subject, body, traceparent
+select event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at
 from ledger.event
 where event_no = any($1::bigint[])
 order by event_no

@@ -1,0 +1,308 @@
+"""What should stand in the ledger: by the definitions in force then, the events, and populations.
+
+Computed from the documents and the inbox anew, by the pure modules alone; nothing that made the
+rows is asked.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from time import monotonic
+from typing import Final
+
+from ledger.drafts import ItemDraft
+from ledger.errors import InvalidInput, WindowTooLarge
+from ledger.store import Connection, findings
+from reconciler.comparison import Actual, Expected, KindKey
+from reconciler.event_rules import Birth, EventRules, Withdrawn
+from reconciler.schedules import schedule_drafts, schedule_slices
+from reconciler.sources import Population, SourceFailed, SourceRead
+from reconciler.spool import Spool
+from reconciler.terms import instant_of, microseconds_of, terms_of_draft, terms_of_population
+from reconciler.versions import Version, parse_versions
+from reconciler.windows import Window
+
+DEFINITIONS: Final = 0
+EVENTS: Final = 1
+FIRST_POPULATION: Final = 2
+EVENTS_A_READ: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class FailedVersion:
+    """A version that could not be expanded, and why."""
+
+    tenant: str
+    kind: str
+    name: str
+    version: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Expectation:
+    """Everything expected, put aside by effective date. `reads` are its sources, by place."""
+
+    versions: list[Version]
+    spool: Spool
+    reads: list[SourceRead]
+    failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
+    covered: set[KindKey] = field(default_factory=set[KindKey])
+    single: set[KindKey] = field(default_factory=set[KindKey])
+    horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a source could not tell, so that nothing may be concluded from silence."""
+        return any(read.failure for read in self.reads)
+
+    def covers(self, tenant: str, kind: str) -> bool:
+        """Tell whether an item of the kind that no source names is UNEXPECTED."""
+        broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
+        return not self.failed and not broken and (tenant, kind) in self.covered
+
+    def is_single(self, tenant: str, kind: str) -> bool:
+        """Tell whether one business key and effective date owe one item of the kind."""
+        return not self.failed and (tenant, kind) in self.single
+
+    def is_population(self, source: int) -> bool:
+        """Tell whether a source's place is a population's."""
+        return source >= FIRST_POPULATION
+
+    def is_ahead(self, item: Actual) -> bool:
+        """Tell whether the item lies beyond what its schedule was expanded to."""
+        horizon = self.horizons.get(item.definition_no or 0)
+        return horizon is not None and item.due_at >= horizon
+
+    def read_window(self, window: Window) -> dict[bytes, Expected]:
+        """Return what is expected in a window, each thing once, whatever sources name it.
+
+        Of the events that owe one item the earliest counts; a population's word that it is owed
+        stands above their having withdrawn it.
+        """
+        found: dict[bytes, Expected] = {}
+        asserted: set[bytes] = set()
+        for row in self.spool.read(window.from_day, window.to_day):
+            expected = Expected(*row)
+            if expected.source != EVENTS:
+                asserted.add(expected.id)
+                found.setdefault(expected.id, expected)
+                continue
+            known = found.get(expected.id)
+            if known is None or known.source != EVENTS or _moment(expected) < _moment(known):
+                found[expected.id] = expected
+        for identity, expected in found.items():
+            if (
+                expected.source == EVENTS
+                and identity not in asserted
+                and self.withdrawn.ends(_birth(expected))
+            ):
+                found[identity] = expected._replace(live=False)
+        return found
+
+    async def terms_of(
+        self, connection: Connection, missing: Sequence[Expected]
+    ) -> dict[bytes, str]:
+        """Return the terms under which missing items have to be emitted."""
+        terms: dict[bytes, str] = {}
+        by_number = {version.definition_no: version for version in self.versions}
+        for expected in missing:
+            if expected.source >= FIRST_POPULATION:
+                terms[expected.id] = terms_of_population(expected)
+            elif expected.source == DEFINITIONS and expected.definition_no in by_number:
+                version = by_number[expected.definition_no]
+                for draft in schedule_drafts(version, *_instant_span(expected)):
+                    if draft.id.bytes == expected.id:
+                        terms[expected.id] = terms_of_draft(draft, version.definition_no, None)
+        wanted = {expected.id for expected in missing if expected.source == EVENTS}
+        numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})
+        for birth, draft in await self._births(connection, numbers):
+            if birth.id in wanted:
+                terms.setdefault(
+                    birth.id, terms_of_draft(draft, birth.definition_no, birth.event_no)
+                )
+        return terms
+
+    async def implied_since(self, connection: Connection, items: Sequence[Actual]) -> set[bytes]:
+        """Return which items' own events imply them after all: those that came during the pass."""
+        numbers = sorted({item.event_no for item in items if item.event_no is not None})
+        return {birth.id for birth, _ in await self._births(connection, numbers)}
+
+    async def _births(
+        self, connection: Connection, event_nos: Sequence[int]
+    ) -> list[tuple[Birth, ItemDraft]]:
+        rules = EventRules(self.versions)
+        births: list[tuple[Birth, ItemDraft]] = []
+        for begin in range(0, len(event_nos), EVENTS_A_READ):
+            rows = await findings.list_numbered_events(
+                connection, event_nos[begin : begin + EVENTS_A_READ]
+            )
+            for row in rows:
+                births += rules.apply(row, self.reads[EVENTS].extract.skipped).births
+        return births
+
+
+@asynccontextmanager
+async def gather_expectation(
+    connection: Connection, populations: Sequence[Population], as_of: datetime
+) -> AsyncIterator[Expectation]:
+    """Read every source once and put what it expects aside; a source that fails is marked so."""
+    versions, failures = parse_versions(await findings.list_definition_versions(connection))
+    reads = [
+        SourceRead("definitions", "definitions", None),
+        SourceRead("events", "events", None),
+        *(SourceRead(population.name, "sql", population.digest) for population in populations),
+    ]
+    with Spool() as spool:
+        expectation = Expectation(versions, spool, reads)
+        expectation.failures = [FailedVersion(*failure) for failure in failures]
+        for read in reads[:FIRST_POPULATION]:
+            read.extract.extracted_at = as_of
+        _put_schedules(expectation, as_of)
+        await _put_events(connection, expectation)
+        for place, population in enumerate(populations, FIRST_POPULATION):
+            await _put_population(expectation, population, place)
+        yield expectation
+
+
+def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
+    began = monotonic()
+    read = expectation.reads[DEFINITIONS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            continue
+        expectation.covered.add(version.key)
+        horizon = version.horizon(as_of)
+        expectation.horizons[version.definition_no] = horizon
+        try:
+            for start, end in schedule_slices(version.effective_from, horizon):
+                for draft in schedule_drafts(version, start, end):
+                    identity = draft.id.bytes
+                    read.extract.add(identity)
+                    _put_draft(expectation.spool, draft, identity, version.definition_no)
+        except (InvalidInput, WindowTooLarge) as refusal:
+            expectation.failures.append(
+                FailedVersion(*version.key, version.name, version.number, refusal.message)
+            )
+    read.duration_seconds = monotonic() - began
+
+
+def _put_draft(spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int) -> None:
+    day = draft.effective_date.toordinal()
+    spool.put(
+        day,
+        (
+            identity,
+            draft.tenant,
+            draft.kind,
+            draft.business_key,
+            draft.cycle,
+            day,
+            microseconds_of(draft.due_at),
+            DEFINITIONS,
+            True,
+            definition_no,
+        ),
+    )
+
+
+async def _put_events(connection: Connection, expectation: Expectation) -> None:
+    began = monotonic()
+    rules = EventRules(expectation.versions)
+    read = expectation.reads[EVENTS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            expectation.covered.add(version.key)
+            expectation.single.add(version.key)
+    after = 0
+    while rules.types:
+        rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
+        for row in rows:
+            applied = rules.apply(row, read.extract.skipped)
+            for birth, draft in applied.births:
+                read.extract.add(birth.id)
+                _put_birth(expectation.spool, birth, draft)
+            for withdrawal in applied.withdrawals:
+                expectation.withdrawn.add(withdrawal)
+        if len(rows) < EVENTS_A_READ:
+            break
+        after = rows[-1]["event_no"]
+    read.duration_seconds = monotonic() - began
+
+
+def _put_birth(spool: Spool, birth: Birth, draft: ItemDraft) -> None:
+    day = draft.effective_date.toordinal()
+    spool.put(
+        day,
+        (
+            birth.id,
+            draft.tenant,
+            draft.kind,
+            draft.business_key,
+            draft.cycle,
+            day,
+            microseconds_of(draft.due_at),
+            EVENTS,
+            True,
+            birth.definition_no,
+            birth.event_no,
+            None,
+            None,
+            birth.moment,
+        ),
+    )
+
+
+async def _put_population(expectation: Expectation, population: Population, place: int) -> None:
+    began = monotonic()
+    read = expectation.reads[place]
+    try:
+        async for rows in population.read(read.extract):
+            for row in rows:
+                day = row.effective_date.toordinal()
+                key = (row.tenant, row.kind)
+                expectation.single.add(key)
+                if population.complete:
+                    expectation.covered.add(key)
+                expectation.spool.put(
+                    day,
+                    (
+                        row.id,
+                        row.tenant,
+                        row.kind,
+                        row.business_key,
+                        row.cycle,
+                        day,
+                        microseconds_of(row.due_at),
+                        place,
+                        True,
+                        None,
+                        None,
+                        row.payload,
+                        row.partition_key,
+                    ),
+                )
+    except SourceFailed as failure:
+        read.failure = failure.reason
+    read.duration_seconds = monotonic() - began
+
+
+def _moment(expected: Expected) -> tuple[int, str, str]:
+    assert expected.moment is not None
+    return expected.moment
+
+
+def _birth(expected: Expected) -> Birth:
+    return Birth(
+        expected.id,
+        (expected.tenant, expected.kind, expected.business_key),
+        _moment(expected),
+        expected.definition_no or 0,
+        expected.reference or 0,
+    )
+
+
+def _instant_span(expected: Expected) -> tuple[datetime, datetime]:
+    return instant_of(expected.due_microseconds), instant_of(expected.due_microseconds + 1)

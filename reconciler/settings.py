@@ -1,0 +1,150 @@
+"""What a reconciler is told: how often it looks, what it may do, and which sources it asks."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+import yaml
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    StringConstraints,
+    ValidationError,
+    model_validator,
+)
+
+from ledger.errors import InvalidSetting, Problem
+from ledger.settings import Settings
+from reconciler.sources import Evidence, Population, SqlEvidence, SqlPopulation
+
+_Name = Annotated[str, StringConstraints(min_length=1, max_length=100, strict=True)]
+
+
+class ReconcilerSettings(Settings):
+    """Settings of a reconciler."""
+
+    reconcile_idle_seconds: float = Field(
+        default=60.0, gt=0, le=86_400, description="pause between passes"
+    )
+    reconcile_stuck_seconds: float = Field(
+        default=60.0, ge=0, le=86_400, description="how long past a lease or deadline is stuck"
+    )
+    reconcile_repair: Literal["none", "dry_run", "execute"] = Field(
+        default="none", description="what to do about findings that have a default repair"
+    )
+    reconcile_repair_max: int = Field(
+        default=1_000, ge=1, le=1_000_000, description="repairs of one action a pass may execute"
+    )
+    reconcile_findings_max: int = Field(
+        default=10_000, ge=1, le=1_000_000, description="findings of one type and kind a pass lists"
+    )
+
+
+class _Source(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    dsn: SecretStr | None = None
+    dsn_env: _Name | None = Field(default=None, description="the variable that holds the address")
+    query: Annotated[str, StringConstraints(min_length=1, strict=True)]
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Self:
+        if (self.dsn is None) == (self.dsn_env is None):
+            raise ValueError("give either dsn or dsn_env")
+        return self
+
+    def address(self) -> str:
+        """Return the address. Raises InvalidSetting where the variable is not set."""
+        if self.dsn is not None:
+            return self.dsn.get_secret_value()
+        found = os.environ.get(self.dsn_env or "")
+        if not found:
+            raise InvalidSetting(
+                "A source has no address.",
+                [Problem("dsn_env", "", f"the variable {self.dsn_env} is not set")],
+            )
+        return found
+
+
+class PopulationSource(_Source):
+    """What a domain says is owed."""
+
+    population: _Name
+    complete: bool = Field(
+        default=False, description="it names all items of its kinds, so others are UNEXPECTED"
+    )
+
+
+class EvidenceSource(_Source):
+    """Proof that a completed item of a kind had its effect."""
+
+    evidence: _Name
+    tenant: _Name
+    kind: _Name
+    after_seconds: float = Field(
+        default=0.0, ge=0, description="how long after completion the effect may take to show"
+    )
+
+
+class SourcesFile(BaseModel):
+    """The file given by `--sources`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    sources: tuple[PopulationSource | EvidenceSource, ...] = ()
+
+
+class Sources:
+    """The sources outside the ledger that a reconciler asks."""
+
+    def __init__(
+        self, populations: tuple[Population, ...] = (), evidence: tuple[Evidence, ...] = ()
+    ) -> None:
+        self.populations = populations
+        self.evidence = evidence
+
+
+def load_sources(path: Path | None) -> Sources:
+    """Read the file of sources. Raises InvalidSetting naming the field; no address is told."""
+    if path is None:
+        return Sources()
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        file = SourcesFile.model_validate(document)
+    except OSError as error:
+        raise InvalidSetting(
+            "The file of sources cannot be read.",
+            [Problem("sources", str(path), error.strerror or type(error).__name__)],
+        ) from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise InvalidSetting(
+            "The file of sources is not YAML.", [Problem("sources", str(path), f"malformed{where}")]
+        ) from None
+    except ValidationError as error:
+        problems = [
+            Problem(".".join(map(str, found["loc"])), "", found["msg"]) for found in error.errors()
+        ]
+        raise InvalidSetting("The file of sources is not usable.", problems) from None
+    return Sources(
+        tuple(
+            SqlPopulation(source.address(), source.query, source.population, source.complete)
+            for source in file.sources
+            if isinstance(source, PopulationSource)
+        ),
+        tuple(
+            SqlEvidence(
+                source.address(),
+                source.query,
+                source.tenant,
+                source.kind,
+                source.evidence,
+                source.after_seconds,
+            )
+            for source in file.sources
+            if isinstance(source, EvidenceSource)
+        ),
+    )

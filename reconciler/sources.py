@@ -1,0 +1,343 @@
+"""Where the truth outside the ledger is read: what a domain says is owed, and proof that it happened.
+
+A source that cannot tell raises `SourceFailed`; silence never means "gone". The addresses of
+sources are secrets and stand in no error, log or report.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, Final, Protocol
+from uuid import UUID
+
+import asyncpg
+
+from ledger.errors import DueledgerError, InvalidItem
+from ledger.identity import item_id
+
+_ROWS_A_READ: Final = 5_000
+_CONNECT_SECONDS: Final = 15
+_STATEMENT_SECONDS: Final = 600
+_POPULATION_COLUMNS: Final = frozenset(
+    {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
+)
+_OPTIONAL_TEXTS: Final = ("payload", "partition_key")
+_EVIDENCE_KEYS: Final = ("business_key", "cycle", "effective_date")
+_FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+EvidenceKey = bytes | tuple[str, ...]
+"""An item's id, or the texts of those of business key, cycle and effective date the source gives."""
+
+
+class SourceFailed(DueledgerError):
+    """A source could not tell. Nothing may be concluded from it."""
+
+    code = "SOURCE_FAILED"
+    exit_code = 3
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(
+            f"the source {name} could not be read: {reason}; check its query and its address",
+            source=name,
+            reason=reason,
+        )
+        self.name = name
+        self.reason = reason
+
+
+@dataclass(slots=True)
+class Extract:
+    """What was read of one source: its control totals."""
+
+    row_count: int = 0
+    hash_total: int = 0
+    skipped: Counter[str] = field(default_factory=Counter[str])
+    extracted_at: datetime | None = None
+
+    def add(self, identity: bytes) -> None:
+        """Count one row and add the first 8 bytes of its id: an order-free control total."""
+        self.row_count += 1
+        self.hash_total = (self.hash_total + int.from_bytes(identity[:8])) & 0xFFFF_FFFF_FFFF_FFFF
+
+
+@dataclass(slots=True)
+class SourceRead:
+    """A source as it was read in one pass."""
+
+    name: str
+    origin: str
+    digest: str | None
+    extract: Extract = field(default_factory=Extract)
+    duration_seconds: float = 0.0
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PopulationRow:
+    """One thing a domain says is owed."""
+
+    id: bytes
+    tenant: str
+    kind: str
+    business_key: str
+    cycle: str
+    effective_date: date
+    due_at: datetime
+    payload: str | None = None
+    partition_key: str | None = None
+
+
+class Population(Protocol):
+    """What a domain says is owed, read from outside the ledger.
+
+    Where it is `complete`, an item of its kinds that it does not name is UNEXPECTED.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def complete(self) -> bool: ...
+    @property
+    def digest(self) -> str: ...
+    def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WantedEvidence:
+    """A completed item whose evidence is looked for."""
+
+    id: bytes
+    business_key: str
+    cycle: str
+    effective_date: date
+
+
+class Evidence(Protocol):
+    """Proof outside the ledger that a completed item had its effect."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def tenant(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def after_seconds(self) -> float: ...
+    @property
+    def digest(self) -> str: ...
+    async def find_lacking(
+        self, wanted: Sequence[WantedEvidence], extract: Extract
+    ) -> list[WantedEvidence]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SqlPopulation:
+    """A query on the domain's database.
+
+    Its rows give tenant, kind, business_key, cycle, effective_date (date), due_at (timestamptz),
+    and, for items that must be made up for, payload (JSON as text) and partition_key. Read once a
+    pass, through a cursor in a read-only transaction.
+    """
+
+    dsn: str = field(repr=False)
+    query: str
+    name: str = "population"
+    complete: bool = False
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the query."""
+        return _digest(self.query)
+
+    async def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]:
+        """Yield the rows in chunks, counting what is read and what had to be skipped and why."""
+        async with _connected(self.name, self.dsn) as connection:
+            extract.extracted_at = await connection.fetchval("select statement_timestamp()")
+            prepared = await connection.prepare(self.query)
+            columns = {attribute.name for attribute in prepared.get_attributes()}
+            if lacking := _POPULATION_COLUMNS - columns:
+                raise SourceFailed(self.name, f"its rows lack {', '.join(sorted(lacking))}")
+            cursor = await prepared.cursor()
+            while records := await cursor.fetch(_ROWS_A_READ):
+                rows: list[PopulationRow] = []
+                for record in records:
+                    row = _population_row(record, columns)
+                    if isinstance(row, str):
+                        extract.skipped[row] += 1
+                        continue
+                    extract.add(row.id)
+                    rows.append(row)
+                yield rows
+
+
+@dataclass(frozen=True, slots=True)
+class SqlEvidence:
+    """A query on the domain's database for the rule "Completed of `kind` requires evidence".
+
+    Its rows give `reference` (null is no evidence) and either item_id or business_key, the latter
+    with cycle and effective_date where one key has several. Only the rows of the items in
+    question are asked for, so an index on that column serves.
+    """
+
+    dsn: str = field(repr=False)
+    query: str
+    tenant: str
+    kind: str
+    name: str = "evidence"
+    after_seconds: float = 0.0
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the query."""
+        return _digest(self.query)
+
+    async def find_lacking(
+        self, wanted: Sequence[WantedEvidence], extract: Extract
+    ) -> list[WantedEvidence]:
+        """Return those of `wanted` for which the domain shows nothing."""
+        async with _connected(self.name, self.dsn) as connection:
+            extract.extracted_at = await connection.fetchval("select statement_timestamp()")
+            columns = {
+                attribute.name
+                for attribute in (await connection.prepare(self.query)).get_attributes()
+            }
+            if "reference" not in columns or not columns & {"item_id", "business_key"}:
+                raise SourceFailed(
+                    self.name, "its rows lack reference, or both item_id and business_key"
+                )
+            by_id = "item_id" in columns
+            # The operator's own query, narrowed to the keys in question; they travel as a parameter.
+            prepared = await connection.prepare(
+                f"select * from ({self.query.rstrip().rstrip(';')}) as evidence "  # noqa: S608
+                f"where evidence.{'item_id' if by_id else 'business_key'} = any($1)"
+            )
+            given = tuple(name for name in _EVIDENCE_KEYS if name in columns)
+            shown: set[EvidenceKey] = set()
+            keys = _keys(wanted, by_id=by_id, type_name=prepared.get_parameters()[0].name)
+            cursor = await prepared.cursor(keys)
+            while records := await cursor.fetch(_ROWS_A_READ):
+                for record in records:
+                    if record["reference"] is None:
+                        extract.skipped["reference is null"] += 1
+                        continue
+                    key = _shown_key(record, given, by_id=by_id)
+                    extract.add(key if isinstance(key, bytes) else _short_hash(key))
+                    shown.add(key)
+            return [item for item in wanted if _wanted_key(item, given, by_id=by_id) not in shown]
+
+
+def _keys(
+    wanted: Sequence[WantedEvidence], *, by_id: bool, type_name: str
+) -> list[str] | list[UUID]:
+    if not by_id:
+        return sorted({item.business_key for item in wanted})
+    ids = [UUID(bytes=item.id) for item in wanted]
+    return ids if type_name.startswith("uuid") else [str(identity) for identity in ids]
+
+
+def _shown_key(record: asyncpg.Record, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
+    if by_id:
+        value = record["item_id"]
+        return value.bytes if isinstance(value, UUID) else UUID(str(value)).bytes
+    return tuple(str(record[name]) for name in given)
+
+
+def _wanted_key(item: WantedEvidence, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
+    if by_id:
+        return item.id
+    texts = {
+        "business_key": item.business_key,
+        "cycle": item.cycle,
+        "effective_date": item.effective_date.isoformat(),
+    }
+    return tuple(texts[name] for name in given)
+
+
+def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow | str:
+    """Return the row, or why it has to be skipped."""
+    texts: dict[str, str] = {}
+    for name in ("tenant", "kind", "business_key", "cycle"):
+        value: Any = record[name]
+        if not isinstance(value, str):
+            return f"{name} is {'null' if value is None else 'not text'}"
+        texts[name] = value
+    effective: Any = record["effective_date"]
+    due: Any = record["due_at"]
+    if not isinstance(effective, date) or isinstance(effective, datetime):
+        return "effective_date is not a date"
+    if not isinstance(due, datetime) or due.tzinfo is None:
+        return "due_at is not a timestamp with time zone"
+    optional: dict[str, str | None] = {}
+    for name in _OPTIONAL_TEXTS:
+        value = record[name] if name in columns else None
+        if value is not None and not isinstance(value, str):
+            return f"{name} is not text"
+        optional[name] = value
+    try:
+        identity = item_id(
+            texts["tenant"], texts["kind"], texts["business_key"], texts["cycle"], effective
+        )
+    except InvalidItem as refusal:
+        return f"{refusal.problems[0].field} {refusal.problems[0].reason}"
+    return PopulationRow(
+        identity.bytes,
+        texts["tenant"],
+        texts["kind"],
+        texts["business_key"],
+        texts["cycle"],
+        effective,
+        due,
+        optional["payload"],
+        optional["partition_key"],
+    )
+
+
+@asynccontextmanager
+async def _connected(name: str, dsn: str) -> "AsyncIterator[asyncpg.Connection[asyncpg.Record]]":
+    """Open one read-only transaction on the source; whatever goes wrong in it is its failure."""
+    try:
+        connection = await asyncpg.connect(
+            dsn,
+            timeout=_CONNECT_SECONDS,
+            server_settings={
+                "application_name": "dueledger-reconciler",
+                "statement_timeout": f"{_STATEMENT_SECONDS}s",
+            },
+        )
+    except _FAILURES as error:
+        raise SourceFailed(name, _reason(error)) from None
+    try:
+        async with connection.transaction(readonly=True):
+            yield connection
+    except _FAILURES as error:
+        raise SourceFailed(name, _reason(error)) from None
+    finally:
+        connection.terminate()
+
+
+def _reason(error: BaseException) -> str:
+    """Return what can be told without telling the address."""
+    match error:
+        case asyncpg.ClientConfigurationError():
+            return "its address is not valid"
+        case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
+            return "it refused the credentials"
+        case asyncpg.PostgresError():
+            return str(error).splitlines()[0]
+        case TimeoutError():
+            return "it did not answer in time"
+        case OSError():
+            return f"it cannot be reached ({type(error).__name__})"
+        case _:
+            return f"the connection failed ({type(error).__name__})"
+
+
+def _digest(query: str) -> str:
+    return hashlib.sha256(query.encode()).hexdigest()
+
+
+def _short_hash(key: tuple[str, ...]) -> bytes:
+    return hashlib.sha256("\x1f".join(key).encode()).digest()[:8]

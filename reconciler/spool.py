@@ -1,0 +1,64 @@
+"""Rows put aside by effective date, so that a pass needs memory for one window, not for all."""
+
+import marshal
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Final, Self
+
+_BUFFERED_ROWS_MAX: Final = 100_000
+
+Row = tuple[str | int | bytes | None, ...]
+"""What is put aside: only what marshal writes without a class, which makes it fast."""
+
+
+class Spool:
+    """Put rows aside under a day (its proleptic ordinal) and read them back a day at a time.
+
+    One temporary file without a name, which the system removes with the process. At most
+    100,000 rows wait in memory; a day is read back whole.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed by __exit__
+        self._blocks: defaultdict[int, list[int]] = defaultdict(list)
+        self._buffered: defaultdict[int, list[Row]] = defaultdict(list)
+        self._buffered_count = 0
+        self.counts: defaultdict[int, int] = defaultdict(int)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def put(self, day: int, row: Row) -> None:
+        """Put one row aside under `day`."""
+        self._buffered[day].append(row)
+        self.counts[day] += 1
+        self._buffered_count += 1
+        if self._buffered_count >= _BUFFERED_ROWS_MAX:
+            self._write()
+
+    def read(self, from_day: int, to_day: int) -> Iterator[Row]:
+        """Yield the rows of the half-open range of days, in no particular order."""
+        for day in range(from_day, to_day):
+            for position in self._blocks.get(day, ()):
+                self._file.seek(position)
+                yield from marshal.load(self._file)  # noqa: S302 — written by this process alone
+            yield from self._buffered.get(day, ())
+
+    def _write(self) -> None:
+        position = self._file.seek(0, 2)
+        for day, rows in self._buffered.items():
+            self._blocks[day].append(position)
+            marshal.dump(rows, self._file)
+            position = self._file.tell()
+        self._buffered.clear()
+        self._buffered_count = 0

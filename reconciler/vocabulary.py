@@ -1,0 +1,160 @@
+"""The closed list of findings and what each means: who owns it, how bad it is, what mends it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class FindingType(StrEnum):
+    """What can be wrong between what was owed and what happened."""
+
+    MISSING = "MISSING"
+    UNEXPECTED = "UNEXPECTED"
+    DUPLICATE = "DUPLICATE"
+    WRONG_DATE = "WRONG_DATE"
+    WRONG_TERMS = "WRONG_TERMS"
+    WITHDRAWN = "WITHDRAWN"
+    OVERDUE = "OVERDUE"
+    STUCK = "STUCK"
+    PUBLISHED_NO_OUTCOME = "PUBLISHED_NO_OUTCOME"
+    OUTCOME_REJECTED = "OUTCOME_REJECTED"
+    OUTCOME_CONFLICT = "OUTCOME_CONFLICT"
+    EFFECT_MISSING = "EFFECT_MISSING"
+    EFFECT_UNRECORDED = "EFFECT_UNRECORDED"
+    LATE = "LATE"
+    LATE_ARRIVING = "LATE_ARRIVING"
+    EVENT_UNMATCHED = "EVENT_UNMATCHED"
+    UNBALANCED = "UNBALANCED"
+    ORPHAN_RECORD = "ORPHAN_RECORD"
+    TAMPERED = "TAMPERED"
+    SOURCE_FAILED = "SOURCE_FAILED"
+    DEFINITION_FAILED = "DEFINITION_FAILED"
+
+
+class Severity(StrEnum):
+    """How bad a finding is. Information is recorded as explained and never counts as open."""
+
+    INFORMATION = "information"
+    WARNING = "warning"
+    ERROR = "error"
+    CRITICAL = "critical"
+
+
+class Resolution(StrEnum):
+    """Where a finding stands."""
+
+    OPEN = "open"
+    EXPLAINED = "explained"
+    REPAIRED = "repaired"
+    ACCEPTED = "accepted"
+    CARRIED = "carried"
+    FALSE_POSITIVE = "false_positive"
+
+
+class RepairAction(StrEnum):
+    """What a repair does."""
+
+    MATERIALISE = "materialise"
+    REDRIVE = "redrive"
+    RELEASE = "release"
+    CANCEL = "cancel"
+    COMPLETE = "complete"
+    ESCALATE = "escalate"
+
+
+class RepairStatus(StrEnum):
+    """Where a repair stands. Executed and refused are final."""
+
+    PROPOSED = "proposed"
+    EXECUTED = "executed"
+    REFUSED = "refused"
+
+
+class Owner(StrEnum):
+    """Who has to look."""
+
+    DOMAIN = "domain"
+    OPERATOR = "operator"
+    PLATFORM = "platform"
+
+
+@dataclass(frozen=True, slots=True)
+class FindingRule:
+    """What one type of finding means. ``default_repair`` is None where a person must decide."""
+
+    owner: Owner
+    severity: Severity
+    default_repair: RepairAction | None
+    meaning: str
+
+
+_DOMAIN = Owner.DOMAIN
+_OPERATOR = Owner.OPERATOR
+_PLATFORM = Owner.PLATFORM
+_INFORMATION = Severity.INFORMATION
+_WARNING = Severity.WARNING
+_ERROR = Severity.ERROR
+_CRITICAL = Severity.CRITICAL
+
+FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
+    FindingType.MISSING: FindingRule(
+        _DOMAIN, _ERROR, RepairAction.MATERIALISE, "Expected, and no item stands for it"
+    ),
+    FindingType.UNEXPECTED: FindingRule(
+        _DOMAIN, _WARNING, None, "An item that no definition, event or population accounts for"
+    ),
+    FindingType.DUPLICATE: FindingRule(
+        _DOMAIN, _ERROR, None, "Two items for one business occurrence under different keys"
+    ),
+    FindingType.WRONG_DATE: FindingRule(_DOMAIN, _ERROR, None, "Same key, other due time"),
+    FindingType.WRONG_TERMS: FindingRule(
+        _DOMAIN, _ERROR, None, "Same key, other payload or definition version"
+    ),
+    FindingType.WITHDRAWN: FindingRule(
+        _DOMAIN, _ERROR, RepairAction.CANCEL, "The domain ended the subject, the item still lives"
+    ),
+    FindingType.OVERDUE: FindingRule(
+        _OPERATOR, _ERROR, RepairAction.REDRIVE, "Due, past its grace and not ended"
+    ),
+    FindingType.STUCK: FindingRule(
+        _PLATFORM, _ERROR, RepairAction.RELEASE, "A lease or deadline lapsed and nothing acted"
+    ),
+    FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
+        _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and nothing came back in the window"
+    ),
+    FindingType.OUTCOME_REJECTED: FindingRule(
+        _PLATFORM, _INFORMATION, None, "A zombie's outcome was refused by the fence"
+    ),
+    FindingType.OUTCOME_CONFLICT: FindingRule(
+        _DOMAIN, _ERROR, None, "Two different terminal claims for one item"
+    ),
+    FindingType.EFFECT_MISSING: FindingRule(
+        _DOMAIN, _CRITICAL, RepairAction.ESCALATE, "Completed here, without evidence outside"
+    ),
+    FindingType.EFFECT_UNRECORDED: FindingRule(
+        _DOMAIN, _ERROR, RepairAction.COMPLETE, "Evidence outside, still open here"
+    ),
+    FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after the promise"),
+    FindingType.LATE_ARRIVING: FindingRule(
+        _DOMAIN, _WARNING, None, "Learned after the close of its period"
+    ),
+    FindingType.EVENT_UNMATCHED: FindingRule(
+        _DOMAIN, _WARNING, None, "A domain event that produced nothing, and no rule says so"
+    ),
+    FindingType.UNBALANCED: FindingRule(
+        _PLATFORM, _CRITICAL, None, "Items and the places they can stand in do not add up"
+    ),
+    FindingType.ORPHAN_RECORD: FindingRule(
+        _PLATFORM, _ERROR, None, "A record in Kafka without a row in the ledger"
+    ),
+    FindingType.TAMPERED: FindingRule(_PLATFORM, _CRITICAL, None, "A seal does not verify"),
+    FindingType.SOURCE_FAILED: FindingRule(
+        _OPERATOR, _ERROR, None, "A source could not tell, so nothing was concluded from it"
+    ),
+    FindingType.DEFINITION_FAILED: FindingRule(
+        _DOMAIN, _ERROR, None, "A definition could not be expanded"
+    ),
+}
+
+CLEARED: Final = "cleared"
+"""The reason of a finding that stopped holding by itself; it reopens if it holds again."""

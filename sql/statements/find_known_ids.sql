@@ -1,0 +1,9 @@
+-- Find which of these ids stand in the ledger or stood there before their partition was dropped.
+-- returns: zero or more
+-- $1 ids uuid[]
+-- index: due_item_id_effective_date_key
+-- locks: none
+select uuid_send(u.id) as id
+from unnest($1::uuid[]) u (id)
+where exists (select from ledger.due_item i where i.id = u.id)
+  or exists (select from ledger.retired_key r where r.id = u.id)

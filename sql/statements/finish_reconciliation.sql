@@ -1,0 +1,9 @@
+-- Close the record of one pass with what it counted.
+-- returns: zero or more
+-- $1 reconciliation_no bigint
+-- $2 counts text
+-- index: reconciliation_pkey
+-- locks: reconciliation row (for update)
+update ledger.reconciliation set finished_at = ledger.machine_now(), counts = $2::text::jsonb
+where reconciliation_no = $1::bigint and finished_at is null
+returning reconciliation_no

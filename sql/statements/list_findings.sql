@@ -1,0 +1,22 @@
+-- List findings, oldest first, a page at a time; only those still open where asked.
+-- returns: zero or more
+-- $1 open_only boolean
+-- $2 tenant text
+-- $3 type text
+-- $4 seen_since_reconciliation_no bigint
+-- $5 after_seen_at timestamptz
+-- $6 after_id uuid
+-- $7 page_size integer
+-- index: finding_seen_idx
+-- locks: none
+select f.id, f.type, f.severity, f.tenant, f.kind, f.subject, f.item_id, f.business_key, f.effective_date, f.due_at,
+  f.sentence, f.expected, f.actual, f.terms, f.opened_count, f.first_seen_at, f.last_seen_at, f.closed_at, f.resolution,
+  f.reason, f.reconciliation_no
+from ledger.finding f
+where (not $1::boolean or f.closed_at is null)
+  and ($2::text is null or f.tenant = $2::text)
+  and ($3::text is null or f.type = $3::text)
+  and ($4::bigint is null or f.reconciliation_no >= $4::bigint)
+  and ($5::timestamptz is null or (f.first_seen_at, f.id) > ($5::timestamptz, $6::uuid))
+order by f.first_seen_at, f.id
+limit $7::integer

@@ -1,0 +1,23 @@
+-- List items of a range of effective dates with what ended each, a page at a time.
+-- returns: zero or more
+-- $1 from_date date
+-- $2 to_date date
+-- $3 after_date date
+-- $4 after_item_no bigint
+-- $5 page_size integer
+-- index: due_item_pkey, transition_terminal_idx
+-- locks: none
+select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
+  i.definition_no, i.event_no, i.emitted_at, t.event, t.at as ended_at
+from (
+  select *
+  from ledger.due_item
+  where effective_date >= $1::date and effective_date < $2::date and (effective_date, item_no) > ($3::date, $4::bigint)
+  order by effective_date, item_no
+  limit $5::integer
+) i
+left join ledger.transition t
+  on t.effective_date = i.effective_date and t.item_no = i.item_no
+  and t.effective_date >= $1::date and t.effective_date < $2::date
+  and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+order by i.effective_date, i.item_no

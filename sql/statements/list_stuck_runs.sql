@@ -1,0 +1,13 @@
+-- List runs whose lease lapsed longer ago than the margin and which nothing closed.
+-- returns: zero or more
+-- $1 margin_seconds double precision
+-- $2 run_max integer
+-- index: run_lease_idx
+-- locks: none
+select r.run_no, r.fence, r.lease_until, a.name as worker,
+  bit_length(r.ended) - bit_count(r.ended) as open_count,
+  extract(epoch from ledger.machine_now() - r.lease_until)::double precision as lapsed_seconds
+from ledger.run r left join ledger.actor a on a.actor_no = r.worker_no
+where r.closed_at is null and r.lease_until < ledger.machine_now() - make_interval(secs => $1::double precision)
+order by r.lease_until
+limit $2::integer

@@ -1,0 +1,9 @@
+-- List how far each kind is complete.
+-- returns: zero or more
+-- $1 tenant text
+-- index: none
+-- locks: none
+select tenant, kind, complete_before, held_by, as_of
+from ledger.watermark
+where $1::text is null or tenant = $1::text
+order by tenant, kind

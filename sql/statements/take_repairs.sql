@@ -1,0 +1,10 @@
+-- Take proposed repairs for execution in this transaction; what another executes now is left to it.
+-- returns: zero or more
+-- $1 ids uuid[]
+-- index: repair_pkey
+-- locks: repair rows (for update skip locked, id ascending)
+select r.id, r.finding_id, r.action, r.command
+from ledger.repair r
+where r.id = any($1::uuid[]) and r.status = 'proposed'
+order by r.id
+for update skip locked

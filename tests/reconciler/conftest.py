@@ -1,0 +1,186 @@
+"""A reconciler on a database of the test's own, and a domain database beside it."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import asyncpg
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store import Connection, PlanProfile, Pool, clock, open_pool
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.claims import Claim, claim_items, next_fences, record_claims
+from ledger.store.events import InboxEvent, record_events
+from ledger.store.partitions import make_partitions
+from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+"""Business time in these tests; it stands still until a test moves it."""
+
+POLICY_QUERY = (
+    "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
+)
+BOOKING_QUERY = "select item_id, reference from booking"
+
+
+@pytest.fixture
+async def frozen(connection: Connection, database: str) -> AsyncGenerator[Connection]:
+    """A connection on whose database business time stands at noon of 2027-03-01."""
+    await clock.set_clock(connection, NOON, 0, database=True)
+    await make_partitions(connection)
+    yield connection
+
+
+@pytest.fixture
+async def analytic(frozen: Connection, database: str) -> AsyncGenerator[Pool]:
+    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+        yield pool
+
+
+@pytest.fixture
+async def reconciler_no(frozen: Connection) -> int:
+    return await register_actor(frozen, "reconciler:test", ActorKind.RECONCILER)
+
+
+@pytest.fixture
+def make_reconciler(analytic: Pool, reconciler_no: int) -> Callable[..., Reconciler]:
+    def make(sources: Sources | None = None, **settings: Any) -> Reconciler:
+        return Reconciler(
+            analytic,
+            sources or Sources(),
+            reconciler_no,
+            limits=settings.pop("limits", Limits(stuck_seconds=0)),
+            **settings,
+        )
+
+    return make
+
+
+@pytest.fixture
+async def domain(connection: Connection, database: str) -> AsyncGenerator[asyncpg.Connection]:
+    """The domain's own tables: what it says is owed, and what it booked."""
+    domain = await asyncpg.connect(database)
+    await domain.execute(
+        "create table policy_due (tenant text, kind text, business_key text, cycle text,"
+        " effective_date date, due_at timestamptz, payload text);"
+        "create table booking (item_id uuid, business_key text, cycle text, reference text)"
+    )
+    yield domain
+    await domain.close()
+
+
+@pytest.fixture
+def policies(database: str) -> SqlPopulation:
+    """What the domain says is owed."""
+    return SqlPopulation(database, POLICY_QUERY, "policies", complete=True)
+
+
+@pytest.fixture
+def bookings(database: str, kind: str) -> SqlEvidence:
+    """What the domain booked."""
+    return SqlEvidence(database, BOOKING_QUERY, "acme", kind, "bookings")
+
+
+@pytest.fixture
+def owe(domain: asyncpg.Connection) -> Callable[[list[ItemDraft]], Awaitable[None]]:
+    """Let the domain say that these drafts are owed."""
+
+    async def say(drafts: list[ItemDraft]) -> None:
+        await domain.executemany(
+            "insert into policy_due values ($1, $2, $3, $4, $5, $6, $7)",
+            [
+                (
+                    draft.tenant,
+                    draft.kind,
+                    draft.business_key,
+                    draft.cycle,
+                    draft.effective_date,
+                    draft.due_at,
+                    draft.payload,
+                )
+                for draft in drafts
+            ],
+        )
+
+    return say
+
+
+@pytest.fixture
+def claim_all(frozen: Connection, actor_no: int) -> Callable[..., Awaitable[list[int]]]:
+    """Hand out everything due as one claim a flow; return the fences."""
+
+    async def claim(queue_seconds: int = 60) -> list[int]:
+        async with frozen.transaction():
+            flows = await frozen.fetch("select flow_no from ledger.flow")
+            rows = await claim_items(frozen, [row["flow_no"] for row in flows], [1000] * len(flows))
+            if not rows:
+                return []
+            (fence,) = await next_fences(frozen, 1)
+            await record_claims(
+                frozen,
+                [
+                    Claim(
+                        fence=fence,
+                        allocator_no=actor_no,
+                        topic="due.test",
+                        partition=0,
+                        item_nos=[row["item_no"] for row in rows],
+                        effective_dates=[row["effective_date"] for row in rows],
+                        attempts=[row["attempt"] for row in rows],
+                        starts=[row["starts"] for row in rows],
+                        queue_seconds=queue_seconds,
+                    )
+                ],
+            )
+        return [fence]
+
+    return claim
+
+
+@pytest.fixture
+def complete_all(
+    frozen: Connection, actor_no: int, claim_all: Callable[..., Awaitable[list[int]]]
+) -> Callable[..., Awaitable[None]]:
+    """Claim, start and settle everything due with one verdict."""
+
+    async def complete(event: TransitionEvent = TransitionEvent.COMPLETED) -> None:
+        for fence in await claim_all():
+            size = await frozen.fetchval("select size from ledger.claim where fence = $1", fence)
+            (start,) = await start_runs(
+                frozen, [fence], [1], [size], worker_no=actor_no, lease_seconds=60
+            )
+            assert start.run_no is not None
+            outcomes = [Outcome(event, '{"reason":"because"}', None)] * size
+            refused = await settle_runs(frozen, [Settlement(start.run_no, outcomes)], actor_no)
+            assert refused == []
+
+    return complete
+
+
+@pytest.fixture
+def land(frozen: Connection) -> Callable[..., Awaitable[None]]:
+    """Land domain events in the inbox, as the intake does."""
+
+    async def landed(type_: str, *bodies: str, at: datetime = NOON, tenant: str = "acme") -> None:
+        count = await frozen.fetchval("select count(*) from ledger.event")
+        await record_events(
+            frozen,
+            [
+                InboxEvent(
+                    tenant=tenant,
+                    source="/policies",
+                    id=f"event-{count + number}",
+                    type=type_,
+                    occurred_at=at,
+                    subject=None,
+                    business_key=None,
+                    body=body,
+                )
+                for number, body in enumerate(bodies)
+            ],
+        )
+
+    return landed

@@ -1,0 +1,238 @@
+"""Repairs: applied once, harmless to repeat, bounded, and nothing in a dry run."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import asyncpg
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, ConsumerRecord
+
+from ledger import envelope
+from ledger.drafts import ItemDraft
+from ledger.service import CRASH_VARIABLE
+from ledger.store import Connection, Pool, findings
+from ledger.store.items import emit_items
+from reconciler import (
+    Reconciler,
+    ReconcilerSettings,
+    Sources,
+    SqlEvidence,
+    SqlPopulation,
+    reconcile_once,
+)
+from reconciler.publisher import REPAIR_TYPE, open_publisher
+from reconciler.repairs import BlastRadiusExceeded, RepairExecutor
+from reconciler.vocabulary import FindingType, RepairStatus
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+Make = Callable[..., Reconciler]
+Drafts = Callable[..., list[ItemDraft]]
+Owe = Callable[[list[ItemDraft]], Awaitable[None]]
+
+RECONCILE = """
+import asyncio, sys
+from reconciler import ReconcilerSettings, Sources, SqlPopulation, reconcile_once
+dsn, query, servers = sys.argv[1:]
+sources = Sources((SqlPopulation(dsn, query, "policies", True),))
+settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)
+asyncio.run(reconcile_once(settings, sources, mode="execute"))
+"""
+
+
+async def counts(connection: Connection) -> dict[str, int]:
+    """Count the rows that a repair could make."""
+    tables = ("due_item", "pending", "transition", "repair", "finding", "review")
+    return {
+        table: await connection.fetchval(f"select count(*) from ledger.{table}")  # noqa: S608
+        for table in tables
+    }
+
+
+async def test_g11_a_repair_is_applied_once_however_often_it_is_asked_for(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+) -> None:
+    await owe(make_drafts(30, due_at=NOON))
+    reconciler = make_reconciler(Sources((policies,)))
+    await reconciler.pass_()
+    planned = await reconciler.plan()
+
+    assert await reconciler.repair(planned) == 30
+    before = await counts(frozen)
+    assert await reconciler.repair(planned) == 0
+    assert await reconciler.repair(await reconciler.plan()) == 0
+
+    assert await counts(frozen) == before
+    assert before["repair"] == before["due_item"] == before["pending"] == 30
+
+
+async def test_g11_two_reconcilers_at_once_apply_each_repair_once(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    analytic: Pool,
+    reconciler_no: int,
+) -> None:
+    await owe(make_drafts(40, due_at=NOON))
+    reconciler = make_reconciler(Sources((policies,)))
+    await reconciler.pass_()
+    planned = await reconciler.plan()
+    executors = [RepairExecutor(analytic, reconciler_no) for _ in range(2)]
+
+    executed = await asyncio.gather(*(executor.execute(planned) for executor in executors))
+
+    assert sum(executed) == 40
+    assert (await counts(frozen))["due_item"] == 40
+
+
+async def test_a_dry_run_changes_nothing_and_tells_what_it_would_do(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+) -> None:
+    await owe(make_drafts(4, due_at=NOON))
+    reconciler = make_reconciler(Sources((policies,)))
+    await reconciler.pass_()
+    before = await counts(frozen)
+
+    planned = await reconciler.plan()
+    report = await reconciler.report(planned)
+
+    assert await counts(frozen) == before
+    assert before["repair"] == 0
+    assert [repair.status for repair in report.repairs] == [None] * 4
+    assert all("Emit" in repair.would for repair in report.repairs)
+
+
+async def test_more_than_the_cap_is_refused_whole(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+) -> None:
+    await owe(make_drafts(4, due_at=NOON))
+    reconciler = make_reconciler(Sources((policies,)), repair_max=3)
+    await reconciler.pass_()
+
+    with pytest.raises(BlastRadiusExceeded, match="4 findings"):
+        await reconciler.repair(await reconciler.plan())
+
+    assert (await counts(frozen))["due_item"] == 0
+
+
+@pytest.mark.parametrize("point", ["reconcile.found", "reconcile.repaired"])
+async def test_g11_killed_between_found_and_repaired_the_next_run_leaves_nothing_and_doubles_nothing(
+    frozen: Connection,
+    database: str,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    bootstrap_servers: str,
+    point: str,
+) -> None:
+    await owe(make_drafts(12, due_at=NOON))
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        RECONCILE,
+        database,
+        policies.query,
+        bootstrap_servers,
+        env={**os.environ, CRASH_VARIABLE: point},
+    )
+    assert await process.wait() == -signal.SIGKILL
+    assert (await counts(frozen))["finding"] == 12
+
+    settings = ReconcilerSettings(dsn=database, bootstrap_servers=bootstrap_servers)  # type: ignore[arg-type]
+    result = await reconcile_once(settings, Sources((policies,)), mode="execute")
+
+    assert result.findings_open == 0
+    after = await counts(frozen)
+    assert after["due_item"] == after["pending"] == after["finding"] == after["repair"] == 12
+
+
+async def test_an_escalation_reaches_the_domain_as_a_cloud_event_under_the_repair_s_id(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    domain: asyncpg.Connection,
+    bookings: SqlEvidence,
+    complete_all: Callable[..., Awaitable[None]],
+    bootstrap_servers: str,
+    actor_no: int,
+) -> None:
+    (draft,) = drafts = make_drafts(1, due_at=NOON)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await complete_all()
+    async with open_publisher(bootstrap_servers, partitions=1, replication=1) as publisher:
+        reconciler = make_reconciler(Sources((), (bookings,)), publisher=publisher)
+        await reconciler.pass_()
+        assert await reconciler.repair(await reconciler.plan()) == 1
+
+    (repair,) = await findings.list_repairs(frozen)
+    record = await read_repair(bootstrap_servers, str(repair["id"]))
+    headers = dict(record.headers)
+    body = orjson.loads(record.value or b"")
+    assert repair["status"] == RepairStatus.EXECUTED
+    assert headers[envelope.TYPE] == REPAIR_TYPE.encode()
+    assert headers[envelope.ITEM] == str(draft.id).encode()
+    assert record.key == draft.business_key.encode()
+    assert (body["type"], body["repair"]) == (FindingType.EFFECT_MISSING, str(repair["id"]))
+
+
+async def read_repair(bootstrap_servers: str, identity: str) -> ConsumerRecord:
+    """Read the repair topic from its beginning until the command comes."""
+    async with (
+        AIOKafkaConsumer(
+            envelope.REPAIR_TOPIC, bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer,
+        asyncio.timeout(60),
+    ):
+        while True:
+            record = await consumer.getone()
+            if dict(record.headers)[envelope.ID] == identity.encode():
+                return record
+
+
+async def test_once_leaves_a_report_of_what_was_found_and_repaired(
+    frozen: Connection,
+    database: str,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    policies: SqlPopulation,
+    bootstrap_servers: str,
+    tmp_path: Path,
+) -> None:
+    await owe(make_drafts(3, due_at=NOON))
+    settings = ReconcilerSettings(dsn=database, bootstrap_servers=bootstrap_servers)  # type: ignore[arg-type]
+
+    result = await reconcile_once(
+        settings, Sources((policies,)), mode="execute", report_directory=tmp_path
+    )
+
+    assert (result.findings_found, result.findings_open, result.repairs_executed) == (3, 0, 3)
+    assert result.json_path is not None
+    assert result.html_path is not None
+    told = orjson.loads(result.json_path.read_bytes())
+    assert [row["repaired"] for row in told["summary"]] == [3]
+    assert told["totals"]["difference"] == 0
+    page = result.html_path.read_text()
+    assert "<script" not in page
+    assert "http" not in page
+    assert "✓ repaired" in page
