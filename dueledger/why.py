@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
 
 from ledger.states import State
@@ -90,7 +90,7 @@ def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
 
 
 def _at(instant: datetime) -> str:
-    return instant.isoformat(sep=" ", timespec="seconds")
+    return f"{instant.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _span(span: timedelta) -> str:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Final
 from uuid import UUID
@@ -13,6 +13,9 @@ from rich.table import Table
 
 messages: Final = Console(stderr=True, highlight=False)
 _tables: Final = Console(highlight=False)
+for console in (messages, _tables):
+    if not console.is_terminal:
+        console.width = 240  # a file or a pipe has no edge to fold at
 
 _JSON_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
 
@@ -65,7 +68,8 @@ def _cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case datetime():
-            return value.isoformat(sep=" ", timespec="seconds")
+            utc = value.astimezone(UTC)
+            return utc.isoformat(timespec="seconds").replace("+00:00", "Z")
         case int():
             return f"{value:,}"
         case dict() | list():

@@ -65,5 +65,49 @@ async def _work(handlers: "Handlers", dsn: str | None, bootstrap_servers: str | 
         await run_worker(settings, handlers, stop)
 
 
+@app.command(rich_help_panel=options.PROCESSES)
+def intake(
+    once: OnceOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
+) -> None:
+    """Turn domain events from Kafka into what is owed. Any number may run."""
+    from dueledger.cli.session import run
+
+    run(_intake(dsn, bootstrap_servers, once=once))
+
+
+async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
+    from dueledger.cli.session import process_stop, read_settings
+    from ledger.intake import IntakeSettings, open_intake, run_intake
+
+    settings = read_settings(IntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    async with process_stop() as stop:
+        if not once:
+            await run_intake(settings, stop)
+            return
+        async with open_intake(settings) as taking:
+            await _pass(taking.tick)
+
+
+@app.command(rich_help_panel=options.PROCESSES)
+def materialise(once: OnceOption = False, dsn: DsnOption = None) -> None:
+    """Turn schedules into what is owed, ahead of time. Any number may run."""
+    from dueledger.cli.session import run
+
+    run(_materialise(dsn, once=once))
+
+
+async def _materialise(dsn: str | None, *, once: bool) -> None:
+    from dueledger.cli.session import process_stop, read_settings
+    from ledger.materialise import MaterialiserSettings, open_materialiser, run_materialiser
+
+    settings = read_settings(MaterialiserSettings, dsn=dsn)
+    async with process_stop() as stop:
+        if not once:
+            await run_materialiser(settings, stop)
+            return
+        async with open_materialiser(settings) as materialiser:
+            await _pass(materialiser.tick)
+
+
 async def _pass(tick: "Callable[[], Awaitable[Counts]]") -> None:
     print_document(dict(await tick()))

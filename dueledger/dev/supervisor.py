@@ -43,7 +43,7 @@ class _Child:
     crashes: int = 0
 
 
-Sink = Callable[[str, str], None]
+Sink = Callable[[str, str], object]
 """Takes the name of a child and a line about it."""
 
 

@@ -4,6 +4,8 @@ The renewal and its premium are written in the transaction that completes the it
 there without the other two, and a renewal never happens twice (G6).
 """
 
+from __future__ import annotations
+
 from typing import Any, Final
 
 import asyncpg

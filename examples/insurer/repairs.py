@@ -4,6 +4,8 @@ Dueledger's reconciler finds a renewal that completed without its premium and as
 `due-repairs`. A command may come more than once; the booking happens once.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import os

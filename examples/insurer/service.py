@@ -8,6 +8,8 @@
 Reads DUELEDGER_DSN and DUELEDGER_BOOTSTRAP_SERVERS; each command prints one JSON document.
 """
 
+from __future__ import annotations
+
 import argparse
 import asyncio
 import json

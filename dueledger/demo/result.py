@@ -1,0 +1,95 @@
+"""What a demo comes to: the document it prints, and whether it went as it must."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from reconciler.report import FindingDetail, Report
+from reconciler.vocabulary import FindingType, Severity
+
+FINDING_OF_FAULT: Final = {
+    "event_lost": FindingType.MISSING,
+    "premium_not_booked": FindingType.EFFECT_MISSING,
+}
+"""What each fault that the insurer makes on purpose must be found as."""
+
+_SHOWN: Final = 5
+
+FindingKey = tuple[FindingType, str]
+"""The type of a finding and the business key it speaks of."""
+
+
+@dataclass(frozen=True, slots=True)
+class DemoResult:
+    """The report before and after the repairs, and what was made to go wrong."""
+
+    injected: frozenset[FindingKey]
+    before: Report
+    after: Report
+    repairs: int
+    items_per_second: float
+    reports: Sequence[Path]
+
+    @property
+    def failures(self) -> list[str]:
+        """Say everything that is not as it must be; nothing means the demo passed."""
+        found = found_keys(self.before.findings)
+        failures = [
+            f"{row.kind} does not balance: {row.difference} items are nowhere"
+            for row in (*self.after.accounting, *self.after.identity)
+            if row.difference
+        ]
+        failures += [
+            f"{row.kind}: {row.missing} are missing" for row in self.after.accounting if row.missing
+        ]
+        if unfound := self.injected - found:
+            failures.append(f"made to go wrong and not found: {_some(unfound)}")
+        if unknown := found - self.injected:
+            failures.append(f"found and not made on purpose: {_some(unknown)}")
+        if self.after.findings_open:
+            failures.append(f"{self.after.findings_open} findings are left after the repairs")
+        return failures
+
+    def document(self) -> dict[str, object]:
+        """Return the document of ``--json``; its names are stable."""
+        totals = self.after.totals
+        return {
+            "expected": totals.expected,
+            "completed": totals.completed,
+            "skipped": totals.skipped,
+            "cancelled": totals.cancelled,
+            "superseded": totals.superseded,
+            "written_off": totals.written_off,
+            "open": totals.open,
+            "findings_found": self.before.findings_found,
+            "findings_open": self.after.findings_open,
+            "repairs": self.repairs,
+            "stale_writes": self.after.stale_writes,
+            "items_per_second": round(self.items_per_second, 1),
+            "report": [str(path) for path in self.reports],
+            "failures": self.failures,
+        }
+
+
+def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingKey]:
+    """Tell what must be found, from what the insurer says it did wrong."""
+    return frozenset(
+        (FINDING_OF_FAULT[fault], policy)
+        for fault, policies in faults.items()
+        for policy in policies
+    )
+
+
+def found_keys(findings: Sequence[FindingDetail]) -> frozenset[FindingKey]:
+    """Tell what was found of more than informative weight."""
+    return frozenset(
+        (finding.type, finding.business_key or finding.subject)
+        for finding in findings
+        if finding.severity is not Severity.INFORMATION
+    )
+
+
+def _some(findings: frozenset[FindingKey]) -> str:
+    shown = ", ".join(f"{kind} {key}" for kind, key in sorted(findings)[:_SHOWN])
+    return shown if len(findings) <= _SHOWN else f"{shown} and {len(findings) - _SHOWN} more"

@@ -1,0 +1,130 @@
+"""What a person sees while the day passes: one live table on a terminal, plain lines otherwise."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+_PLAIN_SECONDS: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class KindProgress:
+    """Where the items of one kind stand at a moment."""
+
+    tenant: str
+    kind: str
+    due: int
+    later: int
+    claimed: int
+    in_kafka: int
+    completed: int
+    late: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """All kinds at a moment of business time."""
+
+    now: datetime
+    kinds: Sequence[KindProgress]
+
+
+class View(Protocol):
+    """Shows steps, remarks and progress. Entered for the length of the demo."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def say(self, message: str) -> None: ...
+    def show(self, progress: Progress) -> None: ...
+
+
+def open_view(console: Console) -> View:
+    """Return the view that fits what the console is connected to."""
+    return LiveView(console) if console.is_terminal else PlainView(console)
+
+
+class _Clocked:
+    """Remarks with the seconds since the demo began."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._began = time.monotonic()
+
+    def say(self, message: str) -> None:
+        """Print one line with the seconds since the start."""
+        seconds = time.monotonic() - self._began
+        self._console.print(f"{seconds:6.1f} s  {message}", markup=False, soft_wrap=True)
+
+
+class PlainView(_Clocked):
+    """A line every five seconds."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._next = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        pass
+
+    def show(self, progress: Progress) -> None:
+        """Print where things stand, at most every five seconds."""
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + _PLAIN_SECONDS
+        for kind in progress.kinds:
+            self.say(
+                f"{progress.now:%a %H:%M} UTC  {kind.kind}: due {kind.due:,}, claimed {kind.claimed:,}, "
+                f"in Kafka {kind.in_kafka:,}, completed {kind.completed:,}, late {kind.late:,}"
+            )
+
+
+class LiveView(_Clocked):
+    """A table that is redrawn in place below the remarks."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._live = Live(console=console, auto_refresh=False, transient=True)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, progress: Progress) -> None:
+        """Redraw the table."""
+        table = Table(
+            title=f"{progress.now:%A %d %B %Y, %H:%M} UTC", title_justify="left", box=None
+        )
+        for name in ("", "not due yet", "due", "claimed", "in Kafka", "completed", "late"):
+            table.add_column(name, justify="right" if name else "left")
+        for kind in progress.kinds:
+            figures = (kind.later, kind.due, kind.claimed, kind.in_kafka, kind.completed, kind.late)
+            table.add_row(kind.kind, *(f"{figure:,}" for figure in figures))
+        self._live.update(table, refresh=True)
