@@ -2,7 +2,7 @@
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
--- index: pending_available_idx, due_item_*_pkey
+-- index: pending_available_idx, due_item_pkey
 -- locks: pending rows (for update, skip locked)
 with taken as materialized (
   select l.tid

@@ -3,7 +3,7 @@
 -- $1 run_nos bigint[]
 -- $2 worker_no integer
 -- $3 lease_seconds double precision
--- index: run_*_pkey
+-- index: run_pkey
 -- locks: run rows (for update, in the order given)
 update ledger.run r
 set lease_until = ledger.machine_now() + make_interval(secs => $3::double precision)

@@ -1,6 +1,6 @@
 -- Say how long until a row becomes available, a claim passes its deadline or a lease lapses; null when nothing waits.
 -- returns: one
--- index: pending_available_idx, claim_*_deadline_idx, run_*_lease_until_idx
+-- index: pending_available_idx, claim_deadline_idx, run_lease_idx
 -- locks: none
 with recursive waiting (flow_no) as (
   (select p.flow_no from ledger.pending p order by p.flow_no limit 1)

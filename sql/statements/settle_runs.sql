@@ -1,4 +1,4 @@
--- Record how items of open runs ended (Running to Completed, RetryableFailure, Scheduled or ManualReview), each bit once.
+-- Record how items of open runs ended (Running to Completed, Cancelled, RetryableFailure, Scheduled or ManualReview), each bit once.
 -- returns: zero or more
 -- $1 run_nos bigint[]
 -- $2 masks bit varying[]
@@ -7,7 +7,7 @@
 -- $5 details text[]
 -- $6 after_seconds double precision[]
 -- $7 worker_no integer
--- index: run_*_pkey, claim_*_pkey
+-- index: run_pkey, claim_pkey
 -- locks: run rows (for update, in the order given)
 with asked as materialized (
   select * from unnest($1::bigint[], $2::bit varying[], $3::integer[]) a (run_no, mask, first)
@@ -34,12 +34,12 @@ outcome as materialized (
   ) u (item_no, effective_date, attempt, starts, event, detail, after_seconds)
   where u.event is not null
 ),
-completed as (
+final as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select o.effective_date, o.item_no, 5 /* completed */, o.attempt, o.run_no, $7::integer, (select ledger.now()),
+  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $7::integer, (select ledger.now()),
     o.detail::jsonb
   from outcome o
-  where o.event = 5 /* completed */
+  where o.event in (5 /* completed */, 11 /* cancelled */)
 ),
 judged as materialized (
   select o.*, i.flow_no, i.due_at,

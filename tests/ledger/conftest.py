@@ -13,8 +13,9 @@ from ledger.states import State, TransitionEvent
 from ledger.store import Connection
 from ledger.store.actors import ActorKind, register_actor
 from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
-from ledger.store.clock import set_machine_clock
+from ledger.store.clock import set_clock, set_machine_clock
 from ledger.store.items import emit_items, read_accounting, show_item, skip_items, withdraw_items
+from ledger.store.partitions import make_partitions
 from ledger.store.reviews import write_off_items
 from ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
 
@@ -179,8 +180,13 @@ class Ledger:
 
     async def let_leases_lapse(self) -> None:
         """Move the clock of leases and deadlines an hour on, for this session."""
-        real = await self.connection.fetchval("select clock_timestamp()")
-        await set_machine_clock(self.connection, real + timedelta(hours=1), 1)
+        now = await self.connection.fetchval("select ledger.machine_now()")
+        await set_machine_clock(self.connection, now + timedelta(hours=1), 1)
+
+    async def stand_at(self, instant: datetime) -> None:
+        """Let business time stand still at `instant`, for this session."""
+        await set_clock(self.connection, instant, 0)
+        await make_partitions(self.connection, ahead=timedelta(0))
 
 
 @pytest.fixture

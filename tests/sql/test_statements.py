@@ -138,14 +138,13 @@ async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
 ) -> None:
     parsed = parse_statement(name)
     plan = json.loads(await _explain(populated, name))[0]["Plan"]
-    parents = dict(
-        await populated.fetch(
-            "select c.relname, p.relname from pg_inherits i"
-            " join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent"
-        )
+    inherited = await populated.fetch(
+        "select c.relname as child, p.relname as parent from pg_inherits i"
+        " join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent"
     )
+    parents = {str(row["child"]): str(row["parent"]) for row in inherited}
     nodes = list(_nodes(plan))
-    named = [node["Index Name"] for node in nodes if "Index Name" in node]
+    named = [str(node["Index Name"]) for node in nodes if "Index Name" in node]
     arbiters = [index for node in nodes for index in node.get("Conflict Arbiter Indexes", ())]
     used = {parents.get(index, index) for index in named + arbiters}
     missing = set(parsed.indexes) - used

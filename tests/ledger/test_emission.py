@@ -1,0 +1,198 @@
+"""Emission: one row an identity, from any language, refused by name, never half-written."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, date, datetime
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.errors import InvalidItem
+from ledger.states import State
+from ledger.store import Connection, connect
+from ledger.store.items import (
+    emit_items,
+    item_timeline,
+    read_accounting,
+    show_item,
+    skip_items,
+)
+from ledger.store.refusals import ClockRefused, translated
+
+from .conftest import Ledger
+
+VECTORS: list[dict[str, str]] = json.loads(
+    (Path(__file__).resolve().parents[2] / "docs" / "identity-vectors.json").read_text()
+)
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+async def test_sql_and_python_agree_on_every_identity_vector(connection: Connection) -> None:
+    assert len(VECTORS) >= 12
+    for vector in VECTORS:
+        made = await connection.fetchval(
+            "select ledger.item_id($1, $2, $3, $4, $5)",
+            vector["tenant"],
+            vector["kind"],
+            vector["business_key"],
+            vector["cycle"],
+            date.fromisoformat(vector["effective_date"]),
+        )
+        assert made == UUID(vector["id"])
+
+
+async def test_g1_a_repeated_emission_changes_nothing_and_says_so(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    drafts = make_drafts(3)
+    first = await emit_items(connection, drafts, actor_no=actor_no)
+    again = await emit_items(connection, [*drafts, *make_drafts(4)], actor_no=actor_no)
+
+    assert [answer.created for answer in first] == [True] * 3
+    assert [answer.created for answer in again] == [False] * 6 + [True]
+    assert [answer.id for answer in first] == [draft.id for draft in drafts]
+    (account,) = await read_accounting(connection)
+    assert (account.items, account.pending) == (4, 4)
+
+
+async def test_one_key_twice_in_a_batch_is_created_once(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    (draft,) = make_drafts()
+    answers = await emit_items(connection, [draft, draft], actor_no=actor_no)
+    assert [answer.created for answer in answers] == [True, False]
+
+
+async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    (draft,) = make_drafts()
+    await connection.execute("insert into ledger.retired_key values ($1, now())", draft.id)
+    (answer,) = await emit_items(connection, [draft], actor_no=actor_no)
+    assert not answer.created
+    assert await connection.fetchval("select count(*) from ledger.pending") == 0
+
+
+async def test_g2_a_skipped_occurrence_has_its_row_and_its_reason_at_once(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    (answer,) = await skip_items(connection, make_drafts(), ["gap"], actor_no=actor_no)
+    shown = await show_item(connection, answer.id)
+    assert shown is not None
+    assert (shown["state"], shown["detail"]) == (State.SKIPPED.label, {"reason": "gap"})
+    assert await connection.fetchval("select count(*) from ledger.pending") == 0
+
+
+async def test_a_date_beyond_the_partitions_gets_its_own_made(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    far = make_drafts(1, effective_date=date(2187, 6, 30))
+    (answer,) = await emit_items(connection, far, actor_no=actor_no)
+    assert answer.created
+    assert await connection.fetchval("select to_regclass('ledger.due_item_218706')") is not None
+    assert await connection.fetchval("select to_regclass('ledger.transition_218706')") is not None
+
+
+REFUSED = {
+    "effective_date before 1970": ("effective_date", {"effective_date": date(1969, 12, 31)}),
+    "effective_date after 2199": ("effective_date", {"effective_date": date(2200, 1, 1)}),
+    "due_at before 1970": ("due_at", {"due_at": datetime(1969, 12, 31, 23, tzinfo=UTC)}),
+    "due_at after 2199": ("due_at", {"due_at": datetime(2200, 1, 1, tzinfo=UTC)}),
+    "payload over 256 KiB": ("payload", {"payload": '"' + "x" * 262_143 + '"'}),
+    "payload that is no JSON": ("payload", {"payload": "{"}),
+    "tenant with a blank": ("tenant", {"tenant": "a b"}),
+    "kind that is empty": ("kind", {"kind": ""}),
+    "key with a NUL": ("text", {"prefix": "a\0b"}),
+    "key with U+001F": ("business_key", {"prefix": "a\x1fb"}),
+    "key too long": ("business_key", {"prefix": "k" * 512}),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+async def test_what_is_refused_names_its_field_and_nothing_is_half_written(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts, case: str
+) -> None:
+    field, terms = REFUSED[case]
+    drafts = [*make_drafts(2, prefix="good"), *make_drafts(1, **terms)]
+    with pytest.raises(InvalidItem) as refusal:
+        await emit_items(connection, drafts, actor_no=actor_no)
+    assert refusal.value.fields["field"] == field
+    assert field in str(refusal.value) or field == "text"
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
+    assert await connection.fetchval("select count(*) from ledger.pending") == 0
+
+
+async def test_a_payload_of_exactly_256_kib_is_kept_to_the_letter(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    payload = '{ "b":1,  "a":"' + "é" * 100 + '" }'
+    payload += " " * (262_144 - len(payload.encode()))
+    (answer,) = await emit_items(connection, make_drafts(payload=payload), actor_no=actor_no)
+    shown = await show_item(connection, answer.id)
+    assert shown is not None
+    assert shown["payload"] == payload
+
+
+def _as_role(dsn: str, role: str, password: str) -> str:
+    parts = urlsplit(dsn)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{role}:{password}@{host}"))
+
+
+@pytest.fixture
+async def emitter(connection: Connection, database: str, kind: str) -> str:
+    """The DSN of a domain service's own login, which may emit and nothing else."""
+    role = f"service_{kind.lower()}"
+    await connection.execute(f"create role {role} login password 'a' in role ledger_emitter")
+    return _as_role(database, role, "a")
+
+
+async def test_a_domain_service_emits_in_sql_inside_its_own_transaction(
+    connection: Connection, emitter: str, kind: str
+) -> None:
+    service = await asyncpg.connect(emitter)
+    emit = "select * from ledger.emit('acme', $1, 'P-1', '2027-03-01', '2027-02-01T09:00Z', $2)"
+    transaction = service.transaction()
+    await transaction.start()
+    await service.fetch(emit, kind, '{"a": 1}')
+    await transaction.rollback()
+    assert await connection.fetchval("select count(*) from ledger.due_item") == 0
+
+    row = await service.fetchrow(emit, kind, '{"a": 1}')
+    again = await service.fetchrow(emit, kind, '{"a": 2}')
+
+    assert row is not None
+    assert again is not None
+    assert (row["created"], again["created"]) == (True, False)
+    shown = await show_item(connection, row["id"])
+    assert shown is not None
+    assert shown["payload"] == '{"a": 1}'
+    assert shown["emitted_by"].startswith("service:")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await service.fetch("select * from ledger.due_item")
+    await service.close()
+    await connection.execute(f"alter role {urlsplit(emitter).username} nologin")
+
+
+async def test_g3_a_simulated_clock_is_refused_to_an_application_role(emitter: str) -> None:
+    service = await connect(emitter, application_name="test")
+    await service.execute("set ledger.clock = '2030-01-01T00:00Z|2026-01-01T00:00Z|60'")
+    with pytest.raises(ClockRefused), translated():
+        await service.fetchval("select ledger.now()")
+    with pytest.raises(ClockRefused), translated():
+        await service.fetch(
+            "select * from ledger.emit('acme', 'K', 'P-1', '2027-03-01', '2027-02-01T09:00Z')"
+        )
+    await service.close()
+
+
+async def test_an_items_story_is_told_in_order(ledger: Ledger) -> None:
+    placed = await ledger.place(State.COMPLETED)
+    story = await item_timeline(ledger.connection, placed.id)
+    assert [entry["event"] for entry in story] == ["emitted", "claimed", "started", "completed"]
+    assert story[3]["detail"] == {"reason": "test"}
+    assert story[1]["fence"] == placed.fence
