@@ -31,8 +31,8 @@ _COUNTS: Final = ("claimed", "published", "released", "reaped_runs", "reaped_cla
 _FLOW_NO: Final = itemgetter(3)
 _FLOWS_LISTED_MAX: Final = 20_000
 _LIST_SECONDS: Final = 1.0
-# Listing 10,000 flows takes 40–50 ms; it may use a tenth of the time. Below this it is not counted.
-_LIST_CHEAP_SECONDS: Final = 0.005
+# Listing 10,000 flows takes 40–50 ms: it may use a tenth of the time. Less than this is not counted.
+_LIST_CHEAP_SECONDS: Final = 0.01
 _LIST_SHARE: Final = 10
 _PARTITIONS_SECONDS: Final = 3600.0
 _IDLE_FIRST_SECONDS: Final = 0.002
@@ -78,6 +78,7 @@ class Allocator:
         counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
         await self._sends.write(counts)
         await self._reap(counts)
+        await self._list_due(patient=True)
         publishing: deque[asyncio.Task[None]] = deque()
         try:
             for _ in range(self._settings.allocator_rounds_max):
@@ -118,7 +119,7 @@ class Allocator:
 
     async def _claim(self, counts: Counter[str]) -> list[ClaimBatch] | None:
         """Claim one round and record it; None when no flow has anything, or a stop was asked."""
-        await self._relist()
+        await self._list_due(patient=False)
         shares = self._rotation.next_shares(
             self._settings.allocator_batch_items_max, self._settings.allocator_flows_max
         )
@@ -192,12 +193,17 @@ class Allocator:
             reason=delivery.reason,
         )
 
-    async def _relist(self) -> None:
+    async def _list_due(self, *, patient: bool) -> None:
+        """List the due flows once the list is old or used up, within its share of the time."""
         age = monotonic() - self._listed_at
-        expensive = self._list_seconds > _LIST_CHEAP_SECONDS
-        enough = _LIST_SHARE * self._list_seconds if expensive else 0.0
-        if age < _LIST_SECONDS and (self._rotation or age < enough):
+        if self._rotation and age < _LIST_SECONDS:
             return
+        expensive = self._list_seconds > _LIST_CHEAP_SECONDS
+        early = min(_LIST_SECONDS, _LIST_SHARE * self._list_seconds) - age if expensive else 0.0
+        if early > 0:
+            if not patient:
+                return
+            await self._stop.wait(early)
         began = monotonic()
         async with self._pool.acquire() as connection:
             flows = await list_due_flows(connection, _FLOWS_LISTED_MAX)

@@ -95,7 +95,9 @@ def work_topic(kind: str) -> str:
 
 def format_instant(instant: datetime) -> bytes:
     """Return `instant` as RFC 3339 in UTC with a trailing Z."""
-    return instant.astimezone(UTC).isoformat()[:-_OFFSET_CHARACTERS].encode() + b"Z"
+    if instant.tzinfo is not UTC:
+        instant = instant.astimezone(UTC)
+    return b"%bZ" % instant.isoformat()[:-_OFFSET_CHARACTERS].encode()
 
 
 def fence_and_position(headers: Headers) -> tuple[int, int]:

@@ -1,0 +1,327 @@
+"""Whatever breaks between claim and mark, every item stays accounted for and comes again."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import psutil
+import pytest
+from aiokafka import ConsumerRecord
+
+from allocator import Allocator, AllocatorSettings
+from allocator.run import run_allocator
+from allocator.sends import Sends
+from ledger import envelope
+from ledger.drafts import ItemDraft
+from ledger.errors import Unavailable
+from ledger.service import CRASH_VARIABLE, Signals, Stop, run_service
+from ledger.store import CONNECTION_LOST, Connection, Pool
+from ledger.store.claims import Claim, claim_items, next_fences, record_claims, release_claims
+from ledger.store.items import read_accounting
+
+Start = Callable[..., Awaitable[Allocator]]
+Emit = Callable[[list[ItemDraft]], Awaitable[None]]
+Drafts = Callable[..., list[ItemDraft]]
+ReadTopic = Callable[[str], Awaitable[list[ConsumerRecord]]]
+Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]]
+ONE_TICK = """
+import asyncio
+from allocator import AllocatorSettings, open_allocator
+from ledger.service import Stop
+
+async def main():
+    async with open_allocator(AllocatorSettings(), stop=Stop()) as allocator:
+        await allocator.tick()
+
+asyncio.run(main())
+"""
+
+
+async def hand_out(connection: Connection, actor_no: int) -> int:
+    """Claim everything due in one claim, without publishing it; return its fence."""
+    async with connection.transaction():
+        rows = await claim_items(connection, [1], [1000])
+        [fence] = await next_fences(connection, 1)
+        await record_claims(
+            connection,
+            [
+                Claim(
+                    fence=fence,
+                    allocator_no=actor_no,
+                    topic="due.x",
+                    partition=0,
+                    item_nos=[row["item_no"] for row in rows],
+                    effective_dates=[row["effective_date"] for row in rows],
+                    attempts=[1] * len(rows),
+                    starts=[1] * len(rows),
+                    queue_seconds=60,
+                )
+            ],
+        )
+    return fence
+
+
+async def test_an_unreachable_broker_leaves_everything_waiting(
+    start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    await emit(make_drafts(5))
+    allocator = await start_allocator(
+        bootstrap_servers="127.0.0.1:1", allocator_request_seconds=1.0
+    )
+
+    with pytest.raises(Unavailable, match="Kafka"):
+        await allocator.tick()
+
+    assert await connection.fetchval("select count(*) from ledger.pending") == 5
+    assert await connection.fetchval("select count(*) from ledger.claim") == 0
+
+
+async def test_an_idle_allocator_does_not_need_the_broker(start_allocator: Start) -> None:
+    allocator = await start_allocator(bootstrap_servers="127.0.0.1:1")
+
+    assert not any((await allocator.tick()).values())
+
+
+async def test_a_batch_that_never_left_is_given_back_at_once_and_sent_under_a_higher_fence(
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    read_topic: ReadTopic,
+    connection: Connection,
+    kind: str,
+) -> None:
+    allocator = await start_allocator(allocator_send_seconds=0.5)
+    await emit(make_drafts(3, prefix="first"))
+    await allocator.tick()
+    producer = cast("Any", allocator)._publisher._producer
+    producer._sender.sender_task.cancel()
+    await emit(make_drafts(8))
+
+    counts = await allocator.tick()
+
+    assert counts["released"] > 0
+    while (await allocator.tick())["claimed"]:
+        pass
+    records = await read_topic(f"due.{kind}")
+    told = [envelope.parse_work_headers(record.headers) for record in records]
+    assert len({headers.item for headers in told}) == len(told) == 11
+    released = await connection.fetch("select fence from ledger.claim where closed_at is not null")
+    assert {row["fence"] for row in released}.isdisjoint(headers.fence for headers in told)
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (0, 11)
+
+
+async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_but_not_counted(
+    pool: Pool, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
+) -> None:
+    await emit(make_drafts(4))
+    fence = await hand_out(connection, actor_no)
+    await release_claims(connection, [fence], actor_no)
+    sends = Sends(pool, actor_no)
+    counts: Counter[str] = Counter()
+
+    sends.mark(fence, 17, 4)
+    await sends.write(counts)
+
+    assert counts["published"] == 0
+    claim = await connection.fetchrow("select base_offset, closed_at from ledger.claim")
+    assert claim is not None
+    assert claim["base_offset"] == 17
+    assert claim["closed_at"] is not None
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (4, 0)
+
+
+async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
+    pool: Pool, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
+) -> None:
+    await emit(make_drafts(4))
+    marked = await hand_out(connection, actor_no)
+    await emit(make_drafts(2, prefix="second"))
+    unsent = await hand_out(connection, actor_no)
+    sends = Sends(pool, actor_no)
+    sends.mark(marked, 5, 4)
+    sends.release([unsent])
+    counts: Counter[str] = Counter()
+    await connection.fetch(
+        "select pg_terminate_backend(pid) from pg_stat_activity"
+        " where datname = current_database() and pid <> pg_backend_pid()"
+    )
+
+    with pytest.raises(CONNECTION_LOST):
+        await sends.write(counts)
+    await sends.write(counts)
+
+    assert (counts["published"], counts["released"]) == (4, 2)
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (2, 4)
+
+
+async def test_a_stop_finishes_what_was_claimed_and_claims_no_more(
+    start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    await emit(make_drafts(500))
+    stop, signals = Stop(), Signals()
+    allocator = await start_allocator(
+        stop=stop, signals=signals, allocator_batch_items_max=50, allocator_publishing_max=1
+    )
+    recorded = signals.expect("claim.recorded")
+    recorded.add_done_callback(lambda _: stop.ask())
+
+    await run_service("allocator", allocator.tick, stop=stop, idle_seconds=allocator.idle_seconds)
+
+    unmarked = await connection.fetchval(
+        "select count(*) from ledger.claim where closed_at is null and published_at is null"
+    )
+    assert unmarked == 0
+    [account] = await read_accounting(connection)
+    assert account.handed_out > 0
+    assert account.pending == 500 - account.handed_out > 0
+
+
+async def test_the_service_publishes_items_emitted_after_it_went_idle(
+    settings: AllocatorSettings,
+    emit: Emit,
+    make_drafts: Drafts,
+    connection: Connection,
+    eventually: Eventually,
+) -> None:
+    stop = Stop()
+    service = asyncio.create_task(run_allocator(settings, stop))
+    await emit(make_drafts(5))
+
+    async def published() -> bool:
+        return (
+            await connection.fetchval(
+                "select coalesce(sum(size), 0) from ledger.claim where published_at is not null"
+            )
+            == 5
+        )
+
+    await eventually(published)
+    stop.ask()
+    await service
+
+
+@pytest.mark.parametrize(
+    ("point", "records_left"),
+    [
+        ("allocator.claimed", 0),
+        ("allocator.recorded", 0),
+        ("allocator.published", 30),
+        ("allocator.marked", 30),
+    ],
+)
+async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_out_again(
+    point: str,
+    records_left: int,
+    settings: AllocatorSettings,
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    read_topic: ReadTopic,
+    connection: Connection,
+    kind: str,
+) -> None:
+    await emit(make_drafts(30))
+
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        ONE_TICK,
+        env={
+            **os.environ,
+            "DUELEDGER_DSN": settings.dsn.get_secret_value(),
+            "DUELEDGER_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+            CRASH_VARIABLE: point,
+        },
+    )
+    assert await process.wait() == -signal.SIGKILL
+
+    [account] = await read_accounting(connection)
+    assert account.items == account.pending + account.handed_out == 30
+    assert len(await read_topic(f"due.{kind}")) == records_left
+    await connection.execute(
+        "update ledger.claim set deadline = ledger.machine_now() - interval '1s'"
+    )
+    await (await start_allocator()).tick()
+
+    open_fences = {
+        row["fence"]
+        for row in await connection.fetch("select fence from ledger.claim where closed_at is null")
+    }
+    told = [
+        envelope.parse_work_headers(record.headers) for record in await read_topic(f"due.{kind}")
+    ]
+    valid = [headers.item for headers in told if headers.fence in open_fences]
+    assert len(valid) == len(set(valid)) == 30
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (0, 30)
+
+
+@pytest.mark.faults
+async def test_a_send_that_a_silent_broker_may_have_taken_is_left_to_its_deadline(
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    read_topic: ReadTopic,
+    connection: Connection,
+    kind: str,
+    bootstrap_servers: str,
+) -> None:
+    signals = Signals()
+    allocator = await start_allocator(
+        signals=signals, allocator_request_seconds=1.0, allocator_send_seconds=1.5
+    )
+    await emit(make_drafts(3, prefix="first"))
+    await allocator.tick()
+    await emit(make_drafts(6))
+    broker = listening_process(int(bootstrap_servers.rpartition(":")[2]))
+    recorded = signals.expect("claim.recorded")
+    recorded.add_done_callback(lambda _: freeze(broker))
+    try:
+        counts = await allocator.tick()
+    finally:
+        broker.resume()
+
+    assert (counts["claimed"], counts["published"], counts["released"]) == (6, 0, 0)
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (0, 9)
+    await connection.execute(
+        "update ledger.claim set deadline = ledger.machine_now() - interval '1s'"
+        " where published_at is null"
+    )
+    assert (await allocator.tick())["published"] == 6
+    told = [
+        envelope.parse_work_headers(record.headers) for record in await read_topic(f"due.{kind}")
+    ]
+    highest = {
+        item: max(headers.fence for headers in told if headers.item == item)
+        for item in {headers.item for headers in told}
+    }
+    open_fences = await connection.fetch("select fence from ledger.claim where closed_at is null")
+    assert len(highest) == 9
+    assert set(highest.values()) == {row["fence"] for row in open_fences}
+
+
+def freeze(process: psutil.Process) -> None:
+    """Stop a process; return when each of its threads has stopped."""
+    process.suspend()
+    threads = Path(f"/proc/{process.pid}/task")
+    while any(
+        " T " not in (thread / "stat").read_text().rpartition(")")[2][:3]
+        for thread in threads.iterdir()
+    ):
+        pass
+
+
+def listening_process(port: int) -> psutil.Process:
+    for listener in psutil.net_connections("tcp"):
+        if listener.status == psutil.CONN_LISTEN and cast("Any", listener.laddr).port == port:
+            return psutil.Process(listener.pid)
+    pytest.skip("the broker is no process of this machine")
