@@ -24,8 +24,10 @@ ATTRIBUTE_BYTES_MAX: Final = 1024
 TENANT_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 _PREFIX: Final = "ce_"
-_PLAIN: Final = (CONTENT_TYPE, TRACEPARENT)
 _TENANT: Final = "duetenant"
+_KNOWN: Final = frozenset(
+    {"specversion", "id", "source", "type", "subject", "time", _TENANT, CONTENT_TYPE, TRACEPARENT}
+)
 _NUL_ESCAPE: Final = b"\\u0000"
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
@@ -65,16 +67,15 @@ def is_structured(headers: Headers) -> bool:
 def _attributes(headers: Headers) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
-        if value is None or not (name.startswith(_PREFIX) or name.lower() in _PLAIN):
+        if value is None:
+            continue
+        attribute = name[len(_PREFIX) :] if name.startswith(_PREFIX) else name.lower()
+        if attribute not in _KNOWN:
             continue
         try:
-            text = value.decode()
+            found[attribute] = value.decode()
         except UnicodeDecodeError:
             raise _invalid(name, shown_value(value), "is not UTF-8") from None
-        if name.startswith(_PREFIX):
-            found[name[len(_PREFIX) :]] = text
-        else:
-            found[name.lower()] = text
     return found
 
 
@@ -111,7 +112,7 @@ def _event(attributes: Mapping[str, str], prefix: str, data: Any) -> DomainEvent
             [Problem(f"{prefix}time", shown_value(time), str(error), wanted)],
         ) from None
     return DomainEvent(
-        tenant=_tenant(attributes, source, prefix),
+        tenant=_tenant_of(attributes.get(_TENANT), source, prefix),
         source=source,
         id=_required(attributes, "id", prefix),
         type=_required(attributes, "type", prefix),
@@ -122,9 +123,9 @@ def _event(attributes: Mapping[str, str], prefix: str, data: Any) -> DomainEvent
     )
 
 
-def _tenant(attributes: Mapping[str, str], source: str, prefix: str) -> str:
+@lru_cache(maxsize=4096)
+def _tenant_of(tenant: str | None, source: str, prefix: str) -> str:
     """Take the extension; without it, the first segment of a path-like source names the tenant."""
-    tenant = attributes.get(_TENANT)
     if tenant is None and source.startswith("/"):
         tenant = source.removeprefix(SOURCE_PREFIX.rstrip("/")).lstrip("/").split("/", 1)[0]
     if not tenant:

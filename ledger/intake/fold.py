@@ -32,18 +32,18 @@ class Birth(NamedTuple):
 class Withdrawal(NamedTuple):
     """An event ends the items of its key that were born before it.
 
-    `own` are the items that the event itself implies, the replacement first; they outlive it.
+    `own` are the items of the key that the event itself implies; they outlive it.
     """
 
     moment: Moment
     event: TransitionEvent
     reason: str
-    own: tuple[UUID, ...] = ()
+    own: frozenset[UUID] = frozenset()
+    replacement: UUID | None = None
 
     def end(self, item: UUID) -> "Ending":
         """Return the ending of an item that it ends."""
-        supersedes = self.event is TransitionEvent.SUPERSEDED
-        return Ending(item, self.event, self.reason, self.own[0] if supersedes else None)
+        return Ending(item, self.event, self.reason, self.replacement)
 
 
 class Ending(NamedTuple):

@@ -15,28 +15,20 @@ if TYPE_CHECKING:
     from ledger.definition_model import Definition
 
 
+Subject = tuple[str, str, str]
+"""Tenant, kind and business key."""
+
+
 class Meaning(NamedTuple):
-    """One thing that an event means under one definition."""
+    """One thing that an event means under one definition.
+
+    `draft` is the item it owes, if it owes one.
+    """
 
     definition_no: int
     effect: ItemDraft | Cancellation | Supersession
-
-    @property
-    def subject(self) -> tuple[str, str, str]:
-        """Return tenant, kind and business key: what its effect is about."""
-        effect = self.effect
-        return effect.tenant, effect.kind, effect.business_key
-
-    @property
-    def draft(self) -> ItemDraft | None:
-        """Return the item it owes, if it owes one."""
-        match self.effect:
-            case ItemDraft() as draft:
-                return draft
-            case Supersession(replacement=draft):
-                return draft
-            case Cancellation():
-                return None
+    subject: Subject
+    draft: ItemDraft | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +65,19 @@ class Rulebook:
         if rules is None:
             return None
         return [
-            Meaning(definition_no, effect)
+            _meaning(definition_no, effect)
             for definition_no, definition in rules
             for effect in apply_rule(definition, event)
         ]
+
+
+def _meaning(definition_no: int, effect: ItemDraft | Cancellation | Supersession) -> Meaning:
+    subject = effect.tenant, effect.kind, effect.business_key
+    match effect:
+        case ItemDraft():
+            draft = effect
+        case Supersession(replacement=draft):
+            pass
+        case Cancellation():
+            draft = None
+    return Meaning(definition_no, effect, subject, draft)

@@ -17,11 +17,13 @@ from aiokafka.errors import KafkaError
 
 from ledger.envelope import rejected_headers
 from ledger.errors import InvalidInput
-from ledger.intake.batch import Arrival, Read, Taken, take_batch
+from ledger.intake.batch import Taken, take_batch
 from ledger.intake.cloudevents import is_structured, parse_event
 from ledger.intake.rulebook import Rulebook
 from ledger.intake.settings import IntakeSettings
+from ledger.intake.stories import Read, read_event
 from ledger.log import LogEvent, get_logger
+from ledger.rules import DomainEvent
 from ledger.service import crash_point
 from ledger.store import Connection, Pool
 from ledger.store.definitions import list_event_rules, read_rules_edition
@@ -30,6 +32,14 @@ from ledger.store.partitions import make_event_months
 REJECT_SECONDS_MAX: Final = 30.0
 
 Record: TypeAlias = ConsumerRecord
+
+
+class Arrival(NamedTuple):
+    """A record that is an event; `body` is the JSON text of its data."""
+
+    record: Record
+    event: DomainEvent
+    body: str
 
 
 class Rejected(NamedTuple):
@@ -87,11 +97,11 @@ class Intake:
 
     async def take(self, records: Sequence[Record]) -> Pass:
         """Apply records to the ledger; what is rejected is returned, not yet sent anywhere."""
-        arrivals: list[tuple[Record, Arrival]] = []
+        arrivals: list[Arrival] = []
         rejected: list[Rejected] = []
         for record in records:
             try:
-                arrivals.append((record, _arrival(record)))
+                arrivals.append(_arrival(record))
             except InvalidInput as error:
                 rejected.append(Rejected(record, error))
         done = await self._take(arrivals)
@@ -100,7 +110,7 @@ class Intake:
         )
         return done
 
-    async def _take(self, arrivals: Sequence[tuple[Record, Arrival]]) -> Pass:
+    async def _take(self, arrivals: Sequence[Arrival]) -> Pass:
         """Apply a batch; one that the database refuses is halved until the culprit stands alone."""
         if not arrivals:
             return Pass()
@@ -109,25 +119,23 @@ class Intake:
                 return await self._take_together(connection, arrivals)
         except InvalidInput as error:
             if len(arrivals) == 1:
-                return Pass(rejected=[Rejected(arrivals[0][0], error)])
+                return Pass(rejected=[Rejected(arrivals[0].record, error)])
         half = len(arrivals) // 2
         first, second = await self._take(arrivals[:half]), await self._take(arrivals[half:])
         return Pass(first.taken + second.taken, first.rejected + second.rejected)
 
-    async def _take_together(
-        self, connection: Connection, arrivals: Sequence[tuple[Record, Arrival]]
-    ) -> Pass:
+    async def _take_together(self, connection: Connection, arrivals: Sequence[Arrival]) -> Pass:
         rulebook = await self._current_rulebook(connection)
         reads: list[Read] = []
         rejected: list[Rejected] = []
-        for record, arrival in arrivals:
+        for record, event, body in arrivals:
             try:
-                reads.append(Read(arrival, rulebook.meanings(arrival.event)))
+                reads.append(read_event(rulebook, event, body))
             except InvalidInput as error:
                 rejected.append(Rejected(record, error))
         if not reads:
             return Pass(rejected=rejected)
-        months = {read.arrival.event.time.date().replace(day=1) for read in reads}
+        months = {read.event.time.date().replace(day=1) for read in reads}
         await make_event_months(connection, sorted(months))
         taken = await take_batch(connection, rulebook, reads, actor_no=self._actor_no)
         return Pass(taken, rejected)
@@ -206,8 +214,8 @@ class Intake:
 def _arrival(record: Record) -> Arrival:
     event = parse_event(record.headers, record.value)
     if is_structured(record.headers):
-        return Arrival(event, orjson.dumps(event.data).decode())
-    return Arrival(event, (record.value or b"null").decode())
+        return Arrival(record, event, orjson.dumps(event.data).decode())
+    return Arrival(record, event, (record.value or b"null").decode())
 
 
 def _reasons(record: Record, error: InvalidInput) -> list[tuple[str, bytes]]:
