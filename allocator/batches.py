@@ -22,6 +22,7 @@ DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
 _SPECVERSION: Final[Header] = (envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES)
+_ALONE: Final[Header] = (envelope.ALONE, b"1")
 _CONTENT_TYPE: Final[Header] = (envelope.CONTENT_TYPE, envelope.CONTENT_TYPE_JSON)
 
 
@@ -178,7 +179,7 @@ def _append(
     position = 0
     for row, key in zip(rows, keys, strict=True):
         _, item, effective, flow_no, business_key, partition_key, cycle, due_at, *rest = row
-        payload, traceparent, attempt, _, _ = rest
+        payload, traceparent, attempt, _, batch_max = rest
         if due_at != due_before:
             due_before = due_at
             instant = envelope.format_instant(due_at)
@@ -205,6 +206,8 @@ def _append(
         ]
         if traceparent is not None:
             headers.append((envelope.TRACEPARENT, traceparent.encode()))
+        if batch_max == 1:
+            headers.append(_ALONE)
         if append(timestamp=None, key=key, value=payload.encode(), headers=headers) is None:
             return position - 1
     return position
