@@ -54,8 +54,8 @@ check-sql: env ## lock hazards in migrations; statement headers and schema.sql a
 	$(if $(wildcard sql/migrations/*.sql),$(BIN)/squawk sql/migrations/*.sql)
 	$(if $(wildcard tests/sql),$(BIN)/pytest tests/sql -q -k 'header or schema')
 
-schema: env ## write sql/schema.sql anew from the migrations
-	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql/test_schema.py -q
+schema: env ## write sql/schema.sql and docs/states.md anew from what they tell of
+	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql -q -k 'schema_dump or docs_show'
 
 check-docs: env ## links, addresses and paths in everything that is tracked
 	$(BIN)/python tools/check_docs.py

@@ -112,9 +112,9 @@ def test_header_is_complete_and_the_function_carries_the_statements_name(name: s
 
 
 @pytest.mark.parametrize("name", statement_names())
-async def test_header_matches_what_the_server_says(connection: Connection, name: str) -> None:
+async def test_header_matches_what_the_server_says(populated: Connection, name: str) -> None:
     parsed = parse_statement(name)
-    prepared = await connection.prepare(statement(name))
+    prepared = await populated.prepare(statement(name))
     types = [_type_name(kind.name, kind.kind) for kind in prepared.get_parameters()]
     assert [_normal(parameter.type_name) for parameter in parsed.parameters] == types
     if parsed.returns == "zero":

@@ -1,6 +1,8 @@
 """The states are declared once, in ledger/states.py: SQL says the same, the refusals too."""
 
 import itertools
+import os
+from pathlib import Path
 
 import pytest
 
@@ -55,3 +57,56 @@ def test_g8_an_event_is_terminal_where_its_state_is(event: TransitionEvent) -> N
 def test_g9_every_waiting_state_can_be_left() -> None:
     left = {move.before for move in TRANSITIONS}
     assert set(State) - TERMINAL_STATES <= left
+
+
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "states.md"
+
+
+def _label(state: State | None) -> str:
+    return state.label if state else "[*]"
+
+
+def describe_states() -> str:
+    """Write docs/states.md from the declaration."""
+    diagram = [
+        f"    {_label(move.before)} --> {move.after.label}: {move.event.label}"
+        for move in TRANSITIONS
+    ]
+    ends = [f"    {state.label} --> [*]" for state in sorted(TERMINAL_STATES)]
+    table = [
+        f"| {event.label} | {', '.join(befores)} | {state_after(event).label} |"
+        for event in TransitionEvent
+        if (
+            befores := [
+                move.before.label if move.before else "—"
+                for move in TRANSITIONS
+                if move.event is event
+            ]
+        )
+    ]
+    return "\n".join(
+        [
+            "# States",
+            "",
+            "Written from `ledger/states.py` by `make schema`; a test holds them together.",
+            "Every pair that is not listed is refused. *Due* is no state: it is a comparison of",
+            "`available_at` with the database's clock. Retry is a transition, not a state.",
+            "",
+            "```mermaid",
+            "stateDiagram-v2",
+            *diagram,
+            *ends,
+            "```",
+            "",
+            "| event | from | to |",
+            "|---|---|---|",
+            *table,
+            "",
+        ]
+    )
+
+
+def test_docs_show_exactly_the_declared_states() -> None:
+    if os.environ.get("DUELEDGER_UPDATE_SCHEMA"):
+        DOCUMENT.write_text(describe_states())
+    assert DOCUMENT.read_text() == describe_states(), "run `make schema` and read the difference"
