@@ -1,0 +1,1085 @@
+-- What the migrations make, as pg_dump tells it; monthly partitions left out.
+-- Written by `make schema`, and compared by `make check`.
+
+
+CREATE SCHEMA ledger;
+
+CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    AS $$
+  select e.id, e.created
+  from ledger.emit_items(
+    array[emit.tenant], array[emit.kind], array[emit.lane], array[1],
+    array[emit.business_key], array[emit.cycle], array[emit.effective_date], array[emit.due_at],
+    array[emit.payload::text],
+    (select coalesce(
+      (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
+      ledger.register_actor('service:' || session_user, 'service'))),
+    partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
+    traceparents => array[emit.traceparent]) e;
+$$;
+
+CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[]) RETURNS TABLE(id uuid, created boolean)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_hashjoin TO 'on'
+    SET jit TO 'off'
+    AS $$
+begin
+  if exists (
+    select from unnest(effective_dates) d
+    where d is null or d < date '1970-01-01' or d >= date '2200-01-01'
+  ) then
+    raise exception using
+      errcode = 'DL002', column = 'effective_date',
+      message = 'effective_date is missing or lies outside 1970–2199',
+      hint = 'give each item the business date it is owed for';
+  end if;
+
+  perform ledger.make_month(parent, m.month)
+  from (
+    select distinct date_trunc('month', d::timestamp)::date as month from unnest(effective_dates) d
+  ) m
+  cross join unnest(array['due_item', 'transition']) parent
+  where not exists (
+    select from ledger.partition_month p where p.parent = parent.parent and p.month = m.month);
+
+  return query
+  with flow as materialized (
+    select * from ledger.ensure_flows(flow_tenants, flow_kinds, flow_lanes)
+  ),
+  input as materialized (
+    select n.*, f.flow_no,
+      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id
+    from unnest(
+      flow_of, business_keys, cycles, effective_dates, due_ats, payloads, partition_keys, labels,
+      start_bys, complete_bys, definition_nos, event_nos, nominals, zones, decisions, smears, traceparents,
+      skip_reasons
+    ) with ordinality n (
+      flow_of, business_key, cycle, effective_date, due_at, payload, partition_key, labels,
+      start_by, complete_by, definition_no, event_no, nominal, zone, decision, smear, traceparent,
+      skip_reason, ord
+    )
+    left join flow f on f.ord = n.flow_of
+  ),
+  made as (
+    insert into ledger.due_item (
+      effective_date, id, flow_no, business_key, cycle, due_at, start_by, complete_by, partition_key, payload,
+      labels, definition_no, event_no, tzdata, nominal, zone, decision, smear_seconds, traceparent,
+      emitted_at, actor_no)
+    select n.effective_date, n.id, n.flow_no, n.business_key, n.cycle, n.due_at, n.start_by, n.complete_by,
+      n.partition_key, n.payload::json, n.labels::jsonb, n.definition_no, n.event_no, emit_items.tzdata,
+      n.nominal, n.zone, n.decision, n.smear, n.traceparent, (select ledger.now()), actor
+    from input n
+    where not exists (select from ledger.retired_key r where r.id = n.id)
+    order by n.ord
+    on conflict do nothing
+    returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at
+  ),
+  waiting as (
+    insert into ledger.pending (item_no, effective_date, flow_no, available_at)
+    select m.item_no, m.effective_date, m.flow_no, greatest(m.due_at, (select ledger.now()))
+    from made m
+    where skip_reasons is null
+  ),
+  skipped as (
+    insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+    select distinct on (m.item_no)
+      m.effective_date, m.item_no, 13 /* skipped */, 0, actor, ledger.now(),
+      jsonb_build_object('reason', n.skip_reason)
+    from made m join input n on n.id = m.id
+    where skip_reasons is not null
+    order by m.item_no, n.ord
+  )
+  select n.id, m.id is not null and row_number() over (partition by n.id order by n.ord) = 1
+  from input n left join made m on m.id = n.id
+  order by n.ord;
+end $$;
+
+CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    AS $$
+begin
+  insert into ledger.kind (tenant, name, topic)
+  select distinct u.tenant, u.kind, 'due.' || u.kind
+  from unnest(tenants, kinds) u (tenant, kind)
+  where not exists (select from ledger.kind k where k.tenant = u.tenant and k.name = u.kind)
+  order by 1, 2
+  on conflict do nothing;
+
+  insert into ledger.flow (kind_no, lane)
+  select distinct k.kind_no, u.lane
+  from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
+  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
+  where not exists (select from ledger.flow f where f.kind_no = k.kind_no and f.lane = u.lane)
+  order by 1, 2
+  on conflict do nothing;
+
+  return query
+  select u.ord, f.flow_no, u.tenant, u.kind
+  from unnest(tenants, kinds, lanes) with ordinality u (tenant, kind, lane, ord)
+  join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
+  join ledger.flow f on f.kind_no = k.kind_no and f.lane = u.lane;
+end $$;
+
+CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
+
+CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+    AS $$
+begin
+  if not pg_has_role(session_user, 'ledger_simulator', 'usage') then
+    raise exception using
+      errcode = 'DL001',
+      message = 'a simulated clock is set, and ' || session_user || ' may not use one',
+      hint = 'unset ledger.clock and ledger.machine_clock, or grant ledger_simulator (never in production)';
+  end if;
+  return split_part(setting, '|', 1)::timestamptz
+    + (statement_timestamp() - split_part(setting, '|', 2)::timestamptz)
+      * split_part(setting, '|', 3)::double precision;
+end $$;
+
+CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN (COALESCE(current_setting('ledger.machine_clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.machine_clock'::text, true)) END;
+
+CREATE FUNCTION ledger.make_month(parent text, month date) RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    SET "TimeZone" TO 'UTC'
+    AS $$
+declare
+  child text := format('%s_%s', parent, to_char(month, 'YYYYMM'));
+begin
+  if parent not in ('due_item', 'transition', 'event', 'claim', 'run') or extract(day from month) <> 1 then
+    raise exception using errcode = 'DL003', message = format('no monthly partition %s of %s', month, parent);
+  end if;
+  if exists (select from ledger.partition_month p where p.parent = make_month.parent and p.month = make_month.month) then
+    return false;
+  end if;
+  -- One lock for all months: two transactions that each make several would otherwise wait for each other.
+  perform pg_advisory_xact_lock(hashtextextended('ledger.partition', 0));
+  if to_regclass('ledger.' || child) is not null then
+    return false;
+  end if;
+  execute format('create table ledger.%I (like ledger.%I including all excluding identity)', child, parent);
+  if parent in ('claim', 'run') then
+    execute format(
+      'alter table ledger.%I set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0,'
+      ' autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)', child);
+  end if;
+  execute format(
+    'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
+    parent, child, month, (month + interval '1 month')::date);
+  insert into ledger.partition_month (parent, month) values (make_month.parent, make_month.month);
+  return true;
+end $$;
+
+CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::interval) RETURNS integer
+    LANGUAGE sql
+    AS $$
+  select count(*)::integer
+  from unnest(array['due_item', 'transition', 'event', 'claim', 'run']) parent,
+    generate_series(
+      date_trunc('month', ledger.now() - interval '1 month', 'UTC') at time zone 'UTC',
+      date_trunc('month', ledger.now() + ahead, 'UTC') at time zone 'UTC',
+      interval '1 month') month
+  where not exists (
+      select from ledger.partition_month p where p.parent = parent.parent and p.month = month.month::date)
+    and ledger.make_month(parent.parent, month.month::date);
+$$;
+
+CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
+
+CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog'
+    AS $$
+  insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
+  on conflict (name) do update set seen_at = statement_timestamp()
+  returning a.actor_no;
+$$;
+
+CREATE TABLE ledger.claim (
+    fence bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
+    allocator_no integer NOT NULL,
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    size integer NOT NULL,
+    item_no bigint[] NOT NULL,
+    effective_date date[] NOT NULL,
+    attempt smallint[] NOT NULL,
+    starts smallint[] NOT NULL,
+    batch_max smallint,
+    published_at timestamp with time zone,
+    base_offset bigint,
+    started integer DEFAULT 0 NOT NULL,
+    deadline timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
+    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size)))
+)
+PARTITION BY RANGE (claimed_at);
+
+CREATE TABLE ledger.due_item (
+    effective_date date NOT NULL,
+    item_no bigint NOT NULL,
+    id uuid NOT NULL,
+    flow_no integer NOT NULL,
+    business_key text NOT NULL,
+    cycle text NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    start_by timestamp with time zone,
+    complete_by timestamp with time zone,
+    partition_key text,
+    payload json NOT NULL,
+    labels jsonb,
+    definition_no bigint,
+    event_no bigint,
+    tzdata text,
+    nominal text,
+    zone text,
+    decision text,
+    smear_seconds double precision,
+    traceparent text,
+    emitted_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
+    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
+    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
+    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
+    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
+)
+PARTITION BY RANGE (effective_date);
+
+CREATE TABLE ledger.flow (
+    flow_no integer NOT NULL,
+    kind_no integer NOT NULL,
+    lane text DEFAULT ''::text NOT NULL,
+    weight integer DEFAULT 1 NOT NULL,
+    rate_per_second double precision,
+    concurrency_max integer,
+    window_items integer,
+    paused_at timestamp with time zone,
+    paused_by integer,
+    pause_reason text,
+    CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
+    CONSTRAINT flow_limits_positive CHECK (((rate_per_second > (0)::double precision) AND (concurrency_max > 0) AND (window_items > 0))),
+    CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
+    CONSTRAINT flow_weight_positive CHECK ((weight > 0))
+);
+
+CREATE TABLE ledger.kind (
+    kind_no integer NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    topic text NOT NULL,
+    queue_seconds integer DEFAULT 120 NOT NULL,
+    lease_seconds integer DEFAULT 60 NOT NULL,
+    attempt_max smallint DEFAULT 5 NOT NULL,
+    start_max smallint DEFAULT 30 NOT NULL,
+    backoff_base_seconds double precision DEFAULT 10 NOT NULL,
+    backoff_cap_seconds double precision DEFAULT 600 NOT NULL,
+    grace_seconds integer DEFAULT 900 NOT NULL,
+    no_replay boolean DEFAULT false NOT NULL,
+    CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
+    CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
+    CONSTRAINT kind_seconds_positive CHECK (((queue_seconds > 0) AND (lease_seconds > 0) AND (backoff_base_seconds > (0)::double precision) AND (backoff_cap_seconds >= backoff_base_seconds) AND (grace_seconds >= 0))),
+    CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+);
+
+CREATE TABLE ledger.run (
+    run_no bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    fence bigint NOT NULL,
+    from_position integer NOT NULL,
+    to_position integer NOT NULL,
+    worker_no integer NOT NULL,
+    lease_until timestamp with time zone NOT NULL,
+    ended bit varying NOT NULL,
+    closed_at timestamp with time zone,
+    CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
+    CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
+)
+PARTITION BY RANGE (started_at);
+
+CREATE VIEW ledger.open_item AS
+ SELECT c.item_no[p.p] AS item_no,
+    c.effective_date[p.p] AS effective_date,
+    (2)::smallint AS state,
+    c.fence,
+    p.p AS "position",
+    NULL::bigint AS run_no
+   FROM (ledger.claim c
+     CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
+  WHERE (c.closed_at IS NULL)
+UNION ALL
+ SELECT c.item_no[p.p] AS item_no,
+    c.effective_date[p.p] AS effective_date,
+    (3)::smallint AS state,
+    c.fence,
+    p.p AS "position",
+    r.run_no
+   FROM ((ledger.run r
+     JOIN ledger.claim c ON ((c.fence = r.fence)))
+     CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
+  WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
+
+CREATE TABLE ledger.pending (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    flow_no integer NOT NULL,
+    available_at timestamp with time zone NOT NULL,
+    state smallint DEFAULT 1 NOT NULL,
+    attempt smallint DEFAULT 0 NOT NULL,
+    starts smallint DEFAULT 0 NOT NULL,
+    batch_max smallint,
+    CONSTRAINT pending_state_waits CHECK ((state = ANY (ARRAY[1, 4])))
+)
+WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
+
+CREATE TABLE ledger.review (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    flow_no integer NOT NULL,
+    parked_at timestamp with time zone NOT NULL,
+    attempt smallint NOT NULL,
+    starts smallint NOT NULL,
+    reason text NOT NULL,
+    run_no bigint,
+    actor_no integer NOT NULL
+);
+
+CREATE TABLE ledger.transition (
+    effective_date date NOT NULL,
+    item_no bigint NOT NULL,
+    event smallint NOT NULL,
+    attempt smallint NOT NULL,
+    run_no bigint,
+    actor_no integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    detail jsonb
+)
+PARTITION BY RANGE (effective_date);
+
+CREATE VIEW ledger.accounting AS
+ WITH standing AS (
+         SELECT i.flow_no,
+            count(*) AS items,
+            count(*) FILTER (WHERE (t.event = 5)) AS completed,
+            count(*) FILTER (WHERE (t.event = 11)) AS cancelled,
+            count(*) FILTER (WHERE (t.event = 12)) AS superseded,
+            count(*) FILTER (WHERE (t.event = 13)) AS skipped,
+            count(*) FILTER (WHERE (t.event = 14)) AS written_off
+           FROM (ledger.due_item i
+             LEFT JOIN ledger.transition t ON (((t.effective_date = i.effective_date) AND (t.item_no = i.item_no) AND (t.event = ANY (ARRAY[5, 11, 12, 13, 14])))))
+          GROUP BY i.flow_no
+        ), waiting AS (
+         SELECT pending.flow_no,
+            count(*) AS pending
+           FROM ledger.pending
+          GROUP BY pending.flow_no
+        ), parked AS (
+         SELECT review.flow_no,
+            count(*) AS reviews
+           FROM ledger.review
+          GROUP BY review.flow_no
+        ), flying AS (
+         SELECT i.flow_no,
+            count(*) FILTER (WHERE (o.state = 2)) AS handed_out,
+            count(*) FILTER (WHERE (o.state = 3)) AS running
+           FROM (ledger.open_item o
+             JOIN ledger.due_item i ON (((i.effective_date = o.effective_date) AND (i.item_no = o.item_no))))
+          GROUP BY i.flow_no
+        )
+ SELECT k.tenant,
+    k.name AS kind,
+    (COALESCE(sum(s.items), (0)::numeric))::bigint AS items,
+    (COALESCE(sum(w.pending), (0)::numeric))::bigint AS pending,
+    (COALESCE(sum(y.handed_out), (0)::numeric))::bigint AS handed_out,
+    (COALESCE(sum(y.running), (0)::numeric))::bigint AS running,
+    (COALESCE(sum(p.reviews), (0)::numeric))::bigint AS reviews,
+    (COALESCE(sum(s.completed), (0)::numeric))::bigint AS completed,
+    (COALESCE(sum(s.cancelled), (0)::numeric))::bigint AS cancelled,
+    (COALESCE(sum(s.superseded), (0)::numeric))::bigint AS superseded,
+    (COALESCE(sum(s.skipped), (0)::numeric))::bigint AS skipped,
+    (COALESCE(sum(s.written_off), (0)::numeric))::bigint AS written_off
+   FROM (((((ledger.flow f
+     JOIN ledger.kind k ON ((k.kind_no = f.kind_no)))
+     LEFT JOIN standing s ON ((s.flow_no = f.flow_no)))
+     LEFT JOIN waiting w ON ((w.flow_no = f.flow_no)))
+     LEFT JOIN parked p ON ((p.flow_no = f.flow_no)))
+     LEFT JOIN flying y ON ((y.flow_no = f.flow_no)))
+  GROUP BY k.tenant, k.name;
+
+CREATE TABLE ledger.actor (
+    actor_no integer NOT NULL,
+    name text NOT NULL,
+    kind text NOT NULL,
+    seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
+    CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'person'::text, 'service'::text])))
+);
+
+ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.actor_actor_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.calendar (
+    calendar_no bigint NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    document jsonb NOT NULL,
+    valid_to date NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL
+);
+
+ALTER TABLE ledger.calendar ALTER COLUMN calendar_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.calendar_calendar_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.close (
+    close_no bigint NOT NULL,
+    tenant text NOT NULL,
+    period_from timestamp with time zone NOT NULL,
+    period_to timestamp with time zone NOT NULL,
+    zone text NOT NULL,
+    status text NOT NULL,
+    prepared_by integer NOT NULL,
+    prepared_at timestamp with time zone NOT NULL,
+    reviewed_by integer,
+    reviewed_at timestamp with time zone,
+    superseded_by bigint,
+    report jsonb NOT NULL,
+    CONSTRAINT close_period_ordered CHECK ((period_from < period_to)),
+    CONSTRAINT close_review_named CHECK (((reviewed_by IS NULL) = (reviewed_at IS NULL))),
+    CONSTRAINT close_status_known CHECK ((status = ANY (ARRAY['draft'::text, 'prepared'::text, 'reviewed'::text, 'sealed'::text, 'superseded'::text]))),
+    CONSTRAINT close_two_persons CHECK ((reviewed_by <> prepared_by))
+);
+
+ALTER TABLE ledger.close ALTER COLUMN close_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.close_close_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.definition (
+    definition_no bigint NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    version integer NOT NULL,
+    kind text NOT NULL,
+    event_type text,
+    document jsonb NOT NULL,
+    effective_from timestamp with time zone NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    CONSTRAINT definition_version_positive CHECK ((version > 0))
+);
+
+ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.definition_definition_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.due_item_item_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.event (
+    event_no bigint NOT NULL,
+    tenant text NOT NULL,
+    source text NOT NULL,
+    id text NOT NULL,
+    type text NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    subject text,
+    business_key text,
+    body jsonb NOT NULL,
+    traceparent text,
+    received_at timestamp with time zone NOT NULL,
+    matched boolean
+)
+PARTITION BY RANGE (occurred_at);
+
+ALTER TABLE ledger.event ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.event_event_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE SEQUENCE ledger.fence
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1;
+
+CREATE TABLE ledger.finding (
+    id uuid NOT NULL,
+    type text NOT NULL,
+    severity text NOT NULL,
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    subject text NOT NULL,
+    item_id uuid,
+    business_key text,
+    effective_date date,
+    due_at timestamp with time zone,
+    sentence text NOT NULL,
+    expected jsonb,
+    actual jsonb,
+    terms jsonb,
+    opened_count integer DEFAULT 1 NOT NULL,
+    first_seen_at timestamp with time zone NOT NULL,
+    last_seen_at timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    reconciliation_no bigint NOT NULL,
+    resolution text NOT NULL,
+    reason text,
+    resolved_by integer,
+    CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
+    CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried'::text, 'false_positive'::text]))),
+    CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
+    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text])))
+);
+
+ALTER TABLE ledger.flow ALTER COLUMN flow_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.flow_flow_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.kind_kind_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.materialised (
+    definition_no bigint NOT NULL,
+    materialised_until timestamp with time zone NOT NULL,
+    failed_at timestamp with time zone,
+    failure text
+);
+
+CREATE TABLE ledger.partition_month (
+    parent text NOT NULL,
+    month date NOT NULL
+);
+
+CREATE TABLE ledger.permitted_transition (
+    event smallint NOT NULL,
+    before_state smallint
+);
+
+CREATE TABLE ledger.population (
+    population_no bigint NOT NULL,
+    reconciliation_no bigint NOT NULL,
+    name text NOT NULL,
+    origin text NOT NULL,
+    query_digest text,
+    extracted_at timestamp with time zone NOT NULL,
+    duration_seconds double precision NOT NULL,
+    row_count bigint NOT NULL,
+    skipped_count bigint NOT NULL,
+    hash_total bigint NOT NULL,
+    failure text,
+    CONSTRAINT population_counts_positive CHECK (((row_count >= 0) AND (skipped_count >= 0))),
+    CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'evidence'::text])))
+);
+
+ALTER TABLE ledger.population ALTER COLUMN population_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.population_population_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.reconciliation (
+    reconciliation_no bigint NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    as_of timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    actor_no integer NOT NULL,
+    scope jsonb NOT NULL,
+    counts jsonb
+);
+
+ALTER TABLE ledger.reconciliation ALTER COLUMN reconciliation_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.reconciliation_reconciliation_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.rejected_write (
+    rejected_no bigint NOT NULL,
+    rejected_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    verb text NOT NULL,
+    reason text NOT NULL,
+    fence bigint,
+    run_no bigint,
+    item_no bigint,
+    from_position integer,
+    to_position integer,
+    detail jsonb
+);
+
+ALTER TABLE ledger.rejected_write ALTER COLUMN rejected_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.rejected_write_rejected_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.repair (
+    id uuid NOT NULL,
+    finding_id uuid NOT NULL,
+    action text NOT NULL,
+    opened_count integer NOT NULL,
+    status text NOT NULL,
+    proposed_at timestamp with time zone NOT NULL,
+    proposed_by integer NOT NULL,
+    executed_at timestamp with time zone,
+    executed_by integer,
+    command jsonb NOT NULL,
+    outcome jsonb,
+    CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),
+    CONSTRAINT repair_execution_named CHECK (((status = 'proposed'::text) = (executed_at IS NULL))),
+    CONSTRAINT repair_executor_named CHECK (((executed_at IS NULL) = (executed_by IS NULL))),
+    CONSTRAINT repair_status_known CHECK ((status = ANY (ARRAY['proposed'::text, 'executed'::text, 'refused'::text])))
+);
+
+CREATE TABLE ledger.retired_key (
+    id uuid NOT NULL,
+    retired_at timestamp with time zone NOT NULL
+);
+
+ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.run_run_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.seal (
+    seal_no bigint NOT NULL,
+    close_no bigint,
+    leaf_count bigint NOT NULL,
+    root bytea NOT NULL,
+    previous_root bytea,
+    checkpoint text NOT NULL,
+    key_id text NOT NULL,
+    sealed_at timestamp with time zone NOT NULL,
+    CONSTRAINT seal_leaves_positive CHECK ((leaf_count >= 0)),
+    CONSTRAINT seal_root_length CHECK (((octet_length(root) = 32) AND (octet_length(previous_root) = 32)))
+);
+
+ALTER TABLE ledger.seal ALTER COLUMN seal_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.seal_seal_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
+);
+
+CREATE TABLE ledger.state (
+    state smallint NOT NULL,
+    name text NOT NULL,
+    terminal boolean NOT NULL
+);
+
+CREATE TABLE ledger.transition_event (
+    event smallint NOT NULL,
+    name text NOT NULL,
+    after_state smallint NOT NULL
+);
+
+CREATE TABLE ledger.watermark (
+    tenant text NOT NULL,
+    kind text NOT NULL,
+    complete_before timestamp with time zone,
+    held_by text,
+    as_of timestamp with time zone NOT NULL
+);
+
+CREATE TABLE ledger.withdrawal (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    event smallint NOT NULL,
+    reason text NOT NULL,
+    replacement uuid,
+    actor_no integer NOT NULL,
+    requested_at timestamp with time zone NOT NULL,
+    CONSTRAINT withdrawal_event_known CHECK ((event = ANY (ARRAY[11, 12])))
+);
+
+ALTER TABLE ONLY ledger.actor
+    ADD CONSTRAINT actor_name_key UNIQUE (name);
+
+ALTER TABLE ONLY ledger.actor
+    ADD CONSTRAINT actor_pkey PRIMARY KEY (actor_no);
+
+ALTER TABLE ONLY ledger.calendar
+    ADD CONSTRAINT calendar_pkey PRIMARY KEY (calendar_no);
+
+ALTER TABLE ONLY ledger.calendar
+    ADD CONSTRAINT calendar_tenant_name_version_key UNIQUE (tenant, name, version);
+
+ALTER TABLE ONLY ledger.claim
+    ADD CONSTRAINT claim_pkey PRIMARY KEY (fence, claimed_at);
+
+ALTER TABLE ONLY ledger.close
+    ADD CONSTRAINT close_pkey PRIMARY KEY (close_no);
+
+ALTER TABLE ONLY ledger.definition
+    ADD CONSTRAINT definition_pkey PRIMARY KEY (definition_no);
+
+ALTER TABLE ONLY ledger.definition
+    ADD CONSTRAINT definition_tenant_name_version_key UNIQUE (tenant, name, version);
+
+ALTER TABLE ONLY ledger.due_item
+    ADD CONSTRAINT due_item_id_effective_date_key UNIQUE (id, effective_date);
+
+ALTER TABLE ONLY ledger.due_item
+    ADD CONSTRAINT due_item_pkey PRIMARY KEY (effective_date, item_no);
+
+ALTER TABLE ONLY ledger.event
+    ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
+
+ALTER TABLE ONLY ledger.event
+    ADD CONSTRAINT event_source_id_occurred_at_key UNIQUE (source, id, occurred_at);
+
+ALTER TABLE ONLY ledger.finding
+    ADD CONSTRAINT finding_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ledger.flow
+    ADD CONSTRAINT flow_kind_no_lane_key UNIQUE (kind_no, lane);
+
+ALTER TABLE ONLY ledger.flow
+    ADD CONSTRAINT flow_pkey PRIMARY KEY (flow_no);
+
+ALTER TABLE ONLY ledger.kind
+    ADD CONSTRAINT kind_pkey PRIMARY KEY (kind_no);
+
+ALTER TABLE ONLY ledger.kind
+    ADD CONSTRAINT kind_tenant_name_key UNIQUE (tenant, name);
+
+ALTER TABLE ONLY ledger.materialised
+    ADD CONSTRAINT materialised_pkey PRIMARY KEY (definition_no);
+
+ALTER TABLE ONLY ledger.partition_month
+    ADD CONSTRAINT partition_month_pkey PRIMARY KEY (parent, month);
+
+ALTER TABLE ONLY ledger.pending
+    ADD CONSTRAINT pending_pkey PRIMARY KEY (item_no);
+
+ALTER TABLE ONLY ledger.permitted_transition
+    ADD CONSTRAINT permitted_transition_event_before_state_key UNIQUE NULLS NOT DISTINCT (event, before_state);
+
+ALTER TABLE ONLY ledger.population
+    ADD CONSTRAINT population_pkey PRIMARY KEY (population_no);
+
+ALTER TABLE ONLY ledger.reconciliation
+    ADD CONSTRAINT reconciliation_pkey PRIMARY KEY (reconciliation_no);
+
+ALTER TABLE ONLY ledger.rejected_write
+    ADD CONSTRAINT rejected_write_pkey PRIMARY KEY (rejected_no);
+
+ALTER TABLE ONLY ledger.repair
+    ADD CONSTRAINT repair_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ledger.retired_key
+    ADD CONSTRAINT retired_key_pkey PRIMARY KEY (id);
+
+ALTER TABLE ONLY ledger.review
+    ADD CONSTRAINT review_pkey PRIMARY KEY (item_no);
+
+ALTER TABLE ONLY ledger.run
+    ADD CONSTRAINT run_pkey PRIMARY KEY (run_no, started_at);
+
+ALTER TABLE ONLY ledger.seal
+    ADD CONSTRAINT seal_pkey PRIMARY KEY (seal_no);
+
+ALTER TABLE ONLY ledger.state
+    ADD CONSTRAINT state_name_key UNIQUE (name);
+
+ALTER TABLE ONLY ledger.state
+    ADD CONSTRAINT state_pkey PRIMARY KEY (state);
+
+ALTER TABLE ONLY ledger.transition_event
+    ADD CONSTRAINT transition_event_name_key UNIQUE (name);
+
+ALTER TABLE ONLY ledger.transition_event
+    ADD CONSTRAINT transition_event_pkey PRIMARY KEY (event);
+
+ALTER TABLE ONLY ledger.watermark
+    ADD CONSTRAINT watermark_pkey PRIMARY KEY (tenant, kind);
+
+ALTER TABLE ONLY ledger.withdrawal
+    ADD CONSTRAINT withdrawal_pkey PRIMARY KEY (item_no);
+
+CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
+
+CREATE INDEX close_period_idx ON ledger.close USING btree (tenant, period_from);
+
+CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, tenant) WHERE (event_type IS NOT NULL);
+
+CREATE INDEX due_item_due_idx ON ONLY ledger.due_item USING btree (due_at);
+
+CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key, flow_no);
+
+CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_key, occurred_at);
+
+CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
+
+CREATE INDEX finding_item_idx ON ledger.finding USING btree (item_id) WHERE (item_id IS NOT NULL);
+
+CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind) WHERE (closed_at IS NULL);
+
+CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
+
+CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until);
+
+CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at);
+
+CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
+
+CREATE INDEX rejected_write_at_idx ON ledger.rejected_write USING btree (rejected_at);
+
+CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
+
+CREATE INDEX repair_proposed_idx ON ledger.repair USING btree (proposed_at, id) WHERE (status = 'proposed'::text);
+
+CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at);
+
+CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
+
+CREATE INDEX run_lease_idx ON ONLY ledger.run USING btree (lease_until) WHERE (closed_at IS NULL);
+
+CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
+
+CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
+
+CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+
+ALTER TABLE ONLY ledger.calendar
+    ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.close
+    ADD CONSTRAINT close_prepared_by_fkey FOREIGN KEY (prepared_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.close
+    ADD CONSTRAINT close_reviewed_by_fkey FOREIGN KEY (reviewed_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.close
+    ADD CONSTRAINT close_superseded_by_fkey FOREIGN KEY (superseded_by) REFERENCES ledger.close(close_no);
+
+ALTER TABLE ONLY ledger.definition
+    ADD CONSTRAINT definition_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.finding
+    ADD CONSTRAINT finding_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.finding
+    ADD CONSTRAINT finding_resolved_by_fkey FOREIGN KEY (resolved_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.flow
+    ADD CONSTRAINT flow_kind_no_fkey FOREIGN KEY (kind_no) REFERENCES ledger.kind(kind_no);
+
+ALTER TABLE ONLY ledger.flow
+    ADD CONSTRAINT flow_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.materialised
+    ADD CONSTRAINT materialised_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.permitted_transition
+    ADD CONSTRAINT permitted_transition_before_state_fkey FOREIGN KEY (before_state) REFERENCES ledger.state(state);
+
+ALTER TABLE ONLY ledger.permitted_transition
+    ADD CONSTRAINT permitted_transition_event_fkey FOREIGN KEY (event) REFERENCES ledger.transition_event(event);
+
+ALTER TABLE ONLY ledger.population
+    ADD CONSTRAINT population_reconciliation_no_fkey FOREIGN KEY (reconciliation_no) REFERENCES ledger.reconciliation(reconciliation_no);
+
+ALTER TABLE ONLY ledger.reconciliation
+    ADD CONSTRAINT reconciliation_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.repair
+    ADD CONSTRAINT repair_executed_by_fkey FOREIGN KEY (executed_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.repair
+    ADD CONSTRAINT repair_finding_id_fkey FOREIGN KEY (finding_id) REFERENCES ledger.finding(id);
+
+ALTER TABLE ONLY ledger.repair
+    ADD CONSTRAINT repair_proposed_by_fkey FOREIGN KEY (proposed_by) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.seal
+    ADD CONSTRAINT seal_close_no_fkey FOREIGN KEY (close_no) REFERENCES ledger.close(close_no);
+
+ALTER TABLE ONLY ledger.transition_event
+    ADD CONSTRAINT transition_event_after_state_fkey FOREIGN KEY (after_state) REFERENCES ledger.state(state);
+
+GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
+GRANT USAGE ON SCHEMA ledger TO ledger_worker;
+GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
+GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
+
+REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
+
+REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[]) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.make_month(parent text, month date) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.make_month(parent text, month date) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.make_partitions(ahead interval) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
+GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow TO ledger_worker;
+GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
+GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.run TO ledger_worker;
+GRANT SELECT ON TABLE ledger.run TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.open_item TO ledger_worker;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.pending TO ledger_worker;
+GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.review TO ledger_worker;
+GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_worker;
+GRANT SELECT ON TABLE ledger.transition TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.accounting TO ledger_worker;
+GRANT SELECT ON TABLE ledger.accounting TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.actor TO ledger_worker;
+GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_worker;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.close TO ledger_worker;
+GRANT SELECT ON TABLE ledger.close TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_worker;
+GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.event TO ledger_worker;
+GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
+
+GRANT USAGE ON SEQUENCE ledger.fence TO ledger_worker;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.finding TO ledger_worker;
+GRANT SELECT ON TABLE ledger.finding TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.materialised TO ledger_worker;
+GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.partition_month TO ledger_worker;
+GRANT SELECT ON TABLE ledger.partition_month TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_worker;
+GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.population TO ledger_worker;
+GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.reconciliation TO ledger_worker;
+GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_worker;
+GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.repair TO ledger_worker;
+GRANT SELECT ON TABLE ledger.repair TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_worker;
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.seal TO ledger_worker;
+GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.state TO ledger_worker;
+GRANT SELECT ON TABLE ledger.state TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.transition_event TO ledger_worker;
+GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.watermark TO ledger_worker;
+GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.withdrawal TO ledger_worker;
+GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
