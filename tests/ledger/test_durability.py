@@ -1,0 +1,48 @@
+"""What was acknowledged survives a server that is stopped as if the power had gone."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+
+from dueledger.stack.embedded import open_embedded
+from ledger.drafts import ItemDraft
+from ledger.states import State, TransitionEvent
+from ledger.store import connect
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.migrations import migrate
+from ledger.store.runs import Outcome, Refusal, Refused, Settlement, settle_runs
+
+from .conftest import Ledger
+
+
+async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
+    make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    opened = open_embedded(durable=True)
+    stack = await asyncio.to_thread(opened.__enter__)
+    try:
+        connection = await connect(stack.endpoints.dsn, application_name="test")
+        await migrate(connection, ahead=timedelta(0))
+        actor_no = await register_actor(connection, "test", ActorKind.WORKER)
+        ledger = Ledger(connection, actor_no, actor_no, make_drafts, kind)
+        completed = await ledger.place(State.COMPLETED)
+        running = await ledger.place(State.RUNNING)
+        transaction = connection.transaction()
+        await transaction.start()
+        await ledger.settle(running.run_no, TransitionEvent.COMPLETED)
+
+        await asyncio.to_thread(stack.postgres.stop, "immediate")
+        await asyncio.to_thread(stack.postgres.start)
+
+        ledger.connection = await connect(stack.endpoints.dsn, application_name="test")
+        assert await ledger.state_of(completed.id) is State.COMPLETED
+        assert await ledger.state_of(running.id) is State.RUNNING
+        repeated = [Settlement(running.run_no, [Outcome(TransitionEvent.COMPLETED)])]
+        assert await settle_runs(ledger.connection, repeated, actor_no) == []
+        assert await settle_runs(ledger.connection, repeated, actor_no) == [
+            Refused(running.run_no, Refusal.SETTLED)
+        ]
+        await ledger.check_balance()
+        await ledger.connection.close()
+    finally:
+        await asyncio.to_thread(opened.__exit__, None, None, None)
