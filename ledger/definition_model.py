@@ -47,7 +47,7 @@ def _usable(text: str) -> str:
 def _path(text: str) -> str:
     try:
         jmespath.compile(text)
-    except JMESPathError as error:
+    except (JMESPathError, RecursionError) as error:
         reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
         raise refused(reason, "a path on the event such as data.policy_number") from None
     return text

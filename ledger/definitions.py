@@ -3,7 +3,9 @@
 `Definition` itself is in `ledger.definition_model`; import it from here.
 """
 
+import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, cast
@@ -33,6 +35,7 @@ __all__ = [
     "KafkaDispatch",
     "Retry",
     "Sla",
+    "definition_schema",
     "load_definitions",
     "parse_definition",
 ]
@@ -118,6 +121,13 @@ def parse_definition(document: Mapping[str, object], *, source: str = "document"
         raise _invalid(source, _problems(error, document, "")) from None
 
 
+def definition_schema() -> str:
+    """Return the JSON Schema of the document, as `docs/definition.schema.json` holds it."""
+    schema = Definition.model_json_schema()
+    schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
+    return json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
+
+
 def _invalid(source: str, problems: list[Problem]) -> InvalidDefinition:
     count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
     shown = problems[:PROBLEMS_MAX]
@@ -133,11 +143,16 @@ def _problems(error: ValidationError, document: object, prefix: str) -> list[Pro
     )
     label = f"{prefix}({name})." if prefix and isinstance(name, str) else prefix
     found: Iterable[ErrorDetails] = error.errors(include_url=False)
-    return [
-        _problem(details, label)
-        for details in found
-        if details["type"] != "default_factory_not_called"  # the field it hangs on is named
-    ]
+    return [_problem(details, label) for details in found if not _follows(details)]
+
+
+def _follows(details: ErrorDetails) -> bool:
+    """Tell whether it only follows from another problem, which is named itself."""
+    given = details["input"]
+    if details["type"] != "missing" or not isinstance(given, Mapping):
+        return details["type"] == "default_factory_not_called"
+    parent = _path(details["loc"][:-1])[1]
+    return any(f"{parent}.{field}" in LATER for field in cast("Mapping[str, object]", given))
 
 
 def _problem(details: ErrorDetails, label: str) -> Problem:
@@ -229,3 +244,7 @@ def _similar_field(path: str, kind: str) -> str | None:
     names = list(model.model_fields)
     close = get_close_matches(name, names, n=1)
     return close[0] if close else "one of " + ", ".join(names)
+
+
+if __name__ == "__main__":  # python -m ledger.definitions > docs/definition.schema.json
+    sys.stdout.write(definition_schema())

@@ -18,8 +18,12 @@ TEXT_CHARS_MAX: Final = 33_554_432
 DEPTH_MAX: Final = 32
 
 _PLAIN_STYLES: Final = (None, "")  # the pure parser's and the C parser's way to say: not quoted
-_TAG_PREFIX: Final = "tag:yaml.org,2002:"
 _STRING: Final = "tag:yaml.org,2002:str"
+_TAG_NAMES: Final = (
+    *("str", "int", "float", "bool", "null", "timestamp"),
+    *("map", "seq", "merge", "value"),
+)
+_TAGS: Final = frozenset(f"tag:yaml.org,2002:{name}" for name in _TAG_NAMES)
 _WORDS: Final = {
     "": None,
     "~": None,
@@ -124,7 +128,7 @@ class _Reading:
             problem = Problem("document", "", "an alias", "the value written out")
             raise self._refused(node, problem)
         self._seen.add(id(node))
-        if not str(node.tag).startswith(_TAG_PREFIX):
+        if node.tag not in _TAGS:
             problem = Problem("document", str(node.tag), "a tag of its own", "the value without it")
             raise self._refused(node, problem)
         match node:

@@ -14,7 +14,6 @@ from typing import Any, Final, cast
 
 import jmespath
 import orjson
-from jmespath.exceptions import JMESPathError
 
 from ledger.definition_model import (
     BUSINESS_KEY_CHARS_MAX,
@@ -35,6 +34,17 @@ _NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
 _ISO_DATE_CHARS: Final = 10
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_END: Final = DUE_END.year
+
+# JMESPath's own errors are ValueErrors; its functions also let Python's through, on numbers that
+# overflow for one (`ceil` of 1e400), and an event that fails must never stop those behind it.
+_EVALUATION_FAILED: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 Evaluate = Callable[[object], object]
 
@@ -68,6 +78,8 @@ def apply_rule(
 
     Raises InvalidEvent where the event does not carry what the rule addresses.
     """
+    if definition.is_schedule:
+        return []
     rule = _compiled(definition)
     if event.tenant != rule.tenant or event.type not in rule.event_types:
         return []
@@ -308,7 +320,7 @@ class _Rule:
         """Evaluate `path`; None where nothing is there."""
         try:
             return evaluator(path)(document)
-        except JMESPathError as error:
+        except _EVALUATION_FAILED as error:
             reason = " ".join(str(error).split())
             raise self.refused(field, path, None, reason) from None
 
