@@ -95,7 +95,7 @@ async def test_a_batch_that_never_left_is_given_back_at_once_and_sent_under_a_hi
     connection: Connection,
     kind: str,
 ) -> None:
-    allocator = await start_allocator(allocator_send_seconds=0.5)
+    allocator = await start_allocator(allocator_send_seconds=3.0)
     await emit(make_drafts(3, prefix="first"))
     await allocator.tick()
     producer = cast("Any", allocator)._publisher._producer
@@ -138,7 +138,12 @@ async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_b
 
 
 async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
-    pool: Pool, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
+    pool: Pool,
+    emit: Emit,
+    make_drafts: Drafts,
+    connection: Connection,
+    actor_no: int,
+    eventually: Eventually,
 ) -> None:
     await emit(make_drafts(4))
     marked = await hand_out(connection, actor_no)
@@ -148,13 +153,19 @@ async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
     sends.mark(marked, 5, 4)
     sends.release([unsent])
     counts: Counter[str] = Counter()
-    await connection.fetch(
-        "select pg_terminate_backend(pid) from pg_stat_activity"
-        " where datname = current_database() and pid <> pg_backend_pid()"
-    )
 
-    with pytest.raises(CONNECTION_LOST):
-        await sends.write(counts)
+    async def cut_off_the_writer() -> bool:
+        return await connection.fetchval(
+            "select coalesce(bool_or(pg_terminate_backend(pid)), false) from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'"
+        )
+
+    async with connection.transaction():
+        await connection.execute("select from ledger.claim for update")
+        writing = asyncio.create_task(sends.write(counts))
+        await eventually(cut_off_the_writer)
+        with pytest.raises(CONNECTION_LOST):
+            await writing
     await sends.write(counts)
 
     assert (counts["published"], counts["released"]) == (4, 2)
@@ -276,7 +287,7 @@ async def test_a_send_that_a_silent_broker_may_have_taken_is_left_to_its_deadlin
 ) -> None:
     signals = Signals()
     allocator = await start_allocator(
-        signals=signals, allocator_request_seconds=1.0, allocator_send_seconds=1.5
+        signals=signals, allocator_request_seconds=3.0, allocator_send_seconds=4.0
     )
     await emit(make_drafts(3, prefix="first"))
     await allocator.tick()
