@@ -106,7 +106,7 @@ async def _clock(connection: Connection) -> Check:
 
 async def _snapshots(connection: Connection) -> Check:
     age = await connection.fetchval(
-        "select coalesce(max(age(backend_xmin)), 0) from pg_stat_activity where backend_xmin is not null"
+        "select coalesce(max(age(backend_xmin)), 0) from pg_stat_activity"
     )
     if age > _XMIN_WARN:
         held = f"the oldest snapshot is {age:,} transactions old"

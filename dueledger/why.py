@@ -60,7 +60,8 @@ def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
     if item["paused_at"] is not None:
         return Explanation(
             "PAUSED",
-            f"Its flow is paused since {_at(item['paused_at'])}: {item['pause_reason'] or 'no reason given'}.",
+            f"Its flow is paused since {_at(item['paused_at'])}: "
+            f"{item['pause_reason'] or 'no reason given'}.",
             "Resume the flow.",
         )
     if state is State.RETRYABLE_FAILURE and available_at > now:
@@ -79,7 +80,8 @@ def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
     if available_at > now:
         return Explanation(
             "SNOOZED",
-            f"Its handler put it off until {_at(available_at)}, {_span(available_at - now)} from now.",
+            f"Its handler put it off until {_at(available_at)}, "
+            f"{_span(available_at - now)} from now.",
             None,
         )
     return Explanation(

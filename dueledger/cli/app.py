@@ -3,7 +3,7 @@
 import typer
 
 from dueledger import __version__
-from dueledger.cli import bench, definitions, items, processes, proof, start
+from dueledger.cli import bench, decisions, definitions, items, processes, proof, start
 from dueledger.cli.output import print_document
 
 app = typer.Typer(
@@ -17,7 +17,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for commands in (start, definitions, items, processes, proof):
+for commands in (start, definitions, items, decisions, processes, proof):
     app.registered_commands.extend(commands.app.registered_commands)
     app.registered_groups.extend(commands.app.registered_groups)
 app.add_typer(bench.app, name="bench", rich_help_panel="Operations")

@@ -42,7 +42,7 @@ def describe(error: Exception) -> Failure | None:
 
 
 def report(failure: Failure, *, as_json: bool) -> None:
-    """Print a failure for people on stderr and, where JSON was asked for, for programs on stdout."""
+    """Print a failure for people on stderr and, with `as_json`, for programs on stdout."""
     messages.print(f"error {failure.code}: {failure.message}", markup=False, soft_wrap=True)
     if as_json:
         document = {"code": failure.code, "detail": failure.message, "details": failure.details}

@@ -1,24 +1,20 @@
-"""Commands about single items: emit, look, explain, decide."""
+"""Commands about single items: owe one, look at them, explain one."""
 
-import json
-from collections.abc import Sequence
-from datetime import date, datetime
-from enum import StrEnum
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exits import Exit
 from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
-from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
+
+if TYPE_CHECKING:
+    from ledger.store import Connection
 
 app = typer.Typer()
-
-ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metavar="ITEM…")]
-ReasonRequired = Annotated[str, typer.Option("--reason", help="Why; it stands in the journal.")]
 
 
 @app.command(rich_help_panel=options.ITEMS)
@@ -139,13 +135,13 @@ def show(
     if json_:
         print_document(shown)
         return
-    timeline = shown.pop("timeline")
-    print_fields({name: value for name, value in shown.items() if value is not None})
-    assert isinstance(timeline, list)  # noqa: S101 - built two lines below
+    fields = {name: value for name, value in shown.items() if value is not None}
+    timeline: Sequence[Mapping[str, object]] = fields.pop("timeline")
+    print_fields(fields)
     print_rows(timeline, ("at", "event", "actor", "fence", "detail"), empty="")
 
 
-async def _show(dsn: str | None, item: str) -> dict[str, object]:
+async def _show(dsn: str | None, item: str) -> dict[str, Any]:
     from dueledger.cli.session import ledger_connection
     from ledger.store.items import item_timeline
 
@@ -186,7 +182,7 @@ async def _why(dsn: str | None, item: str) -> dict[str, object]:
     }
 
 
-async def _find(connection: "Connection", item: str) -> "dict[str, Any]":
+async def _find(connection: "Connection", item: str) -> dict[str, Any]:
     """Find one item by id, or by a business key that names no second one."""
     from ledger.errors import Conflict, NotFound
     from ledger.store.items import show_item
@@ -208,73 +204,6 @@ async def _find(connection: "Connection", item: str) -> "dict[str, Any]":
     if found is None:
         raise NotFound(f"There is no item {item}. `dueledger items` lists some.", item=item)
     return found
-
-
-class Decision(StrEnum):
-    """What a person may decide about parked or waiting items."""
-
-    PARK = "park"
-    REDRIVE = "redrive"
-    WRITE_OFF = "write_off"
-
-
-@app.command(rich_help_panel=options.ITEMS)
-def park(
-    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
-) -> None:
-    """Hold items that wait for a retry, until a person decides."""
-    _decide(Decision.PARK, items, reason, dsn, as_json=json_)
-
-
-@app.command(rich_help_panel=options.ITEMS)
-def redrive(
-    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
-) -> None:
-    """Send parked items back to work, with their attempts counted anew."""
-    _decide(Decision.REDRIVE, items, reason, dsn, as_json=json_)
-
-
-@app.command("write-off", rich_help_panel=options.ITEMS)
-def write_off(
-    items: ItemsArgument, reason: ReasonRequired, json_: JsonOption = False, dsn: DsnOption = None
-) -> None:
-    """End parked items without doing them, in your name."""
-    _decide(Decision.WRITE_OFF, items, reason, dsn, as_json=json_)
-
-
-def _decide(
-    decision: Decision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
-) -> None:
-    from dueledger.cli.session import run
-
-    answers = run(_ask(decision, items, reason, dsn))
-    if as_json:
-        print_lines(answers)
-    else:
-        print_rows(answers, ("id", "answer"), empty="")
-    refused = [answer for answer in answers if answer["answer"] not in ("done", "requested")]
-    if refused:
-        say(
-            f"{len(refused)} of {len(answers)} were refused; `dueledger why ITEM` says where each stands."
-        )
-        options.leave(Exit.FAILED)
-
-
-async def _ask(
-    decision: Decision, items: list[UUID], reason: str, dsn: str | None
-) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection, person
-    from ledger.store import reviews
-
-    asks = {
-        Decision.PARK: reviews.park_items,
-        Decision.REDRIVE: reviews.redrive_items,
-        Decision.WRITE_OFF: reviews.write_off_items,
-    }
-    async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection)
-        answers = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
-    return [{"id": answered.id, "answer": str(answered.answer)} for answered in answers]
 
 
 def _read_date(text: str) -> date:

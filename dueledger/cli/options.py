@@ -34,7 +34,6 @@ TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only this te
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="Only this kind, as in PolicyRenewalDue.")
 ]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stands in the journal.")]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
 
 

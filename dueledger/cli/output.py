@@ -2,10 +2,9 @@
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
-from decimal import Decimal
+from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Final
-from uuid import UUID
 
 import orjson
 from rich.console import Console
@@ -80,9 +79,7 @@ def _cell(value: object) -> str:
 
 def _plain(value: object) -> object:
     match value:
-        case Decimal() | UUID() | date():
-            return str(value)
-        case set() | frozenset() | tuple():
-            return list(value)
+        case StrEnum():
+            return value.value
         case _:
-            raise TypeError
+            return str(value)  # what is exact (Decimal) or opaque stays a text

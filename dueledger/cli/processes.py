@@ -1,13 +1,11 @@
 """Commands that run until they are told to stop, or make one pass."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exits import Exit
 from dueledger.cli.options import DsnOption, KafkaOption, OnceOption
 from dueledger.cli.output import print_document
 

@@ -4,7 +4,7 @@ import asyncio
 import getpass
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
@@ -53,7 +53,7 @@ def _problem(location: tuple[int | str, ...], reason: str) -> Problem:
 
 
 @asynccontextmanager
-async def ledger_connection(dsn: str | None) -> AsyncIterator[Connection]:
+async def ledger_connection(dsn: str | None) -> AsyncGenerator[Connection]:
     """Open a connection for a person who looks around or decides."""
     settings = read_settings(Settings, dsn=dsn)
     connection = await connect(
@@ -74,7 +74,7 @@ async def person(connection: Connection) -> int:
 
 
 @asynccontextmanager
-async def process_stop() -> AsyncIterator[Stop]:
+async def process_stop() -> AsyncGenerator[Stop]:
     """Give a process its stop: SIGTERM, Ctrl-C, or the end of the supervisor that started it."""
     configure(json=not messages.is_terminal and SUPERVISED not in os.environ)
     stop = Stop()

@@ -30,7 +30,7 @@ def demo(
     keep: KeepOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Let a virtual day of an insurer pass, kill a worker in it, and prove that nothing is missing."""
+    """Let a virtual day pass, kill a worker in it, and prove that nothing is missing."""
     from dueledger.demo.run import play
     from dueledger.demo.stage import DemoOptions
 

@@ -1,4 +1,4 @@
-"""The last act: the reconciler finds what went wrong, says what it would do, does it, looks again."""
+"""The last act: the reconciler finds what went wrong, says what it would do, and does it."""
 
 import asyncio
 import os

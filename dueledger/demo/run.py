@@ -83,7 +83,7 @@ def _tell(result: DemoResult, console: Console) -> None:
         console.print(f"FAILED: {failure}", style="bold red", markup=False, soft_wrap=True)
     if not result.failures:
         console.print(
-            f"Everything that was owed is accounted for. {len(result.injected)} things were made to go "
-            "wrong; exactly these were found, and mended.",
+            f"Everything that was owed is accounted for. {len(result.injected)} things were made "
+            "to go wrong; exactly these were found, and mended.",
             style="bold green",
         )

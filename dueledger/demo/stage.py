@@ -20,7 +20,7 @@ DAY_END: Final = DAY + timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How large the demo is. `periodics` None takes all; `day_seconds` is how long the day takes."""
+    """How large the demo is. `periodics` None takes all; the day takes `day_seconds`."""
 
     policies: int = 20_000
     periodics: int | None = None

@@ -46,8 +46,13 @@ class View(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
-    def say(self, message: str) -> None: ...
-    def show(self, progress: Progress) -> None: ...
+    def say(self, message: str) -> None:
+        """Print one remark."""
+        ...
+
+    def show(self, progress: Progress) -> None:
+        """Show where things stand."""
+        ...
 
 
 def open_view(console: Console) -> View:
@@ -93,8 +98,9 @@ class PlainView(_Clocked):
         self._next = time.monotonic() + _PLAIN_SECONDS
         for kind in progress.kinds:
             self.say(
-                f"{progress.now:%a %H:%M} UTC  {kind.kind}: due {kind.due:,}, claimed {kind.claimed:,}, "
-                f"in Kafka {kind.in_kafka:,}, completed {kind.completed:,}, late {kind.late:,}"
+                f"{progress.now:%a %H:%M} UTC  {kind.kind}: due {kind.due:,}, "
+                f"claimed {kind.claimed:,}, in Kafka {kind.in_kafka:,}, "
+                f"completed {kind.completed:,}, late {kind.late:,}"
             )
 
 

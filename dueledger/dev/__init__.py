@@ -1,1 +1,1 @@
-"""A whole installation on one machine, for development: servers and processes under one supervisor."""
+"""A whole installation on one machine, for development."""

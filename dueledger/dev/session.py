@@ -137,7 +137,7 @@ class _Session:
                 status.update(await _standing(connection))
 
     async def _drain(self, connection: Connection) -> None:
-        self._step("draining: Ctrl-C was heard, the processes finish what they hold")
+        self._step("draining: the processes finish what they hold")
         killed = await self._supervisor.stop_all()
         if killed:
             self._step(f"killed, because they did not end: {', '.join(killed)}")

@@ -1,7 +1,7 @@
 """Runs processes as children: prefixed output, restart with backoff, orderly end.
 
-A child ends when the pipe on its standard input closes (`DUELEDGER_SUPERVISED`), so nothing outlives a
-supervisor that was killed.
+A child ends when the pipe on its standard input closes (`DUELEDGER_SUPERVISED`), so nothing
+outlives a supervisor that was killed.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class Supervisor:
         child.watcher = asyncio.create_task(self._watch(child), name=f"child.{spec.name}")
 
     async def stop(self, *names: str, grace_seconds: float = 20.0) -> list[str]:
-        """Send SIGTERM, wait, and kill what remains. Returns the names of those that had to be killed."""
+        """Send SIGTERM, wait, kill what remains; return the names of those that had to be."""
         children = [self._children[name] for name in names if name in self._children]
         for child in children:
             child.stopping.set()
@@ -118,7 +118,7 @@ class Supervisor:
                 **child.spec.environment,
                 SUPERVISED: "1",
             },
-            start_new_session=True,  # Ctrl-C is for the supervisor, which stops its children in order
+            start_new_session=True,  # Ctrl-C is for the supervisor, which stops in order
         )
 
     async def _watch(self, child: _Child) -> None:

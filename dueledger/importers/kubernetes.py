@@ -1,7 +1,8 @@
 """Prow's periodic jobs as definition documents.
 
-`cron` is read in UTC, as Prow does. `interval` counts from a job's last start and `minimum_interval` from
-its last end; both become a fixed rate, whose phase is spread by the job's name.
+`cron` is read in UTC, as Prow does. `interval` counts from a job's last start and
+`minimum_interval` from its last end; both become a fixed rate, whose phase is spread by the job's
+name.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ _IMPOSSIBLE_DAY: Final = re.compile(r"\S+ \S+ (?:30|31) 2 \S+")
 
 
 class Periodic(BaseModel):
-    """One periodic job as Prow's configuration has it; fields that do not say when are kept as labels."""
+    """One periodic job, as far as Prow's configuration of it says when and whose."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -50,7 +51,7 @@ _PERIODICS: Final = TypeAdapter(list[Periodic])
 
 
 def read_periodics(path: Path) -> list[Periodic]:
-    """Read a JSON list of periodic jobs. The first job that cannot be read is named in the error."""
+    """Read a JSON list of periodic jobs. Those that cannot be read are named in the error."""
     try:
         return _PERIODICS.validate_python(json.loads(path.read_text(encoding="utf-8")))
     except json.JSONDecodeError as error:
@@ -69,7 +70,7 @@ def read_periodics(path: Path) -> list[Periodic]:
 def definition_documents(
     periodics: Iterable[Periodic], *, anchor: datetime, tenant: str = TENANT
 ) -> list[dict[str, object]]:
-    """Return one definition document a job, ready for ``define``. `anchor` is where fixed rates count from."""
+    """Return one definition document a job; `anchor` is where fixed rates count from."""
     return [_document(periodic, anchor=anchor, tenant=tenant) for periodic in periodics]
 
 

@@ -1,21 +1,18 @@
 """Renews policies when they are due: `dueledger work examples.insurer.handlers:handlers`.
 
-The renewal and its premium are written in the transaction that completes the item, so neither is ever
-there without the other two, and a renewal never happens twice (G6).
+The renewal and its premium are written in the transaction that completes the item, so neither is
+ever there without the other two, and a renewal never happens twice (G6).
 """
 
-from __future__ import annotations
+from typing import Final
 
-from typing import Any, Final
-
-import asyncpg
-
+from ledger.store import Connection
 from workers import Completed, DueItem, Handlers, NotDue, Verdict
 
 handlers = Handlers()
 
-# A policy with the fault `premium_not_booked` is renewed without its premium: a defect, on purpose, that
-# only a look at the bookings can find.
+# A policy with the fault `premium_not_booked` is renewed without its premium: a defect, on purpose,
+# that only a look at the bookings can find.
 _RENEW: Final = """
 with renewal as (
   insert into insurer.renewal_issued (policy_number, term, due_item, premium)
@@ -35,7 +32,7 @@ select premium from renewal
 
 
 @handlers.on_transaction("PolicyRenewalDue")
-async def renew(item: DueItem, connection: asyncpg.Connection[Any]) -> Verdict:
+async def renew(item: DueItem, connection: Connection) -> Verdict:
     """Issue the renewal of one policy for one term."""
     premium = await connection.fetchval(_RENEW, item.business_key, item.cycle, item.id)
     if premium is None:

@@ -1,7 +1,7 @@
 """Books what is reported missing: `python -m examples.insurer.repairs`, until SIGTERM.
 
-Dueledger's reconciler finds a renewal that completed without its premium and asks for it on the topic
-`due-repairs`. A command may come more than once; the booking happens once.
+Dueledger's reconciler finds a renewal that completed without its premium and asks for it on the
+topic `due-repairs`. A command may come more than once; the booking happens once.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def run() -> None:
     """Consume commands; a record's offset is committed when its booking is."""
     loop = asyncio.get_running_loop()
     me = asyncio.current_task()
-    assert me is not None
+    assert me is not None  # noqa: S101 - it runs in one
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, me.cancel)
     connection: asyncpg.Connection[Any] = await asyncpg.connect(os.environ["DUELEDGER_DSN"])

@@ -1,4 +1,4 @@
-"""The insurer's policy service: keeps policies in its own tables and tells Kafka what happens to them.
+"""The insurer's policy service: keeps policies in its own tables, and tells Kafka about them.
 
     python -m examples.insurer.service prepare --policies 20000 --day 2027-03-01
     python -m examples.insurer.service send book
@@ -15,16 +15,18 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Iterable
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
 from aiokafka import AIOKafkaProducer
 
 from examples.insurer.portfolio import Event, Portfolio, make_portfolio
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 TOPIC: Final = "domain-events"
 SOURCE: Final = "/insurer/policies"
@@ -107,7 +109,7 @@ async def send(
 
 
 async def _send_events(producer: AIOKafkaProducer, events: Iterable[Event]) -> None:
-    """Send with a bound on what is not acknowledged yet; same policy, same partition, same order."""
+    """Send with a bound on what is not acknowledged yet; a policy's events keep their order."""
     unacknowledged: list[asyncio.Future[Any]] = []
     for event in events:
         unacknowledged.append(
@@ -185,4 +187,4 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(run(read_arguments(sys.argv[1:])))))  # noqa: T201 - its answer
+    print(json.dumps(asyncio.run(run(read_arguments(sys.argv[1:])))))

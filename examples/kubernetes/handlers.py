@@ -1,4 +1,4 @@
-"""Runs the periodic jobs, which here means taking note of them: `dueledger work examples.kubernetes.handlers:handlers`."""
+"""Runs the periodic jobs, which here means taking note of them."""
 
 from workers import Completed, DueItem, Handlers, Verdict
 

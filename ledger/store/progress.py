@@ -32,7 +32,7 @@ class Standing:
 async def read_progress(
     connection: Connection, *, before: datetime | None = None
 ) -> list[Standing]:
-    """Count the open items of each kind that has any. Reads all that is open: not for tight loops."""
+    """Count the open items of each kind that has any; reads all of them, so not for tight loops."""
     return [Standing(**row) for row in await connection.fetch(statement("read_progress"), before)]
 
 

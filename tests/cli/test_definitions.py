@@ -1,0 +1,132 @@
+"""Definitions from files: previewed without a database, defined once, brought from elsewhere."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dueledger
+from dueledger.importers.kubernetes import definition_documents, read_periodics
+from ledger.definitions import parse_definition
+from ledger.errors import InvalidInput
+from ledger.schedule import Cron, Every, expand
+
+Command = Callable[..., Any]
+
+CHECKOUT = Path(dueledger.__file__).resolve().parents[1]
+PERIODICS = CHECKOUT / "examples/kubernetes/periodics.json"
+INSURER = CHECKOUT / "examples/insurer/definitions.yaml"
+DAY = datetime(2027, 3, 1, tzinfo=UTC)
+
+NIGHTLY = """
+definition: nightly
+tenant: acme
+kind: NightlyDue
+business_key: nightly
+when: {cron: "30 2 * * *", timezone: America/New_York, gap: skip}
+"""
+
+
+@pytest.fixture
+def nightly(tmp_path: Path) -> str:
+    (tmp_path / "nightly.yaml").write_text(NIGHTLY, encoding="utf-8")
+    return str(tmp_path / "nightly.yaml")
+
+
+def test_a_preview_shows_what_is_due_and_what_the_gap_skips(
+    dueledger: Command, nightly: str
+) -> None:
+    ran = dueledger("preview", nightly, "--from", "2027-03-13", "--to", "2027-03-16", "--json")
+    assert ran.code == 0
+    assert ran.document == {
+        "occurrences": [
+            {
+                "due_at": "2027-03-13T07:30:00Z",
+                "nominal": "2027-03-13T02:30:00",
+                "utc_offset": "-05:00",
+                "decision": "exact",
+            },
+            {
+                "due_at": "2027-03-15T06:30:00Z",
+                "nominal": "2027-03-15T02:30:00",
+                "utc_offset": "-04:00",
+                "decision": "exact",
+            },
+        ],
+        "skipped": [{"nominal": "2027-03-14T02:30:00", "reason": "gap"}],
+    }
+
+
+def test_an_event_rule_is_previewed_for_one_date(dueledger: Command) -> None:
+    ran = dueledger("preview", str(INSURER), "--effective-date", "2027-03-31", "--json")
+    assert [one["due_at"] for one in ran.document["occurrences"]] == ["2027-03-01T14:00:00Z"]
+
+
+@pytest.mark.parametrize("options", [(), ("--from", "2027-03-01"), ("--from", "soon", "--to", "x")])
+def test_a_preview_without_its_window_is_a_usage_error(
+    dueledger: Command, nightly: str, options: tuple[str, ...]
+) -> None:
+    assert dueledger("preview", nightly, *options).code == 2
+
+
+def test_defining_the_same_file_again_changes_nothing(dueledger_on: Command, nightly: str) -> None:
+    answers = [dueledger_on("define", nightly, "--json").document for _ in range(2)]
+    assert [(one["version"], one["changed"]) for one in answers] == [(1, True), (1, False)]
+
+
+def test_a_definition_that_is_refused_names_the_field(dueledger_on: Command, nightly: str) -> None:
+    text = NIGHTLY.replace("30 2 * * *", "61 2 * * *")
+    Path(nightly).write_text(text, encoding="utf-8")
+    ran = dueledger_on("define", nightly, "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"][0]["field"] == "when.cron"
+
+
+def test_every_periodic_job_of_kubernetes_becomes_a_definition() -> None:
+    documents = definition_documents(read_periodics(PERIODICS), anchor=DAY)
+    definitions = [parse_definition(document) for document in documents]
+    assert len(definitions) == 1335
+    assert len({definition.definition for definition in definitions}) == 1335
+    assert sum(isinstance(definition.when, Cron) for definition in definitions) == 405
+    assert sum(isinstance(definition.when, Every) for definition in definitions) == 930
+
+
+def test_a_fixed_rate_keeps_its_period_and_is_spread_by_name() -> None:
+    jobs = [job for job in read_periodics(PERIODICS) if job.interval is not None]
+    firsts: set[datetime] = set()
+    for job, document in zip(jobs, definition_documents(jobs, anchor=DAY), strict=True):
+        when = parse_definition(document).when
+        assert isinstance(when, Every)
+        assert when.every == job.interval
+        firsts.add(when.anchor)
+    assert len(firsts) > len(jobs) / 2
+
+
+def test_a_cron_job_is_read_in_utc() -> None:
+    [document] = definition_documents(
+        [job for job in read_periodics(PERIODICS) if job.cron == "30 6 * * *"], anchor=DAY
+    )
+    when = parse_definition(document).when
+    assert isinstance(when, Cron)
+    [due] = expand(when, DAY, DAY.replace(day=2)).occurrences
+    assert due.due_at == DAY.replace(hour=6, minute=30)
+
+
+def test_a_job_without_a_schedule_is_refused_by_its_place_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "jobs.json"
+    file.write_text('[{"name": "a", "team": "t", "area": "x"}]', encoding="utf-8")
+    with pytest.raises(InvalidInput) as refused:
+        read_periodics(file)
+    assert refused.value.problems[0].field == "0"
+    assert "exactly one of cron, interval and minimum_interval" in str(refused.value)
+
+
+def test_imported_definitions_can_be_defined(dueledger_on: Command, tmp_path: Path) -> None:
+    ran = dueledger_on("import", "kubernetes", str(PERIODICS))
+    assert ran.code == 0
+    (tmp_path / "jobs.json").write_text(ran.out, encoding="utf-8")
+    defined = dueledger_on("define", str(tmp_path / "jobs.json"), "--json")
+    assert defined.code == 0
+    assert sum(answer["changed"] for answer in defined.lines) == 1335

@@ -1,0 +1,86 @@
+"""Scripts branch on exit codes, and a program reads an error where a person reads a sentence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+SECRET = "geheim"  # noqa: S105 - it must not come back
+UNREACHABLE = f"postgresql://someone:{SECRET}@127.0.0.1:1/nowhere"
+
+
+def test_help_names_every_command(dueledger: Command) -> None:
+    ran = dueledger("--help")
+    assert ran.code == 0
+    commands = (
+        "demo dev doctor migrate define preview import emit items show why park redrive write-off "
+        "materialise allocate work intake reconcile findings repair bench"
+    )
+    assert [name for name in commands.split() if f" {name} " not in ran.out] == []
+
+
+def test_an_unknown_command_is_a_usage_error(dueledger: Command) -> None:
+    assert dueledger("nonsense").code == 2
+
+
+def test_a_missing_setting_is_named_by_its_variable(dueledger: Command) -> None:
+    ran = dueledger("items", "--json")
+    assert ran.code == 2
+    error = ran.document["error"]
+    assert error["code"] == "INVALID_SETTING"
+    assert error["details"]["problems"][0]["field"] == "DUELEDGER_DSN"
+
+
+def test_an_unreachable_server_has_a_code_of_its_own_and_keeps_the_secret(
+    dueledger: Command,
+) -> None:
+    ran = dueledger("items", "--json", DUELEDGER_DSN=UNREACHABLE)
+    assert ran.code == 3
+    assert ran.document["error"]["code"] == "UNAVAILABLE"
+    assert SECRET not in ran.out + ran.err
+
+
+def test_an_option_stands_above_the_environment(dueledger_on: Command) -> None:
+    assert dueledger_on("items").code == 0
+    assert dueledger_on("items", "--dsn", UNREACHABLE).code == 3
+
+
+def test_a_file_that_is_not_there_is_named(dueledger: Command) -> None:
+    ran = dueledger("preview", "nowhere.yaml")
+    assert ran.code == 2
+    assert "nowhere.yaml" in ran.err
+
+
+@pytest.mark.parametrize("handlers", ["nothing", "no.such.module:handlers", "json:loads"])
+def test_handlers_that_cannot_be_loaded_are_refused_before_anything_starts(
+    dueledger: Command, handlers: str
+) -> None:
+    ran = dueledger("work", handlers, DUELEDGER_DSN=UNREACHABLE)
+    assert ran.code == 2
+    assert handlers in ran.err
+
+
+def test_the_doctor_names_what_is_wrong_and_the_remedy(dueledger_on: Command) -> None:
+    healthy = dueledger_on("doctor", "--json")
+    assert healthy.code == 0
+    assert {check["health"] for check in healthy.document["checks"]} == {"ok"}
+    sick = dueledger_on("doctor", "--json", DUELEDGER_BOOTSTRAP_SERVERS="127.0.0.1:1")
+    assert sick.code == 4
+    [failed] = [check for check in sick.document["checks"] if check["health"] == "fail"]
+    assert failed["name"] == "kafka"
+    assert failed["remedy"]
+
+
+def test_findings_end_a_reconciliation_with_their_own_exit_code(dueledger_on: Command) -> None:
+    assert dueledger_on("reconcile", "--once", "--json").code == 0
+    long_ago = ("--effective-date", "2026-01-01", "--due-at", "2026-01-01")
+    owed = ("--tenant", "acme", "--kind", "ReminderDue", "--key", "INV-1")
+    assert dueledger_on("emit", *owed, *long_ago).code == 0
+    ran = dueledger_on("reconcile", "--once", "--json")
+    assert ran.code == 4
+    assert ran.document["findings_open"] == 1
+    [finding] = dueledger_on("findings", "--json").lines
+    assert finding["type"] == "OVERDUE"
+    assert finding["business_key"] == "INV-1"

@@ -1,0 +1,71 @@
+"""The main job through the real command line: a small virtual day, killed in, reconciled."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STABLE_NAMES = {
+    "expected",
+    "completed",
+    "skipped",
+    "cancelled",
+    "superseded",
+    "written_off",
+    "open",
+    "findings_found",
+    "findings_open",
+    "repairs",
+    "stale_writes",
+    "items_per_second",
+    "report",
+}
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder in which a small demo ran, and how it ended."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, "-m", "dueledger", "demo", "--json"]
+    small = ["--policies", "600", "--periodics", "150", "--day-seconds", "20"]
+    ended = subprocess.run(  # noqa: S603 - our own command
+        [*command, *small], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return folder, ended
+
+
+def test_g11_a_virtual_day_with_a_killed_worker_finds_exactly_what_was_made_to_go_wrong(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    _, ended = demo
+    assert ended.returncode == 0, ended.stderr
+    document = json.loads(ended.stdout)
+    assert set(document) >= STABLE_NAMES
+    assert document["failures"] == []
+    assert document["findings_found"] == document["repairs"] == 6
+    assert document["findings_open"] == 0
+    assert "was killed with SIGKILL" in ended.stderr
+
+
+def test_the_demo_accounts_for_every_item_it_expected(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    document = json.loads(demo[1].stdout)
+    ended = ("completed", "skipped", "cancelled", "superseded", "written_off", "open")
+    assert document["expected"] == sum(document[name] for name in ended)
+    assert all(document[name] > 0 for name in ("completed", "cancelled", "superseded"))
+
+
+def test_the_demo_leaves_its_report_and_nothing_else_running(
+    demo: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    folder, ended = demo
+    for path in json.loads(ended.stdout)["report"]:
+        assert (folder / path).stat().st_size > 0
+    stopped = (folder / ".dueledger/demo/processes.log").read_text(encoding="utf-8")
+    for name in ("allocator", "intake", "materialiser", "worker-1"):
+        assert any(
+            line.startswith(name) and "process.stopped" in line for line in stopped.splitlines()
+        )

@@ -1,0 +1,53 @@
+"""`dueledger dev`: starts, says where things are, stops in order, and goes on later."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def hold_until_seeded(folder: Path, *options: str) -> tuple[int, str]:
+    """Start it, ask it to stop once its banner stands, and return how it ended."""
+    said: list[str] = []
+    with subprocess.Popen(  # noqa: S603 - our own command
+        [sys.executable, "-m", "dueledger", "dev", "--keep", *options],
+        cwd=folder,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            said.append(line)
+            if "dueledger why" in line:
+                process.send_signal(signal.SIGTERM)
+    return process.returncode, "".join(said)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[int, str]]:
+    """Two sessions on the same data."""
+    folder = tmp_path_factory.mktemp("dev")
+    return [hold_until_seeded(folder), hold_until_seeded(folder, "--show-secrets")]
+
+
+def test_a_session_seeds_an_insurer_and_stops_in_order(sessions: list[tuple[int, str]]) -> None:
+    code, said = sessions[0]
+    assert code == 0
+    assert "200 renewals fall due within the next minute" in said
+    assert said.index("draining") < said.index("left: ") < said.index("stopped; the data is kept")
+
+
+def test_the_second_session_goes_on_with_the_data_of_the_first(
+    sessions: list[tuple[int, str]],
+) -> None:
+    code, said = sessions[1]
+    assert code == 0
+    assert "schema: up to date" in said
+    assert "fall due within the next minute" not in said
+
+
+def test_secrets_are_shown_only_when_asked_for(sessions: list[tuple[int, str]]) -> None:
+    assert ":***@" in sessions[0][1]
+    assert ":***@" not in sessions[1][1]
