@@ -1,6 +1,6 @@
 """Prove independently that what was owed happened: expect, compare, find, repair, report."""
 
-from reconciler.passes import Limits, PassResult, Scope
+from reconciler.pass_result import Limits, PassResult, Scope
 from reconciler.report import Report
 from reconciler.run import (
     Reconciler,

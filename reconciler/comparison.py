@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ledger.states import TransitionEvent
 from reconciler.timeliness import Lateness
@@ -137,8 +137,8 @@ class Comparison:
     )
     unverified: set[KindKey] = field(default_factory=set[KindKey])
 
-    def begin(self, expected: dict[bytes, Expected]) -> "WindowComparison":
-        """Begin a window; `expected` is consumed."""
+    def begin(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
+        """Begin a window; `expected` holds Expected as plain tuples by id, and is consumed."""
         return WindowComparison(self, expected)
 
 
@@ -147,7 +147,7 @@ class WindowComparison:
     """One window: add the ledger's items a chunk at a time, then finish."""
 
     whole: Comparison
-    expected: dict[bytes, Expected]
+    expected: dict[bytes, tuple[Any, ...]]
     result: WindowResult = field(default_factory=WindowResult)
     matched: set[bytes] = field(default_factory=set[bytes])
     stands: dict[tuple[int, str, date], Actual] = field(
@@ -182,7 +182,8 @@ class WindowComparison:
         result = self.result
         if result.duplicates:
             self._tell_duplicates()
-        result.missing = [left for left in self.expected.values() if left.live]
+        left = map(Expected._make, self.expected.values())
+        result.missing = [expected for expected in left if expected.live]
         return result
 
     def _tell_duplicates(self) -> None:

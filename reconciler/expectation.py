@@ -4,7 +4,7 @@ Computed from the documents and the inbox anew, by the pure modules alone; nothi
 rows is asked.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,7 +18,7 @@ from reconciler.comparison import Actual, Expected, KindKey
 from reconciler.event_rules import Birth, EventRules, Withdrawn
 from reconciler.schedules import schedule_drafts, schedule_slices
 from reconciler.sources import Population, SourceFailed, SourceRead
-from reconciler.spool import Spool
+from reconciler.spool import Row, Spool
 from reconciler.terms import instant_of, microseconds_of, terms_of_draft, terms_of_population
 from reconciler.versions import Version, parse_versions
 from reconciler.windows import Window
@@ -27,6 +27,12 @@ DEFINITIONS: Final = 0
 EVENTS: Final = 1
 FIRST_POPULATION: Final = 2
 EVENTS_A_READ: Final = 5_000
+NEVER: Final = (0, "", "")
+
+# Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
+_ID: Final = Expected._fields.index("id")
+_SOURCE: Final = Expected._fields.index("source")
+_MOMENT: Final = Expected._fields.index("moment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,30 +82,28 @@ class Expectation:
         horizon = self.horizons.get(item.definition_no or 0)
         return horizon is not None and item.due_at >= horizon
 
-    def read_window(self, window: Window) -> dict[bytes, Expected]:
+    def read_window(self, window: Window) -> dict[bytes, Row]:
         """Return what is expected in a window, each thing once, whatever sources name it.
 
         Of the events that owe one item the earliest counts; a population's word that it is owed
         stands above their having withdrawn it.
         """
-        found: dict[bytes, Expected] = {}
+        found: dict[bytes, Row] = {}
         asserted: set[bytes] = set()
         for row in self.spool.read(window.from_day, window.to_day):
-            expected = Expected(*row)
-            if expected.source != EVENTS:
-                asserted.add(expected.id)
-                found.setdefault(expected.id, expected)
+            identity = row[_ID]
+            if row[_SOURCE] != EVENTS:
+                asserted.add(identity)
+                found.setdefault(identity, row)
                 continue
-            known = found.get(expected.id)
-            if known is None or known.source != EVENTS or _moment(expected) < _moment(known):
-                found[expected.id] = expected
-        for identity, expected in found.items():
-            if (
-                expected.source == EVENTS
-                and identity not in asserted
-                and self.withdrawn.ends(_birth(expected))
-            ):
-                found[identity] = expected._replace(live=False)
+            known = found.get(identity)
+            if known is None or (known[_SOURCE] == EVENTS and row[_MOMENT] < known[_MOMENT]):
+                found[identity] = row
+        for identity, row in found.items():
+            if row[_SOURCE] == EVENTS and identity not in asserted:
+                expected = Expected._make(row)
+                if self.withdrawn.ends(_birth(expected)):
+                    found[identity] = tuple(expected._replace(live=False))
         return found
 
     async def terms_of(
@@ -147,7 +151,7 @@ class Expectation:
 @asynccontextmanager
 async def gather_expectation(
     connection: Connection, populations: Sequence[Population], as_of: datetime
-) -> AsyncIterator[Expectation]:
+) -> AsyncGenerator[Expectation]:
     """Read every source once and put what it expects aside; a source that fails is marked so."""
     versions, failures = parse_versions(await findings.list_definition_versions(connection))
     reads = [
@@ -204,6 +208,10 @@ def _put_draft(spool: Spool, draft: ItemDraft, identity: bytes, definition_no: i
             DEFINITIONS,
             True,
             definition_no,
+            None,
+            None,
+            None,
+            None,
         ),
     )
 
@@ -282,6 +290,7 @@ async def _put_population(expectation: Expectation, population: Population, plac
                         None,
                         row.payload,
                         row.partition_key,
+                        None,
                     ),
                 )
     except SourceFailed as failure:
@@ -289,16 +298,11 @@ async def _put_population(expectation: Expectation, population: Population, plac
     read.duration_seconds = monotonic() - began
 
 
-def _moment(expected: Expected) -> tuple[int, str, str]:
-    assert expected.moment is not None
-    return expected.moment
-
-
 def _birth(expected: Expected) -> Birth:
     return Birth(
         expected.id,
         (expected.tenant, expected.kind, expected.business_key),
-        _moment(expected),
+        expected.moment or NEVER,
         expected.definition_no or 0,
         expected.reference or 0,
     )

@@ -24,7 +24,7 @@ def uuid8(*parts: str) -> UUID:
 
 
 def repair_id(finding_id: UUID, action: RepairAction, opened_count: int) -> UUID:
-    """Return the id of `action` on the finding's `opened_count`-th opening: one application each."""
+    """Return the id of `action` on the finding's `opened_count`-th opening: applied once."""
     return uuid8("repair", str(finding_id), action, str(opened_count))
 
 

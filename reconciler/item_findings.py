@@ -92,28 +92,28 @@ def overdue(item: Actual, flow: FlowFacts, standing: Record, waited: timedelta) 
 def late(item: Actual, flow: FlowFacts) -> Finding:
     """Say that an item was completed after its promise."""
     promised = item.complete_by or item.due_at + flow.grace
-    assert item.ended_at is not None
-    after = (item.ended_at - promised).total_seconds()
+    ended_at = item.ended_at or promised
+    after = (ended_at - promised).total_seconds()
     return Finding(
         FindingType.LATE,
         _subject(item, flow),
         f"{_what(item, flow)} was promised by {promised:%Y-%m-%d %H:%M:%S} UTC and completed "
         f"{span(after)} after that.",
         expected={"complete_by": promised.isoformat()},
-        actual={"completed_at": item.ended_at.isoformat()},
+        actual={"completed_at": ended_at.isoformat()},
     )
 
 
 def effect_missing(item: Actual, flow: FlowFacts, evidence: Evidence) -> Finding:
     """Say that a completed item left no trace where its effect should be."""
-    assert item.ended_at is not None
+    ended_at = item.ended_at or item.due_at
     return Finding(
         FindingType.EFFECT_MISSING,
         _subject(item, flow),
-        f"{_what(item, flow)} was completed {item.ended_at:%Y-%m-%d %H:%M} UTC, but "
+        f"{_what(item, flow)} was completed {ended_at:%Y-%m-%d %H:%M} UTC, but "
         f"{evidence.name} shows nothing for it.",
         expected={"evidence": evidence.name, "cycle": item.cycle},
-        actual={"completed_at": item.ended_at.isoformat(), "reference": None},
+        actual={"completed_at": ended_at.isoformat(), "reference": None},
     )
 
 

@@ -1,7 +1,7 @@
 """The report as one HTML file: no script, no address, prints, and follows the reader's theme."""
 
 from datetime import datetime
-from typing import Final
+from typing import Final, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -65,6 +65,6 @@ _ENVIRONMENT: Final = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_ENVIRONMENT.filters.update(
+cast("dict[str, object]", _ENVIRONMENT.filters).update(
     number=_number, instant=_instant, seconds=_seconds, shares=_shares, word=_word
 )

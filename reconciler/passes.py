@@ -1,9 +1,8 @@
 """One pass: read what should be, hold it against what is, record what differs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final
 from uuid import UUID
@@ -24,95 +23,29 @@ from reconciler.comparison import (
 )
 from reconciler.expectation import Expectation, gather_expectation
 from reconciler.findings import (
-    Finding,
     definition_failed,
     source_failed,
     stuck_claim,
     stuck_run,
     unbalanced,
 )
+from reconciler.pass_result import (
+    EXPECTATION_TYPES,
+    JUDGED,
+    Limits,
+    PassResult,
+    Scope,
+)
+from reconciler.recording import Recorder, population_record
 from reconciler.settings import Sources
 from reconciler.sources import Evidence, SourceFailed, SourceRead, WantedEvidence
 from reconciler.terms import terms_of_population
-from reconciler.vocabulary import FindingType, Resolution, Severity
+from reconciler.vocabulary import FindingType, Resolution
 from reconciler.windows import plan_windows
 
 PAGE_ROWS: Final = 10_000
 RECORDED_ROWS: Final = 1_000
 STUCK_MAX: Final = 1_000
-FIRST_DATE: Final = date(1970, 1, 1)
-END_DATE: Final = date(2200, 1, 1)
-
-JUDGED: Final = frozenset(
-    {
-        FindingType.MISSING,
-        FindingType.UNEXPECTED,
-        FindingType.DUPLICATE,
-        FindingType.OVERDUE,
-        FindingType.STUCK,
-        FindingType.EFFECT_MISSING,
-        FindingType.UNBALANCED,
-        FindingType.SOURCE_FAILED,
-        FindingType.DEFINITION_FAILED,
-    }
-)
-"""The types whose absence from a pass closes them. LATE is history and is never open."""
-
-EXPECTATION_TYPES: Final = frozenset(
-    {FindingType.MISSING, FindingType.UNEXPECTED, FindingType.DUPLICATE}
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What a pass looks at: a half-open range of effective dates."""
-
-    from_date: date = FIRST_DATE
-    to_date: date = END_DATE
-
-    @property
-    def whole(self) -> bool:
-        """Tell whether nothing is left out."""
-        return self.from_date <= FIRST_DATE and self.to_date >= END_DATE
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Margins and caps of a pass."""
-
-    stuck_seconds: float = 60.0
-    findings_max: int = 10_000
-
-
-@dataclass(slots=True)
-class PassResult:
-    """What a pass saw. `found` counts what holds now, `created` what was not known before."""
-
-    reconciliation_no: int
-    as_of: datetime
-    started_at: datetime
-    comparison: Comparison
-    duration_seconds: float = 0.0
-    found: Counter[FindingType] = field(default_factory=Counter[FindingType])
-    created: int = 0
-    closed: Counter[Resolution] = field(default_factory=Counter[Resolution])
-    omitted: Counter[tuple[FindingType, str, str]] = field(
-        default_factory=Counter[tuple[FindingType, str, str]]
-    )
-    missing: Counter[KindKey] = field(default_factory=Counter[KindKey])
-    unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
-    sources: list[SourceRead] = field(default_factory=list[SourceRead])
-    accounting: list[items.Accounting] = field(default_factory=list[items.Accounting])
-    watermarks: list[findings.WatermarkRecord] = field(
-        default_factory=list[findings.WatermarkRecord]
-    )
-    expectation: Expectation | None = None
-    expected_count: int = 0
-
-    @property
-    def open_found(self) -> int:
-        """Count what holds now and is more than information."""
-        return sum(count for type_, count in self.found.items() if type_ is not FindingType.LATE)
 
 
 class Pass:
@@ -129,8 +62,6 @@ class Pass:
         self._unjudged: set[tuple[str, str, str]] = set()
         self._evidence: defaultdict[KindKey, list[Evidence]] = defaultdict(list)
         self._evidence_reads: dict[str, SourceRead] = {}
-        self._waiting: list[Finding] = []
-        self._listed: Counter[tuple[FindingType, str, str]] = Counter()
         for evidence in sources.evidence:
             self._evidence[evidence.tenant, evidence.kind].append(evidence)
             self._evidence_reads[evidence.name] = SourceRead(
@@ -155,11 +86,12 @@ class Pass:
                 result = PassResult(
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
+                self._recorder = Recorder(result, self._limits.findings_max)
                 result.expectation = expectation
                 result.sources = [*expectation.reads, *self._evidence_reads.values()]
                 await self._compare_windows(connection, expectation, result)
                 await self._look_at_the_whole(connection, expectation, result)
-                await self._flush(connection, result)
+                await self._recorder.flush(connection)
                 crash_point("reconcile.found")
                 await self._conclude(connection, expectation, result)
                 result.duration_seconds = monotonic() - began
@@ -210,7 +142,7 @@ class Pass:
                     connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
                 )
                 await self._meet_new_flows(connection, expectation, result.comparison, rows)
-                part.add([Actual(*row) for row in rows])
+                part.add([Actual._make(row) for row in rows])
                 if len(rows) < PAGE_ROWS:
                     break
                 after = (rows[-1]["effective_date"], rows[-1]["item_no"])
@@ -243,21 +175,18 @@ class Pass:
             tally = result.comparison.tallies[expected.tenant, expected.kind]
             tally.expected += 1
         terms = await expectation.terms_of(connection, missing[: self._limits.findings_max])
-        self._list(
-            (
-                item_findings.missing(
-                    expected,
-                    expectation.reads[expected.source].name,
-                    terms.get(expected.id)
-                    or (
-                        terms_of_population(expected)
-                        if expectation.is_population(expected.source)
-                        else None
-                    ),
-                )
-                for expected in missing
-            ),
-            result,
+        self._recorder.take(
+            item_findings.missing(
+                expected,
+                expectation.reads[expected.source].name,
+                terms.get(expected.id)
+                or (
+                    terms_of_population(expected)
+                    if expectation.is_population(expected.source)
+                    else None
+                ),
+            )
+            for expected in missing
         )
         explained = await expectation.implied_since(connection, window.unexpected)
         for item in window.unexpected:
@@ -266,15 +195,15 @@ class Pass:
                 result.comparison.tallies[flow.tenant, flow.kind].expected += 1
                 continue
             result.unexpected[flow.tenant, flow.kind] += 1
-            self._list((item_findings.unexpected(item, flow),), result)
+            self._recorder.take((item_findings.unexpected(item, flow),))
         for pair in window.duplicates:
             flow = flows[pair.extra.flow_no]
             result.unexpected[flow.tenant, flow.kind] += 1
-            self._list((item_findings.duplicate(pair, flow),), result)
-        self._list((item_findings.late(item, flows[item.flow_no]) for item in window.late), result)
+            self._recorder.take((item_findings.duplicate(pair, flow),))
+        self._recorder.take(item_findings.late(item, flows[item.flow_no]) for item in window.late)
         await self._tell_overdue(connection, window.overdue, result)
         await self._tell_effects(window.evidenced, result)
-        await self._flush(connection, result)
+        await self._recorder.flush(connection)
 
     async def _still_missing(
         self, connection: Connection, missing: Sequence[Expected]
@@ -294,14 +223,13 @@ class Pass:
         comparison = result.comparison
         shown = overdue[: self._limits.findings_max]
         standings = await findings.describe_open_items(connection, [item.item_no for item in shown])
-        self._list(
+        self._recorder.take(
             (
                 item_findings.overdue(
                     item, comparison.flows[item.flow_no], standing, comparison.as_of - item.due_at
                 )
                 for item, standing in zip(shown, standings, strict=True)
-            ),
-            result,
+            )
         )
         for item in overdue[len(shown) :]:
             flow = comparison.flows[item.flow_no]
@@ -345,14 +273,11 @@ class Pass:
             return
         finally:
             read.duration_seconds += monotonic() - began
-        self._list(
-            (
-                item_findings.effect_missing(
-                    wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
-                )
-                for lack in lacking
-            ),
-            result,
+        self._recorder.take(
+            item_findings.effect_missing(
+                wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
+            )
+            for lack in lacking
         )
 
     async def _look_at_the_whole(
@@ -361,7 +286,7 @@ class Pass:
         """Find what is wrong with runs, claims, the identity, sources and definitions."""
         margin = self._limits.stuck_seconds
         for row in await findings.list_stuck_runs(connection, margin, STUCK_MAX):
-            self._list(
+            self._recorder.take(
                 (
                     stuck_run(
                         run_no=row["run_no"],
@@ -371,11 +296,10 @@ class Pass:
                         lease_until=row["lease_until"],
                         lapsed=row["lapsed_seconds"],
                     ),
-                ),
-                result,
+                )
             )
         for row in await findings.list_stuck_claims(connection, margin, STUCK_MAX):
-            self._list(
+            self._recorder.take(
                 (
                     stuck_claim(
                         fence=row["fence"],
@@ -384,53 +308,23 @@ class Pass:
                         deadline=row["deadline"],
                         lapsed=row["lapsed_seconds"],
                     ),
-                ),
-                result,
+                )
             )
         result.accounting = await items.read_accounting(connection)
-        self._list(
-            (
-                unbalanced(row.tenant, row.kind, row.items, _places(row))
-                for row in result.accounting
-                if row.difference
-            ),
-            result,
+        self._recorder.take(
+            unbalanced(row.tenant, row.kind, row.items, _places(row))
+            for row in result.accounting
+            if row.difference
         )
-        self._list(
-            (source_failed(read.name, read.failure) for read in result.sources if read.failure),
-            result,
+        self._recorder.take(
+            source_failed(read.name, read.failure) for read in result.sources if read.failure
         )
-        self._list(
-            (
-                definition_failed(
-                    failed.tenant, failed.kind, failed.name, failed.version, failed.reason
-                )
-                for failed in expectation.failures
-            ),
-            result,
-        )
-
-    def _list(self, found: Iterable[Finding], result: PassResult) -> None:
-        """Take findings up for recording, up to the cap of their type and kind."""
-        for finding in found:
-            place = (finding.type, finding.subject.tenant, finding.subject.kind)
-            result.found[finding.type] += 1
-            if self._listed[place] >= self._limits.findings_max:
-                result.omitted[place] += 1
-                continue
-            self._listed[place] += 1
-            self._waiting.append(finding)
-
-    async def _flush(self, connection: Connection, result: PassResult) -> None:
-        unique = list({finding.id: finding for finding in self._waiting}.values())
-        self._waiting = []
-        for begin in range(0, len(unique), RECORDED_ROWS):
-            answers = await findings.record_findings(
-                connection,
-                result.reconciliation_no,
-                [_record(finding) for finding in unique[begin : begin + RECORDED_ROWS]],
+        self._recorder.take(
+            definition_failed(
+                failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
-            result.created += sum(answer.created for answer in answers)
+            for failed in expectation.failures
+        )
 
     async def _conclude(
         self, connection: Connection, expectation: Expectation, result: PassResult
@@ -461,7 +355,7 @@ class Pass:
         await findings.record_populations(
             connection,
             result.reconciliation_no,
-            [_population(read, result) for read in result.sources],
+            [population_record(read, result) for read in result.sources],
         )
 
     def _watermarks(
@@ -494,42 +388,6 @@ def _places(row: items.Accounting) -> dict[str, int]:
         "reviews": row.reviews,
         "ended": row.items - row.open - row.difference,
     }
-
-
-def _record(finding: Finding) -> findings.FindingRecord:
-    subject = finding.subject
-    informative = finding.severity is Severity.INFORMATION
-    return findings.FindingRecord(
-        id=finding.id,
-        type=finding.type,
-        severity=finding.severity,
-        tenant=subject.tenant,
-        kind=subject.kind,
-        subject=subject.name,
-        item_id=subject.item_id,
-        business_key=subject.business_key,
-        effective_date=subject.effective_date,
-        due_at=subject.due_at,
-        sentence=finding.sentence,
-        expected=orjson.dumps(finding.expected).decode(),
-        actual=orjson.dumps(finding.actual).decode(),
-        terms=finding.terms,
-        resolution=Resolution.EXPLAINED if informative else Resolution.OPEN,
-    )
-
-
-def _population(read: SourceRead, result: PassResult) -> findings.PopulationRecord:
-    return findings.PopulationRecord(
-        name=read.name,
-        origin=read.origin,
-        query_digest=read.digest,
-        extracted_at=read.extract.extracted_at or result.started_at,
-        duration_seconds=read.duration_seconds,
-        row_count=read.extract.row_count,
-        skipped_count=read.extract.skipped.total(),
-        hash_total=read.extract.hash_total,
-        failure=read.failure,
-    )
 
 
 def _counts(result: PassResult) -> str:

@@ -1,7 +1,7 @@
 """Commands to the domain: what only the owner of an effect can mend, published to `due-repairs`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,7 +35,9 @@ class RepairCommand:
 class RepairPublisher(Protocol):
     """Publishes commands; returns only when all of them are durable in Kafka."""
 
-    async def publish(self, commands: Sequence[RepairCommand]) -> None: ...
+    async def publish(self, commands: Sequence[RepairCommand]) -> None:
+        """Publish all of them. Raises Unavailable; some may then have been published."""
+        ...
 
 
 class KafkaRepairPublisher:
@@ -65,7 +67,7 @@ class KafkaRepairPublisher:
 @asynccontextmanager
 async def open_publisher(
     bootstrap_servers: str, *, partitions: int, replication: int
-) -> AsyncIterator[KafkaRepairPublisher]:
+) -> AsyncGenerator[KafkaRepairPublisher]:
     """Connect a producer and make the repair topic where it is missing. Raises Unavailable."""
     try:
         await _make_topic(bootstrap_servers, partitions, replication)

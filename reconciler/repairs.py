@@ -1,9 +1,8 @@
-"""Repairs as records: proposed once an opening of a finding, executed once, reconciled next pass."""
+"""Repairs as records: proposed and executed once an opening of a finding, reconciled after."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -97,25 +96,24 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
     """Return the sentence and the command of one repair, or None where it cannot apply."""
     what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
     item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
+    told: tuple[str, dict[str, Any]] | None = None
     match action:
         case RepairAction.MATERIALISE:
-            if row["terms"] is None:
-                return None
-            return f"Emit {what}, due {row['due_at']:%Y-%m-%d %H:%M} UTC.", row["terms"]
+            if row["terms"] is not None:
+                told = f"Emit {what}, due {row['due_at']:%Y-%m-%d %H:%M} UTC.", row["terms"]
         case RepairAction.REDRIVE:
-            if row["actual"].get("state") != State.MANUAL_REVIEW.label:
-                return None
-            return f"Send {what} back to work, its attempts counted anew.", item
+            if row["actual"].get("state") == State.MANUAL_REVIEW.label:
+                told = f"Send {what} back to work, its attempts counted anew.", item
         case RepairAction.CANCEL:
-            return f"Cancel {what}.", item
+            told = f"Cancel {what}.", item
         case RepairAction.RELEASE:
-            return f"Take back what {row['subject']} holds past its time.", {
-                "holder": row["subject"]
-            }
+            holder = row["subject"]
+            told = f"Take back what {holder} holds past its time.", {"holder": holder}
         case RepairAction.ESCALATE:
-            return f"Ask the domain to make up for the effect of {what}.", _escalation(row)
+            told = f"Ask the domain to make up for the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:
-            return None
+            pass
+    return told
 
 
 def _escalation(row: Record) -> dict[str, Any]:
@@ -280,7 +278,7 @@ class RepairExecutor:
     ) -> dict[UUID, Outcome]:
         if self.publisher is None:
             return {}
-        at: datetime = await read_now(connection)
+        at = await read_now(connection)
         await self.publisher.publish(
             [
                 RepairCommand(

@@ -1,4 +1,4 @@
-"""The report of a reconciliation: the model that the JSON, its schema and the HTML all come from."""
+"""The report of a reconciliation: what the JSON, its schema and the page all come from."""
 
 from datetime import date, datetime
 from enum import StrEnum
@@ -263,7 +263,7 @@ class Report(_Part):
         return sum(row.count for row in self.rejected_writes if row.reason == "stale")
 
     def as_json(self) -> bytes:
-        """Return the canonical JSON: keys sorted, UTF-8, instants in UTC, one newline at the end."""
+        """Return the canonical JSON: keys sorted, UTF-8, instants in UTC, a newline at the end."""
         return (
             orjson.dumps(
                 self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2

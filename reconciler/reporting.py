@@ -13,7 +13,7 @@ from ledger.store import Connection, Record, findings, items
 from reconciler import report as model
 from reconciler.comparison import KindTally
 from reconciler.page import render_page
-from reconciler.passes import PassResult
+from reconciler.pass_result import PassResult
 from reconciler.repairs import PlannedRepair
 from reconciler.vocabulary import FINDING_RULES, FindingType, Resolution
 

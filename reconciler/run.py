@@ -1,6 +1,6 @@
 """Running a reconciler: a loop of passes, or once with repairs and a report."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,8 @@ from typing import Literal
 from ledger.log import LogEvent, get_logger
 from ledger.service import Stop, run_service
 from ledger.store import PlanProfile, Pool, findings, open_pool
-from reconciler.passes import Limits, Pass, PassResult, Scope, register_reconciler
+from reconciler.pass_result import Limits, PassResult, Scope
+from reconciler.passes import Pass, register_reconciler
 from reconciler.publisher import RepairPublisher, open_publisher
 from reconciler.repairs import (
     Choice,
@@ -118,8 +119,8 @@ class Reconciler:
 
     async def report(self, planned: list[PlannedRepair] | None = None) -> Report:
         """Report everything found since this reconciler's first pass, as of its last."""
-        assert self.last is not None
-        assert self.since is not None
+        if self.last is None or self.since is None:
+            raise RuntimeError("a report tells of a pass, and none was made")
         async with self.pool.acquire() as connection:
             return await build_report(
                 connection, self.last, since=self.since, dry_run=planned or ()
@@ -129,7 +130,7 @@ class Reconciler:
 @asynccontextmanager
 async def open_reconciler(
     settings: ReconcilerSettings, sources: Sources, *, mode: Mode | None = None
-) -> AsyncIterator[Reconciler]:
+) -> AsyncGenerator[Reconciler]:
     """Open what a reconciler needs. Kafka is connected only where repairs may be executed."""
     wanted = mode or settings.reconcile_repair
     async with open_pool(

@@ -5,11 +5,11 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 _BUFFERED_ROWS_MAX: Final = 100_000
 
-Row = tuple[str | int | bytes | None, ...]
+Row = tuple[Any, ...]
 """What is put aside: only what marshal writes without a class, which makes it fast."""
 
 

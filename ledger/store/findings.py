@@ -181,8 +181,7 @@ async def begin_reconciliation(
     connection: Connection, *, actor_no: int, scope: str
 ) -> Reconciliation:
     """Open the record of one pass; `scope` is JSON text."""
-    row = await connection.fetchrow(statement("begin_reconciliation"), actor_no, scope)
-    assert row is not None
+    (row,) = await connection.fetch(statement("begin_reconciliation"), actor_no, scope)
     return Reconciliation(**row)
 
 

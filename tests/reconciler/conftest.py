@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import asyncpg
 import pytest
@@ -16,6 +15,7 @@ from ledger.store.events import InboxEvent, record_events
 from ledger.store.partitions import make_partitions
 from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+from reconciler.publisher import RepairPublisher
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it stands still until a test moves it."""
@@ -27,15 +27,18 @@ BOOKING_QUERY = "select item_id, reference from booking"
 
 
 @pytest.fixture
-async def frozen(connection: Connection, database: str) -> AsyncGenerator[Connection]:
+async def frozen(connection: Connection) -> Connection:
     """A connection on whose database business time stands at noon of 2027-03-01."""
     await clock.set_clock(connection, NOON, 0, database=True)
     await make_partitions(connection)
-    yield connection
+    return connection
 
 
 @pytest.fixture
-async def analytic(frozen: Connection, database: str) -> AsyncGenerator[Pool]:
+async def analytic(
+    frozen: Connection,  # noqa: ARG001 - its clock must be set before the pool connects
+    database: str,
+) -> AsyncGenerator[Pool]:
     async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
         yield pool
 
@@ -47,20 +50,27 @@ async def reconciler_no(frozen: Connection) -> int:
 
 @pytest.fixture
 def make_reconciler(analytic: Pool, reconciler_no: int) -> Callable[..., Reconciler]:
-    def make(sources: Sources | None = None, **settings: Any) -> Reconciler:
+    def make(
+        sources: Sources | None = None,
+        *,
+        limits: Limits | None = None,
+        publisher: RepairPublisher | None = None,
+        repair_max: int = 1_000,
+    ) -> Reconciler:
         return Reconciler(
             analytic,
             sources or Sources(),
             reconciler_no,
-            limits=settings.pop("limits", Limits(stuck_seconds=0)),
-            **settings,
+            limits=limits or Limits(stuck_seconds=0),
+            publisher=publisher,
+            repair_max=repair_max,
         )
 
     return make
 
 
 @pytest.fixture
-async def domain(connection: Connection, database: str) -> AsyncGenerator[asyncpg.Connection]:
+async def domain(database: str) -> AsyncGenerator[asyncpg.Connection]:
     """The domain's own tables: what it says is owed, and what it booked."""
     domain = await asyncpg.connect(database)
     await domain.execute(

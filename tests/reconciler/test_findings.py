@@ -432,8 +432,9 @@ async def test_a_source_that_cannot_be_reached_does_not_tell_its_address(
     assert "hunter2" not in told + str([dict(row) for row in rows])
 
 
+@pytest.mark.usefixtures("frozen")
 async def test_g11_rows_that_cannot_be_read_are_skipped_with_their_reason(
-    frozen: Connection, make_reconciler: Make, domain: asyncpg.Connection, policies: SqlPopulation
+    make_reconciler: Make, domain: asyncpg.Connection, policies: SqlPopulation
 ) -> None:
     await domain.execute(
         "insert into policy_due values"

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-import asyncpg
 import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
@@ -135,10 +134,10 @@ async def test_more_than_the_cap_is_refused_whole(
 
 
 @pytest.mark.parametrize("point", ["reconcile.found", "reconcile.repaired"])
-async def test_g11_killed_between_found_and_repaired_the_next_run_leaves_nothing_and_doubles_nothing(
+@pytest.mark.usefixtures("make_reconciler")
+async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_doubles_nothing(
     frozen: Connection,
     database: str,
-    make_reconciler: Make,
     make_drafts: Drafts,
     owe: Owe,
     policies: SqlPopulation,
@@ -166,11 +165,11 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_leaves_nothing
     assert after["due_item"] == after["pending"] == after["finding"] == after["repair"] == 12
 
 
+@pytest.mark.usefixtures("domain")
 async def test_an_escalation_reaches_the_domain_as_a_cloud_event_under_the_repair_s_id(
     frozen: Connection,
     make_reconciler: Make,
     make_drafts: Drafts,
-    domain: asyncpg.Connection,
     bookings: SqlEvidence,
     complete_all: Callable[..., Awaitable[None]],
     bootstrap_servers: str,
@@ -209,10 +208,9 @@ async def read_repair(bootstrap_servers: str, identity: str) -> ConsumerRecord:
                 return record
 
 
+@pytest.mark.usefixtures("frozen", "make_reconciler")
 async def test_once_leaves_a_report_of_what_was_found_and_repaired(
-    frozen: Connection,
     database: str,
-    make_reconciler: Make,
     make_drafts: Drafts,
     owe: Owe,
     policies: SqlPopulation,

@@ -1,0 +1,205 @@
+"""The pure parts: held against the plainest thing that could be right."""
+
+import math
+import random
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.errors import InvalidSetting
+from ledger.identity import item_id
+from ledger.states import TransitionEvent
+from reconciler.comparison import Actual, Comparison, Expected, FlowFacts
+from reconciler.event_rules import Birth, Withdrawal, Withdrawn
+from reconciler.findings import source_failed, uuid8
+from reconciler.report import report_schema
+from reconciler.settings import load_sources
+from reconciler.spool import Spool
+from reconciler.terms import instant_of, microseconds_of
+from reconciler.timeliness import Lateness
+from reconciler.vocabulary import FINDING_RULES, FindingType
+from reconciler.windows import plan_windows
+
+AS_OF = datetime(2027, 3, 1, 12, tzinfo=UTC)
+DAY = date(2027, 3, 1)
+SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
+
+keys = st.sets(st.integers(0, 40), max_size=25)
+
+
+def expected_of(key: int) -> Expected:
+    return Expected(
+        item_id("acme", "K", f"key-{key}", "1", DAY).bytes,
+        "acme",
+        "K",
+        f"key-{key}",
+        "1",
+        DAY.toordinal(),
+        microseconds_of(AS_OF),
+        1,
+    )
+
+
+def actual_of(key: int, event: TransitionEvent | None) -> Actual:
+    return Actual(
+        DAY,
+        key + 1,
+        item_id("acme", "K", f"key-{key}", "1", DAY).bytes,
+        1,
+        f"key-{key}",
+        "1",
+        AS_OF,
+        None,
+        None,
+        None,
+        AS_OF - timedelta(days=1),
+        None if event is None else int(event),
+        None if event is None else AS_OF,
+    )
+
+
+@given(owed=keys, standing=keys, cancelled=keys, chunk=st.integers(1, 7))
+def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
+    owed: set[int], standing: set[int], cancelled: set[int], chunk: int
+) -> None:
+    flow = FlowFacts("acme", "K", timedelta(0), covered=True, single=True, evidenced=False)
+    comparison = Comparison(AS_OF, {1: flow}, lambda _: False)
+    window = comparison.begin({expected_of(key).id: tuple(expected_of(key)) for key in owed})
+    rows = [
+        actual_of(key, TransitionEvent.CANCELLED if key in cancelled else None)
+        for key in sorted(standing)
+    ]
+    for begin in range(0, len(rows), chunk):
+        window.add(rows[begin : begin + chunk])
+    result = window.finish()
+
+    assert {left.business_key for left in result.missing} == {f"key-{n}" for n in owed - standing}
+    assert {item.item_no - 1 for item in result.unexpected} == standing - owed - cancelled
+    tally = comparison.tallies["acme", "K"]
+    assert tally.open + sum(tally.ended.values()) == len(standing)
+    assert tally.expected == len(owed & standing) + len((standing - owed) & cancelled)
+
+
+@given(
+    counts=st.dictionaries(st.integers(700_000, 700_300), st.integers(0, 50)),
+    rows_max=st.integers(1, 60),
+)
+def test_windows_hold_every_day_once_and_stay_within_the_bound(
+    counts: Mapping[int, int], rows_max: int
+) -> None:
+    windows = list(plan_windows(counts, rows_max))
+    days = [day for window in windows for day in range(window.from_day, window.to_day)]
+
+    assert set(counts) <= set(days)
+    assert len(days) == len(set(days))
+    for window in windows:
+        held = [counts.get(day, 0) for day in range(window.from_day, window.to_day)]
+        assert sum(held) <= rows_max or sum(count > 0 for count in held) == 1
+
+
+def test_a_spool_gives_back_what_was_put_aside_whatever_was_written_out() -> None:
+    rows = [(bytes([n % 251]) * 16, n, "text", None, (n, "a", "b")) for n in range(250_000)]
+    with Spool() as spool:
+        for row in rows:
+            spool.put(700_000 + row[1] % 3, row)
+        for day in range(3):
+            wanted = [row for row in rows if row[1] % 3 == day]
+            read = spool.read(700_000 + day, 700_001 + day)
+            assert sorted(read, key=itemgetter(1)) == wanted
+
+
+@given(seed=st.randoms(use_true_random=False))
+def test_g1_the_order_in_which_withdrawals_are_read_does_not_matter(seed: random.Random) -> None:
+    key = ("acme", "K", "P")
+    withdrawals = [
+        Withdrawal((at, "s", str(at)), key, cancels=at % 2 == 0, spares=None)
+        for at in seed.sample(range(20), 3)
+    ]
+    birth = Birth(b"1" * 16, key, (seed.randrange(20), "s", "x"), 1, 1)
+    answers: set[bool] = set()
+    for order in (withdrawals, withdrawals[::-1]):
+        withdrawn = Withdrawn()
+        for withdrawal in order:
+            withdrawn.add(withdrawal)
+        answers.add(withdrawn.ends(birth))
+    later = any(
+        w.moment[0] >= birth.moment[0] if w.cancels else w.moment > birth.moment
+        for w in withdrawals
+    )
+    assert answers == {later}
+
+
+@given(microseconds=st.integers(0, 7_258_118_399_999_999))
+def test_instants_survive_as_microseconds(microseconds: int) -> None:
+    assert microseconds_of(instant_of(microseconds)) == microseconds
+
+
+@given(seconds=st.lists(st.floats(0, 1e6), min_size=1, max_size=200), share=st.floats(0.01, 1))
+def test_percentiles_are_at_most_a_step_above_the_exact_ones(
+    seconds: list[float], share: float
+) -> None:
+    lateness = Lateness()
+    for value in seconds:
+        lateness.add(value)
+    exact = sorted(seconds)[math.ceil(share * len(seconds)) - 1]
+    told = lateness.percentile(share)
+    assert exact - 0.001 <= told + 1e-9 or math.isclose(exact, told)
+    assert told <= max(exact * 1.05, 0.001)
+    assert sum(count for _, count in lateness.bars()) == len(seconds)
+
+
+def test_every_finding_type_has_its_rule() -> None:
+    assert set(FINDING_RULES) == set(FindingType)
+
+
+def test_a_finding_keeps_its_id_and_ids_are_version_8() -> None:
+    assert source_failed("a", "x").id == source_failed("a", "y").id
+    assert source_failed("a", "x").id != source_failed("b", "x").id
+    assert uuid8("a", "b").version == 8
+
+
+def test_the_schema_that_is_shipped_is_the_report_s() -> None:
+    assert SCHEMA.read_bytes() == report_schema()
+
+
+def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("POLICY_DSN", "postgresql://u:hunter2@db/policies")
+    path = tmp_path / "sources.yaml"
+    path.write_text(
+        "sources:\n"
+        "  - {population: policies, dsn_env: POLICY_DSN, query: select 1, complete: true}\n"
+        "  - {evidence: bookings, dsn_env: POLICY_DSN, tenant: a, kind: K, query: select 2}\n"
+    )
+    sources = load_sources(path)
+
+    assert [source.name for source in sources.populations] == ["policies"]
+    assert [source.name for source in sources.evidence] == ["bookings"]
+    assert "hunter2" not in repr(sources.populations) + repr(sources.evidence)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("sources: [{population: p, query: q}]", "dsn"),
+        ("sources: [{population: p, query: q, dsn: x, dsn_env: Y}]", "dsn"),
+        ("sources: [{population: p, query: q, dsn_env: DUELEDGER_NOT_SET}]", "DUELEDGER_NOT_SET"),
+        ("sources: [{evidence: e, query: q, dsn: hunter2}]", "kind"),
+        ("sources: {", "malformed"),
+    ],
+)
+def test_a_file_of_sources_that_is_wrong_is_refused_by_field_without_its_secret(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text(text)
+    with pytest.raises(InvalidSetting) as refusal:
+        load_sources(path)
+    assert told in str(refusal.value)
+    assert "hunter2" not in str(refusal.value)
