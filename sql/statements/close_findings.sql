@@ -7,7 +7,7 @@
 -- $5 unjudged_kinds text[]
 -- $6 from_date date
 -- $7 to_date date
--- index: finding_open_idx
+-- index: finding_pkey
 -- locks: finding rows (for update, id ascending)
 with cleared as materialized (
   select f.id
