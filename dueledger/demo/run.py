@@ -61,11 +61,11 @@ def _tell(result: DemoResult, console: Console) -> None:
     table = Table(
         title="expected = the sum of the columns after it", title_justify="left", box=None
     )
-    table.add_column("kind")
+    table.add_column("kind", no_wrap=True)
     for column in columns:
         table.add_column(column.replace("_", " "), justify="right")
     for row in (*result.after.accounting, result.after.totals):
-        name = "all" if row is result.after.totals else f"{row.tenant} {row.kind}"
+        name = "all" if row is result.after.totals else row.kind
         table.add_row(name, *(f"{getattr(row, column):,}" for column in columns))
     console.print()
     console.print(table)
