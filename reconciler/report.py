@@ -282,7 +282,12 @@ def report_schema() -> bytes:
 
 
 def state(
-    findings_open: int, explained: int, *, oldest_days: float, complete_before: datetime | None
+    findings_open: int,
+    *,
+    repaired: int,
+    explained: int,
+    oldest_days: float,
+    complete_before: datetime | None,
 ) -> Statement:
     """Put the result into one sentence."""
     if findings_open:
@@ -293,10 +298,16 @@ def state(
             sentence=f"Not complete: {findings_open:,} {plural} open, the oldest first seen {age}.",
             complete_before=complete_before,
         )
-    if explained:
+    if repaired or explained:
+        told = [
+            f"{count:,} {word}"
+            for count, word in ((repaired, "repaired"), (explained, "explained"))
+            if count
+        ]
+        verdict = Verdict.COMPLETE_WITH_EXPLAINED if explained else Verdict.COMPLETE
         return Statement(
-            verdict=Verdict.COMPLETE_WITH_EXPLAINED,
-            sentence=f"Complete, with {explained:,} explained.",
+            verdict=verdict,
+            sentence=f"Complete, with {' and '.join(told)}.",
             complete_before=complete_before,
         )
     return Statement(

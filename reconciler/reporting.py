@@ -49,7 +49,8 @@ async def build_report(
         tzdata=tzdata_version(),
         statement=model.state(
             len(open_rows) + omitted,
-            len(rows) - len(open_rows),
+            repaired=sum(row.repaired for row in summary),
+            explained=sum(row.explained for row in summary),
             oldest_days=(result.as_of - oldest).total_seconds() / 86_400,
             complete_before=_least(before),
         ),
