@@ -38,6 +38,8 @@ DUE_AT: Final = "ce_dueat"
 ITEM: Final = "ce_dueitem"
 ATTEMPT: Final = "ce_dueattempt"
 TRACEPARENT: Final = "traceparent"
+# Only on an item whose worker died with it: nothing else must run in the process that works it.
+ALONE: Final = "ce_duealone"
 
 # The order in which the allocator writes them: fence and position first, so that who only settles
 # reads two headers. Readers must not rely on it.

@@ -36,6 +36,7 @@ class OpenRun:
         "from_position",
         "has_until",
         "held_until",
+        "is_alone",
         "is_stopped",
         "items",
         "kind",
@@ -56,6 +57,7 @@ class OpenRun:
         self.first_offset = part.first_offset
         self.items = part.items
         self.held_until = held_until
+        self.is_alone = part.is_alone
         self.is_stopped = False
         self.has_until = False
         self.tasks: set[asyncio.Task[None]] = set()

@@ -71,10 +71,15 @@ class Starter:
         self._gather_seconds = gather_seconds
         self._wake = asyncio.Event()
         self._turn = 0
+        self._is_closed = False
 
     def wake(self) -> None:
         """Look again: something was queued, or a crew has room."""
         self._wake.set()
+
+    def close(self) -> None:
+        """Start nothing more: the worker drains."""
+        self._is_closed = True
 
     async def tick(self) -> dict[str, int]:
         """Start what the crews have room for; wait a moment where there is nothing."""
@@ -113,6 +118,8 @@ class Starter:
 
     def _choose(self) -> list[_Chosen]:
         """Take turns between partitions, and from each what its crews have room for."""
+        if self._is_closed or self._alone():
+            return []
         feeds = list(self._feeds.values())
         self._turn += 1
         chosen: list[_Chosen] = []
@@ -124,11 +131,26 @@ class Starter:
                 crew = self._opened.crew_of(first.kind)
                 if crew.room == 0 or first.fence in fences:
                     break
-                part = feed.take(crew.room)
+                if first.is_alone and chosen:
+                    break
+                part = feed.take(1 if first.is_alone else crew.room)
                 crew.reserve(len(part.items))
                 fences.add(part.fence)
                 chosen.append(_Chosen(feed, part, crew))
+                if first.is_alone:
+                    return chosen
         return chosen
+
+    def _alone(self) -> bool:
+        """Tell whether what runs must stay alone, or must end before one that must runs.
+
+        An item whose worker died is either what killed it or was beside it. Alone, it shows.
+        """
+        if any(run.is_alone for run in self._runs.values()):
+            return True
+        return bool(self._runs) and any(
+            feed.queued and feed.queued[0].is_alone for feed in self._feeds.values()
+        )
 
     def _answer(self, answered: Sequence[tuple[_Chosen, Start]], held_until: float) -> None:
         for one, answer in answered:

@@ -41,6 +41,7 @@ class Stretch:
     from_position: int
     first_offset: int
     items: list[DueItem | Unreadable]
+    is_alone: bool = False  # its worker died before: nothing must run beside it
 
     @property
     def to_position(self) -> int:
@@ -55,7 +56,12 @@ class Stretch:
     def split(self, count: int) -> Stretch:
         """Cut the first `count` items off and return them as a stretch of their own."""
         head = Stretch(
-            self.fence, self.kind, self.from_position, self.first_offset, self.items[:count]
+            self.fence,
+            self.kind,
+            self.from_position,
+            self.first_offset,
+            self.items[:count],
+            self.is_alone,
         )
         del self.items[:count]
         self.from_position += count
@@ -152,6 +158,7 @@ class Cutter:
             position - known,
             record.offset - known,
             [*(_unreadable(rejected) for rejected in before), item],
+            is_alone=(envelope.ALONE, b"1") in record.headers,
         )
         self.stretches.append(stretch)
         return stretch

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final, final
 
 from ledger.envelope import work_topic
+from ledger.errors import InvalidSetting
 from ledger.log import LogEvent, get_logger
 from ledger.service import Signals, Stop, crash_point, run_service
 from ledger.store import open_pool
@@ -150,6 +151,7 @@ class Worker:
 
     def _finished(self, run: OpenRun) -> None:
         self.runs.pop(run.run_no, None)
+        self._starter.wake()
         self._offsets_moved.set()
         self.signals.emit("run.finished", run.run_no)
 
@@ -276,6 +278,7 @@ class Worker:
     async def _drain(self, front: list[asyncio.Task[None]]) -> None:
         """Finish what runs, for a while; give back the rest; settle and commit."""
         front[0].cancel()  # the poll: what it may still bring stays in Kafka
+        self._starter.close()
         self._starter.wake()
         await asyncio.wait(front, timeout=CLOSE_SECONDS)
         with suppress(TimeoutError):
@@ -326,8 +329,11 @@ async def _unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool
 async def run_worker(settings: WorkerSettings, handlers: Handlers, stop: Stop) -> WorkerCounts:
     """Work the handlers' kinds until asked to stop; return what was done.
 
-    Raises Unavailable where Postgres or Kafka cannot be had at the start.
+    Raises Unavailable where Postgres or Kafka cannot be had at the start, and InvalidSetting
+    where there is nothing to work.
     """
+    if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
+        raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
     name = incarnation(ActorKind.WORKER)
     dsn = settings.dsn.get_secret_value()
     transactional = sum(
