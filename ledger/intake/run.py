@@ -27,7 +27,7 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
     """
     name = incarnation(ActorKind.INTAKE)
     client = name.replace(":", "-")
-    await _make_topics(settings, client)
+    await make_topics(settings, client)
     consumer = AIOKafkaConsumer(
         settings.event_topic,
         bootstrap_servers=settings.bootstrap_servers,
@@ -35,6 +35,8 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
         group_id=settings.intake_group,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
+        session_timeout_ms=int(settings.intake_session_seconds * 1000),
+        heartbeat_interval_ms=int(settings.intake_session_seconds * 1000 / 3),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
     )
     producer = AIOKafkaProducer(
@@ -66,7 +68,7 @@ async def run_intake(settings: IntakeSettings, stop: Stop) -> None:
         await run_service("intake", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)
 
 
-async def _make_topics(settings: IntakeSettings, client: str) -> None:
+async def make_topics(settings: IntakeSettings, client: str) -> None:
     """Make the two topics where they are missing.
 
     The list is read first: asking for the metadata of an unknown topic makes a broker create it

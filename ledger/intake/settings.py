@@ -21,6 +21,9 @@ class IntakeSettings(Settings):
     intake_batch_events: int = Field(
         default=2000, ge=1, le=10_000, description="events of one transaction, at most"
     )
+    intake_session_seconds: float = Field(
+        default=10.0, ge=6, le=300, description="after which silence the group takes over"
+    )
     intake_poll_seconds: float = Field(
         default=0.2, gt=0, le=30, description="how long a poll waits for the first event"
     )

@@ -1,0 +1,249 @@
+"""Domain events as an insurer sends them, and intakes to take them in."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from pydantic import SecretStr
+
+from ledger.definitions import parse_definition
+from ledger.intake import Intake, IntakeSettings, open_intake
+from ledger.intake.run import make_topics
+from ledger.rules import DomainEvent
+from ledger.service import CRASH_VARIABLE
+from ledger.store import Connection
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.definitions import define
+
+SERVE = Path(__file__).with_name("serve.py")
+BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
+POLLS_MAX = 400
+
+Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
+Send = Callable[[Sequence[Message]], Awaitable[None]]
+TakeAll = Callable[[Intake, int], Awaitable[dict[str, int]]]
+
+
+def renewal(kind: str, **changed: object) -> dict[str, Any]:
+    """Return the rule: a renewal thirty days before a policy expires."""
+    return {
+        "definition": f"renewal-{kind}",
+        "tenant": "insurer",
+        "kind": kind,
+        "event": "PolicyActivated",
+        "business_key": "data.policy",
+        "cycle": "data.term",
+        "effective_date": "data.expires_on",
+        "when": {
+            "relative": "P-30D",
+            "to": "effective_date",
+            "at": "09:00",
+            "timezone": "America/New_York",
+        },
+        "cancel_on": [{"event": "PolicyCancelled", "business_key": "data.policy"}],
+        "supersede_on": [{"event": "PolicyAmended", "business_key": "data.policy"}],
+    } | changed
+
+
+def activated(policy: str, *, minute: int = 0, expires_on: str = "2027-03-01") -> DomainEvent:
+    return _event("PolicyActivated", policy, minute, expires_on)
+
+
+def amended(policy: str, *, minute: int, expires_on: str = "2027-04-01") -> DomainEvent:
+    return _event("PolicyAmended", policy, minute, expires_on)
+
+
+def cancelled(policy: str, *, minute: int) -> DomainEvent:
+    return _event("PolicyCancelled", policy, minute, "2027-03-01")
+
+
+def _event(event_type: str, policy: str, minute: int, expires_on: str) -> DomainEvent:
+    return DomainEvent(
+        "insurer",
+        "/insurer/policies",
+        f"{event_type}-{policy}-{minute}",
+        event_type,
+        BEGINNING + timedelta(minutes=minute),
+        policy,
+        {"policy": policy, "term": "2027", "expires_on": expires_on},
+    )
+
+
+def message(event: DomainEvent, **headers: str | None) -> Message:
+    """Return the event's record in binary mode; headers given replace its own, None drops one."""
+    attributes: dict[str, str | None] = {
+        "ce_specversion": "1.0",
+        "ce_id": event.id,
+        "ce_source": event.source,
+        "ce_type": event.type,
+        "ce_subject": event.subject,
+        "ce_time": event.time.isoformat(),
+        "ce_duetenant": event.tenant,
+        "content-type": "application/json",
+    } | headers
+    return (
+        (event.subject or "").encode(),
+        orjson.dumps(event.data),
+        [(name, value.encode()) for name, value in attributes.items() if value is not None],
+    )
+
+
+@pytest.fixture
+async def settings(database: str, bootstrap_servers: str, kind: str) -> IntakeSettings:
+    """Topics and a group of the test's own; the topics are made as an intake makes them."""
+    settings = IntakeSettings(
+        dsn=SecretStr(database),
+        bootstrap_servers=bootstrap_servers,
+        event_topic=f"events-{kind}",
+        rejected_topic=f"rejected-{kind}",
+        intake_group=f"intake-{kind}",
+        intake_batch_events=50,
+        intake_session_seconds=6,
+    )
+    await make_topics(settings, "test")
+    return settings
+
+
+@pytest.fixture
+async def set_rule(connection: Connection) -> Callable[[Mapping[str, Any]], Awaitable[int]]:
+    """Bring an event rule into force, long ago."""
+
+    async def bring(document: Mapping[str, Any]) -> int:
+        definition = parse_definition(document)
+        defined = await define(
+            connection,
+            definition.normalised(),
+            tenant=definition.tenant,
+            name=definition.definition,
+            kind=definition.kind,
+            event_type=definition.event,
+            effective_from=BEGINNING,
+            actor_no=await register_actor(connection, "author", ActorKind.PERSON),
+        )
+        return defined.definition_no
+
+    return bring
+
+
+@pytest.fixture
+async def open_one(settings: IntakeSettings) -> AsyncGenerator[Callable[[], Awaitable[Intake]]]:
+    """Open intakes on the test's topics; they close with the test."""
+    async with AsyncExitStack() as opened:
+
+        async def another() -> Intake:
+            return await opened.enter_async_context(open_intake(settings))
+
+        yield another
+
+
+@pytest.fixture
+async def intake(open_one: Callable[[], Awaitable[Intake]]) -> Intake:
+    return await open_one()
+
+
+@pytest.fixture
+async def send(settings: IntakeSettings) -> AsyncGenerator[Send]:
+    """Send records to the event topic and wait until the broker has them, in their order."""
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
+    ) as producer:
+
+        async def send_all(messages: Sequence[Message]) -> None:
+            sent = [
+                await producer.send(settings.event_topic, key=key, value=value, headers=headers)
+                for key, value, headers in messages
+            ]
+            await asyncio.gather(*sent)
+
+        yield send_all
+
+
+@pytest.fixture
+def take_all() -> TakeAll:
+    """Tick until this many records are taken in or rejected; return the counts' sums."""
+
+    async def take(intake: Intake, records: int) -> dict[str, int]:
+        sums: dict[str, int] = {}
+        for _ in range(POLLS_MAX):
+            for name, count in (await intake.tick()).items():
+                sums[name] = sums.get(name, 0) + count
+            if sums.get("events", 0) + sums.get("rejected", 0) >= records:
+                return sums
+        pytest.fail(f"{records} records never came: {sums}")
+
+    return take
+
+
+@pytest.fixture
+async def read_rejected(
+    settings: IntakeSettings,
+) -> AsyncGenerator[Callable[[int], Awaitable[list[ConsumerRecord]]]]:
+    """Read this many records of the reject topic."""
+    async with AIOKafkaConsumer(
+        settings.rejected_topic,
+        bootstrap_servers=settings.bootstrap_servers,
+        auto_offset_reset="earliest",
+        group_id=None,
+    ) as consumer:
+
+        async def read(count: int) -> list[ConsumerRecord]:
+            return [await consumer.getone() for _ in range(count)]
+
+        yield read
+
+
+@pytest.fixture
+async def run_process(
+    settings: IntakeSettings,
+) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
+    """Start an intake process; what still runs dies with the test."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(*, crash_at: str = "") -> asyncio.subprocess.Process:
+        environment = os.environ | {
+            "DUELEDGER_DSN": settings.dsn.get_secret_value(),
+            "DUELEDGER_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+            "DUELEDGER_EVENT_TOPIC": settings.event_topic,
+            "DUELEDGER_REJECTED_TOPIC": settings.rejected_topic,
+            "DUELEDGER_INTAKE_GROUP": settings.intake_group,
+            "DUELEDGER_INTAKE_BATCH_EVENTS": str(settings.intake_batch_events),
+            "DUELEDGER_INTAKE_SESSION_SECONDS": str(settings.intake_session_seconds),
+            CRASH_VARIABLE: crash_at,
+        }
+        process = await asyncio.create_subprocess_exec(sys.executable, str(SERVE), env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+async def read_states(connection: Connection) -> Callable[[], Awaitable[dict[str, str]]]:
+    """Read where each item stands, by business key and effective date: its end, or `open`."""
+
+    async def read() -> dict[str, str]:
+        rows = await connection.fetch(
+            """
+            select i.business_key || ' ' || i.effective_date as item,
+              coalesce(e.name, 'open') as state
+            from ledger.due_item i
+            left join ledger.transition t using (effective_date, item_no)
+            left join ledger.transition_event e on e.event = t.event
+            order by 1
+            """
+        )
+        return {row["item"]: row["state"] for row in rows}
+
+    return read

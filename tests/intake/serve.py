@@ -1,0 +1,20 @@
+"""An intake process of the tests, configured by its environment."""
+
+import asyncio
+
+from ledger.intake import IntakeSettings, run_intake
+from ledger.log import configure
+from ledger.service import Stop
+
+
+async def main() -> None:
+    """Take events in until told to stop."""
+    configure(json=True)
+    settings = IntakeSettings()  # pyright: ignore[reportCallIssue]  # from the environment
+    stop = Stop()
+    stop.on_signals()
+    await run_intake(settings, stop)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,295 @@
+"""Batches of events against a real ledger: order, duplicates, unknown tenants, replays."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any, cast
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ledger.drafts import ItemDraft
+from ledger.intake.batch import Taken, take_batch
+from ledger.intake.rulebook import Rulebook
+from ledger.intake.stories import read_event
+from ledger.rules import DomainEvent
+from ledger.states import TransitionEvent
+from ledger.store import Connection, PlanProfile, connect
+from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
+from ledger.store.clock import set_clock
+from ledger.store.definitions import list_event_rules, read_rules_edition
+from ledger.store.items import emit_items, read_accounting
+from ledger.store.partitions import make_event_months, make_partitions
+from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+
+from .conftest import BEGINNING, activated, amended, cancelled, renewal
+
+SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
+States = Callable[[], Awaitable[dict[str, str]]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+Take = Callable[..., Awaitable[Taken]]
+
+STORY = [
+    activated("P-1", minute=0),
+    amended("P-1", minute=10, expires_on="2027-04-01"),
+    amended("P-1", minute=20, expires_on="2027-05-01"),
+    cancelled("P-1", minute=30),
+    activated("P-1", minute=40, expires_on="2028-03-01"),
+]
+WITHDRAWN = {TransitionEvent.CANCELLED.label, TransitionEvent.SUPERSEDED.label}
+
+
+@pytest.fixture
+def take(connection: Connection, actor_no: int) -> Take:
+    """Apply a batch in a transaction of its own, by the rules in force."""
+
+    async def apply(*events: DomainEvent, on: Connection = connection) -> Taken:
+        async with on.transaction():
+            rulebook = Rulebook(await read_rules_edition(on), await list_event_rules(on))
+            reads = [
+                read_event(rulebook, event, orjson.dumps(event.data).decode()) for event in events
+            ]
+            months = {event.time.date().replace(day=1) for event in events}
+            await make_event_months(on, sorted(months))
+            return await take_batch(on, rulebook, reads, actor_no=actor_no)
+
+    return apply
+
+
+async def test_an_activation_owes_a_renewal_once_however_often_it_comes(
+    take: Take, set_rule: SetRule, read_states: States, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    event = activated("P-1")
+    first = await take(event, event)
+    again = await take(event)
+    assert (first.emitted, first.duplicates, again.emitted, again.duplicates) == (1, 1, 0, 1)
+    assert await read_states() == {"P-1 2027-03-01": "open"}
+
+
+async def test_a_cancellation_that_overtook_its_activation_wins(
+    take: Take, set_rule: SetRule, read_states: States, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    await take(cancelled("P-1", minute=5))
+    await take(activated("P-1", minute=1), activated("P-2", minute=1))
+    assert await read_states() == {"P-1 2027-03-01": "cancelled", "P-2 2027-03-01": "open"}
+
+
+async def test_a_late_cancellation_leaves_what_was_activated_after_it(
+    take: Take, set_rule: SetRule, read_states: States, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    await take(activated("P-1", minute=9))
+    await take(cancelled("P-1", minute=5))
+    assert await read_states() == {"P-1 2027-03-01": "open"}
+
+
+async def test_an_amendment_supersedes_and_names_the_replacement(
+    take: Take, set_rule: SetRule, read_states: States, connection: Connection, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    await take(amended("P-1", minute=5), activated("P-1", minute=1))
+    assert await read_states() == {"P-1 2027-03-01": "superseded", "P-1 2027-04-01": "open"}
+    detail = await connection.fetchval("select detail from ledger.transition")
+    replacement = await connection.fetchval(
+        "select id::text from ledger.due_item where effective_date = date '2027-04-01'"
+    )
+    assert detail == {"reason": "PolicyAmended", "replacement": replacement}
+
+
+async def test_a_cancellation_ends_what_a_service_emitted_itself(
+    take: Take,
+    set_rule: SetRule,
+    read_states: States,
+    connection: Connection,
+    actor_no: int,
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+) -> None:
+    await set_rule(renewal(kind))
+    await emit_items(connection, make_drafts(2, tenant="insurer"), actor_no=actor_no)
+    await take(cancelled("key-000000", minute=5))
+    assert await read_states() == {
+        "key-000000 2027-03-01": "cancelled",
+        "key-000001 2027-03-01": "open",
+    }
+
+
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    order=st.permutations([*STORY, *STORY[:3]]),
+    cuts=st.sets(st.integers(1, len(STORY) + 2), max_size=4),
+    number=st.uuids(),
+)
+async def test_any_order_of_a_keys_events_with_duplicates_leaves_the_same_items_open(
+    take: Take,
+    set_rule: SetRule,
+    read_states: States,
+    kind: str,
+    order: Sequence[DomainEvent],
+    cuts: set[int],
+    number: object,
+) -> None:
+    """Which withdrawal ended an item may differ, for an end is final; whether one did may not."""
+    await set_rule(renewal(kind))
+    edges = [0, *sorted(cuts), len(order)]
+    for start, end in pairwise(edges):
+        await take(*(_renamed(event, f"P-{number}") for event in order[start:end]))
+    states = {item: end for item, end in (await read_states()).items() if str(number) in item}
+    assert {item[-10:]: end in WITHDRAWN for item, end in states.items()} == {
+        "2027-03-01": True,
+        "2027-04-01": True,
+        "2027-05-01": True,
+        "2028-03-01": False,
+    }
+
+
+def _renamed(event: DomainEvent, policy: str) -> DomainEvent:
+    data = cast("dict[str, str]", event.data)
+    return DomainEvent(
+        event.tenant,
+        event.source,
+        f"{event.id}-{policy}",
+        event.type,
+        event.time,
+        policy,
+        data | {"policy": policy},
+    )
+
+
+async def test_any_order_of_activation_and_cancellation_leaves_the_very_same_states(
+    take: Take, set_rule: SetRule, read_states: States, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    for seed in range(12):
+        policy = f"P-{seed}"
+        events = [
+            activated(policy, minute=0),
+            cancelled(policy, minute=1),
+            activated(policy, minute=2, expires_on="2028-03-01"),
+            cancelled(policy, minute=3),
+            activated(policy, minute=4, expires_on="2029-03-01"),
+        ]
+        for event in random.Random(seed).sample(events * 2, 10):  # noqa: S311 - a seed names the case
+            await take(event)
+        states = {item: end for item, end in (await read_states()).items() if policy + " " in item}
+        assert list(states.values()) == ["cancelled", "cancelled", "open"], seed
+
+
+async def test_two_processes_that_land_a_keys_events_at_once_miss_neither(
+    database: str,
+    take: Take,
+    set_rule: SetRule,
+    read_states: States,
+    connection: Connection,
+    eventually: Eventually,
+    kind: str,
+) -> None:
+    """Each would fold without the other's event, were the key not held until the commit."""
+    await set_rule(renewal(kind))
+    other = await connect(database, application_name="other", profile=PlanProfile.ANALYTIC)
+    watcher = await connect(database, application_name="watcher")
+    transaction = connection.transaction()
+    await transaction.start()
+    await take(activated("P-1", minute=1))
+    second = asyncio.ensure_future(take(cancelled("P-1", minute=5), on=other))
+
+    async def second_waits() -> object:
+        return await watcher.fetchval(
+            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+            " and database = (select oid from pg_database where datname = current_database())"
+        )
+
+    await eventually(second_waits)
+    await transaction.commit()
+    await second
+    await other.close()
+    await watcher.close()
+    assert await read_states() == {"P-1 2027-03-01": "cancelled"}
+
+
+async def test_an_event_of_an_unknown_tenant_or_type_is_recorded_as_unmatched(
+    take: Take, set_rule: SetRule, connection: Connection, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    stranger = DomainEvent("nobody", "/nobody", "1", "PolicyActivated", BEGINNING, None, {})
+    novelty = DomainEvent("insurer", "/insurer", "2", "PolicyPraised", BEGINNING, "P-1", None)
+    taken = await take(stranger, novelty, activated("P-1"))
+    assert (taken.unmatched, taken.emitted) == (2, 1)
+    rows = await connection.fetch(
+        "select tenant, type, matched from ledger.event order by event_no"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("nobody", "PolicyActivated", False),
+        ("insurer", "PolicyPraised", False),
+        ("insurer", "PolicyActivated", True),
+    ]
+
+
+async def test_g10_a_replay_years_later_is_answered_with_what_happened(
+    take: Take,
+    set_rule: SetRule,
+    read_states: States,
+    connection: Connection,
+    actor_no: int,
+    kind: str,
+) -> None:
+    await set_rule(renewal(kind))
+    await take(activated("P-1"))
+    await set_clock(connection, datetime(2027, 3, 1, tzinfo=UTC), 0)
+    await _complete_everything(connection, actor_no)
+    await set_clock(connection, datetime(2034, 1, 1, tzinfo=UTC), 0)
+    same = await take(activated("P-1"))
+    under_a_new_id = await take(activated("P-1", minute=7))
+    assert (same.duplicates, same.emitted) == (1, 0)
+    assert (under_a_new_id.duplicates, under_a_new_id.emitted) == (0, 0)
+    assert await read_states() == {"P-1 2027-03-01": "completed"}
+    (accounting,) = await read_accounting(connection)
+    assert (accounting.items, accounting.completed, accounting.difference) == (1, 1, 0)
+
+
+async def test_a_cancellation_after_completion_changes_nothing(
+    take: Take,
+    set_rule: SetRule,
+    read_states: States,
+    connection: Connection,
+    actor_no: int,
+    kind: str,
+) -> None:
+    await set_rule(renewal(kind))
+    await take(activated("P-1"))
+    await set_clock(connection, datetime(2027, 3, 1, tzinfo=UTC), 0)
+    await _complete_everything(connection, actor_no)
+    await take(cancelled("P-1", minute=5))
+    assert await read_states() == {"P-1 2027-03-01": "completed"}
+
+
+async def _complete_everything(connection: Connection, actor_no: int) -> None:
+    await make_partitions(connection, ahead=timedelta(0))
+    flows = [flow.flow_no for flow in await list_due_flows(connection, 10)]
+    async with connection.transaction():
+        rows = await claim_items(connection, flows, [100] * len(flows))
+        (fence,) = await next_fences(connection, 1)
+        claim = Claim(
+            fence,
+            actor_no,
+            "due.Test",
+            0,
+            [row["item_no"] for row in rows],
+            [row["effective_date"] for row in rows],
+            [row["attempt"] + 1 for row in rows],
+            [row["starts"] + 1 for row in rows],
+            120,
+        )
+        await record_claims(connection, [claim])
+    (start,) = await start_runs(
+        connection, [fence], [1], [len(rows)], worker_no=actor_no, lease_seconds=60
+    )
+    assert start.run_no is not None
+    outcomes = [Outcome(TransitionEvent.COMPLETED, None)] * len(rows)
+    assert await settle_runs(connection, [Settlement(start.run_no, outcomes)], actor_no) == []

@@ -1,0 +1,20 @@
+"""A materialiser process of the tests, configured by its environment."""
+
+import asyncio
+
+from ledger.log import configure
+from ledger.materialise import MaterialiserSettings, run_materialiser
+from ledger.service import Stop
+
+
+async def main() -> None:
+    """Materialise until told to stop."""
+    configure(json=True)
+    settings = MaterialiserSettings()  # pyright: ignore[reportCallIssue]  # from the environment
+    stop = Stop()
+    stop.on_signals()
+    await run_materialiser(settings, stop)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,372 @@
+"""Schedules become items: complete, once, in bounded passes, whatever dies and whatever fails."""
+
+import asyncio
+import os
+import random
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from ledger.definitions import parse_definition
+from ledger.materialise import Materialiser, MaterialiserSettings
+from ledger.service import CRASH_VARIABLE
+from ledger.store import Connection, Pool
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.clock import set_clock
+from ledger.store.definitions import define
+from ledger.store.items import read_accounting
+
+SERVE = Path(__file__).with_name("serve.py")
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+DAY = 86_400
+
+SetSchedule = Callable[..., Awaitable[int]]
+SetTime = Callable[[datetime], Awaitable[None]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+def every(seconds: int) -> dict[str, str]:
+    return {"every": f"PT{seconds}S", "anchor": "2027-01-01T00:00:00Z"}
+
+
+def cron(expression: str, timezone: str = "UTC", **policies: str) -> dict[str, str]:
+    return {"cron": expression, "timezone": timezone} | policies
+
+
+@pytest.fixture
+def settings(database: str) -> MaterialiserSettings:
+    return MaterialiserSettings(
+        dsn=SecretStr(database),
+        materialise_horizon_seconds=DAY,
+        materialise_stride_seconds=3_600,
+        materialise_items_max=100,
+        materialise_pass_items_max=1_000,
+    )
+
+
+@pytest.fixture
+async def set_time(connection: Connection, pool: Pool) -> SetTime:
+    """Let business time stand still at an instant, for all sessions of the test."""
+
+    async def stand(instant: datetime) -> None:
+        await set_clock(connection, instant, 0, database=True)
+        await pool.expire_connections()
+
+    return stand
+
+
+@pytest.fixture
+async def materialiser(
+    pool: Pool, settings: MaterialiserSettings, set_time: SetTime, connection: Connection
+) -> Materialiser:
+    """A materialiser at noon of the first of March 2027."""
+    await set_time(NOON)
+    actor_no = await register_actor(connection, "materialiser:test", ActorKind.MATERIALISER)
+    return Materialiser(pool, settings, actor_no=actor_no)
+
+
+@pytest.fixture
+async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
+    """Bring a schedule into force: `when`, and from which instant on."""
+
+    async def bring(
+        name: str, when: Mapping[str, Any], *, effective_from: datetime = NOON, **changed: object
+    ) -> int:
+        document = {
+            "definition": name,
+            "tenant": "acme",
+            "kind": kind,
+            "business_key": name,
+            "when": when,
+        } | changed
+        definition = parse_definition(document)
+        defined = await define(
+            connection,
+            definition.normalised(),
+            tenant="acme",
+            name=name,
+            kind=kind,
+            event_type=None,
+            effective_from=effective_from,
+            actor_no=await register_actor(connection, "author", ActorKind.PERSON),
+        )
+        return defined.definition_no
+
+    return bring
+
+
+@pytest.fixture
+async def run_process(
+    settings: MaterialiserSettings,
+) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
+    """Start a materialiser process; what still runs dies with the test."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(*, crash_at: str = "") -> asyncio.subprocess.Process:
+        environment = os.environ | {
+            "DUELEDGER_DSN": settings.dsn.get_secret_value(),
+            "DUELEDGER_MATERIALISE_HORIZON_SECONDS": str(DAY),
+            "DUELEDGER_MATERIALISE_ITEMS_MAX": "100",
+            "DUELEDGER_MATERIALISE_PASS_ITEMS_MAX": "300",
+            "DUELEDGER_MATERIALISE_IDLE_SECONDS": "0.05",
+            CRASH_VARIABLE: crash_at,
+        }
+        process = await asyncio.create_subprocess_exec(sys.executable, str(SERVE), env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def tick_until_idle(materialiser: Materialiser, passes_max: int = 500) -> int:
+    """Tick until nothing is left; return how many passes it took."""
+    for passes in range(passes_max):
+        if not any((await materialiser.tick()).values()):
+            return passes
+    pytest.fail(f"not idle after {passes_max} passes")
+
+
+async def due_times(connection: Connection, name: str) -> list[datetime]:
+    rows = await connection.fetch(
+        "select due_at from ledger.due_item where business_key = $1 order by due_at", name
+    )
+    return [row["due_at"] for row in rows]
+
+
+async def watermark(connection: Connection, name: str) -> datetime:
+    """Return how far it is materialised: a stretch that was cut ends short of a stride."""
+    until = await connection.fetchval(
+        "select materialised_until from ledger.materialised join ledger.definition"
+        " using (definition_no) where name = $1",
+        name,
+    )
+    assert until >= NOON + timedelta(seconds=DAY), name
+    return until
+
+
+def expected(seconds: int, start: datetime, end: datetime) -> list[datetime]:
+    """Count the instants of `every`, without asking the schedule."""
+    anchor = datetime(2027, 1, 1, tzinfo=UTC)
+    first = -(-int((start - anchor).total_seconds()) // seconds)
+    last = -(-int((end - anchor).total_seconds()) // seconds)
+    return [anchor + timedelta(seconds=seconds * number) for number in range(first, last)]
+
+
+async def test_g1_every_occurrence_up_to_the_horizon_is_one_row(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("often", every(420))
+    await set_schedule("daily", cron("0 9 * * *", "America/New_York"))
+    await tick_until_idle(materialiser)
+    until = NOON + timedelta(seconds=DAY + 3_600)
+    assert await due_times(connection, "often") == expected(420, NOON, until)
+    assert await due_times(connection, "daily") == [datetime(2027, 3, 1, 14, tzinfo=UTC)]
+
+
+async def test_materialising_again_changes_nothing(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    definition_no = await set_schedule("often", every(420))
+    await tick_until_idle(materialiser)
+    before = await due_times(connection, "often")
+    await connection.execute(
+        "update ledger.materialised set materialised_until = $2 where definition_no = $1",
+        definition_no,
+        NOON,
+    )
+    await tick_until_idle(materialiser)
+    assert await due_times(connection, "often") == before
+
+
+async def test_windows_compose_as_time_goes_by(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    await set_schedule("often", every(1_009))
+    for minutes in (0, 7, 61, 200, 1_500):
+        await set_time(NOON + timedelta(minutes=minutes))
+        await tick_until_idle(materialiser)
+    until = NOON + timedelta(minutes=1_500, seconds=DAY + 3_600)
+    assert await due_times(connection, "often") == expected(1_009, NOON, until)
+
+
+async def test_a_definition_is_touched_once_a_stride_and_not_on_every_pass(
+    materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime
+) -> None:
+    await set_schedule("often", every(420))
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(minutes=59))
+    assert not any((await materialiser.tick()).values())
+    await set_time(NOON + timedelta(minutes=61))
+    assert (await materialiser.tick())["definitions"] == 1
+
+
+async def test_a_pass_is_bounded_and_the_next_goes_on_where_it_ended(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("dense", cron("* 3 * * *"), effective_from=NOON - timedelta(days=10))
+    await set_schedule("denser", every(60), effective_from=NOON - timedelta(days=1))
+    counts = await materialiser.tick()
+    assert 0 < counts["emitted"] <= 200
+    assert await tick_until_idle(materialiser) > 10
+    until = await watermark(connection, "denser")
+    assert await due_times(connection, "denser") == expected(60, NOON - timedelta(days=1), until)
+    assert len(await due_times(connection, "dense")) == 60 * 11
+
+
+async def test_g2_a_local_time_that_never_was_is_recorded_as_skipped(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    """New York's clocks jump from 02:00 to 03:00 on 14 March 2027."""
+    eve = datetime(2027, 3, 13, 12, tzinfo=UTC)
+    await set_time(eve)
+    await set_schedule(
+        "gap", cron("30 2 * * *", "America/New_York", gap="skip"), effective_from=eve
+    )
+    await tick_until_idle(materialiser)
+    (row,) = await connection.fetch(
+        """
+        select i.cycle, e.name, t.detail
+        from ledger.due_item i
+        join ledger.transition t using (effective_date, item_no)
+        join ledger.transition_event e on e.event = t.event
+        """
+    )
+    assert (row["cycle"], row["name"], row["detail"]) == (
+        "2027-03-14T02:30",
+        "skipped",
+        {"reason": "gap"},
+    )
+    (accounting,) = await read_accounting(connection)
+    assert (accounting.items, accounting.skipped, accounting.difference) == (1, 1, 0)
+
+
+async def test_a_definition_that_fails_is_recorded_and_stops_no_other(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    broken = await set_schedule("broken", every(600))
+    refused = await set_schedule("refused", every(600))
+    await connection.execute(
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'
+        where definition_no = $1""",
+        broken,
+    )
+    await connection.execute(  # readable, but no row can be made of it
+        """update ledger.definition set document = jsonb_set(document, '{tenant}', '"."')
+        where definition_no = $1""",
+        refused,
+    )
+    await connection.execute(
+        "alter table ledger.kind add constraint kind_name_shape_tested check (tenant <> '.')"
+    )
+    await set_schedule("sound", every(600))
+    counts = await materialiser.tick()
+    assert (counts["definitions"], counts["failed"]) == (1, 2)
+    await tick_until_idle(materialiser)
+    until = NOON + timedelta(seconds=DAY + 3_600)
+    assert await due_times(connection, "sound") == expected(600, NOON, until)
+    rows = await connection.fetch(
+        "select definition_no, materialised_until, failure from ledger.materialised"
+        " where failed_at is not null order by 1"
+    )
+    assert [(row["definition_no"], row["materialised_until"]) for row in rows] == [
+        (broken, NOON),
+        (refused, NOON),
+    ]
+    assert "InvalidDefinition" in rows[0]["failure"]
+    await set_time(NOON + timedelta(seconds=61))
+    assert (await materialiser.tick())["failed"] == 2, "tried again after a while"
+
+
+async def test_a_new_version_takes_over_at_its_time_and_leaves_no_gap(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    change = NOON + timedelta(hours=6)
+    await set_schedule("changing", every(600))
+    await set_schedule("changing", every(900), effective_from=change)
+    await tick_until_idle(materialiser)
+    until = NOON + timedelta(seconds=DAY + 3_600)
+    assert await due_times(connection, "changing") == [
+        *expected(600, NOON, change),
+        *expected(900, change, until),
+    ]
+
+
+async def test_an_outage_is_caught_up_completely(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    await set_schedule("often", every(3_600))
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(days=40))
+    await tick_until_idle(materialiser)
+    until = NOON + timedelta(days=41, seconds=3_600)
+    assert await due_times(connection, "often") == expected(3_600, NOON, until)
+
+
+async def test_two_materialisers_at_once_divide_the_definitions(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    for number in range(20):
+        await set_schedule(f"often-{number:02}", every(600))
+    while any(
+        any(counts.values())
+        for counts in await asyncio.gather(materialiser.tick(), materialiser.tick())
+    ):
+        pass
+    until = NOON + timedelta(seconds=DAY + 3_600)
+    for number in range(20):
+        assert await due_times(connection, f"often-{number:02}") == expected(600, NOON, until)
+
+
+async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    run_process: Callable[..., Awaitable[asyncio.subprocess.Process]],
+    eventually: Eventually,
+    connection: Connection,
+) -> None:
+    await set_time(NOON)
+    names = [f"often-{number:02}" for number in range(30)]
+    for number, name in enumerate(names):
+        await set_schedule(name, every(300 + number), effective_from=NOON - timedelta(days=2))
+    choice = random.Random(7)  # noqa: S311 - which step dies, the same in every run
+    for _ in range(3):
+        doomed = await asyncio.gather(
+            *(run_process(crash_at=f"materialise.emitted:{choice.randint(1, 4)}") for _ in "ab")
+        )
+        assert [await process.wait() for process in doomed] == [-signal.SIGKILL] * 2
+    await asyncio.gather(run_process(), run_process())
+
+    async def all_done() -> bool:
+        return await connection.fetchval(
+            "select min(materialised_until) >= $1 from ledger.materialised",
+            NOON + timedelta(seconds=DAY),
+        )
+
+    await eventually(all_done)
+    for number, name in enumerate(names):
+        until = await watermark(connection, name)
+        assert await due_times(connection, name) == expected(
+            300 + number, NOON - timedelta(days=2), until
+        ), name
