@@ -5,6 +5,7 @@ from typing import Final, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from ledger.states import State
 from reconciler.findings import span
 from reconciler.report import AccountingRow, Report
 
@@ -12,11 +13,16 @@ SHOWN_MAX: Final = 500
 """Findings and repairs that the page lists; the JSON has all of them."""
 
 _STATES: Final = (
-    ("completed", "Completed"),
-    ("skipped", "Skipped"),
-    ("cancelled", "Cancelled"),
-    ("superseded", "Superseded"),
-    ("written_off", "Written off"),
+    *(
+        (state.name.lower(), state.name.capitalize().replace("_", " "))
+        for state in (
+            State.COMPLETED,
+            State.SKIPPED,
+            State.CANCELLED,
+            State.SUPERSEDED,
+            State.WRITTEN_OFF,
+        )
+    ),
     ("open", "Open"),
     ("missing", "Missing"),
 )
