@@ -1,0 +1,227 @@
+"""Workers in this process and in ones that may be killed, fed by a real allocator."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pytest
+from pydantic import SecretStr
+
+from allocator import Allocator, AllocatorSettings, open_allocator
+from ledger.drafts import ItemDraft
+from ledger.service import CRASH_VARIABLE, Stop
+from ledger.store import Connection, Record
+from ledger.store.claims import ReapedRuns, reap_runs
+from ledger.store.clock import set_machine_clock
+from ledger.store.items import emit_items, read_accounting
+from workers import Handlers, WorkerSettings, run_worker
+
+T = TypeVar("T")
+
+
+class Eventually(Protocol):
+    """The fixture that looks again until something is true."""
+
+    async def __call__(self, question: Callable[[], Awaitable[T | None]], /) -> T: ...
+
+
+SERVE = Path(__file__).with_name("serve.py")
+SESSION_SECONDS = 6.0  # the least that brokers allow as they are shipped
+
+
+@pytest.fixture
+def settings(database: str, bootstrap_servers: str, kind: str) -> WorkerSettings:
+    """A group of the test's own."""
+    return WorkerSettings(
+        dsn=SecretStr(database),
+        bootstrap_servers=bootstrap_servers,
+        worker_group_id=f"group-{kind}",
+        worker_session_timeout_seconds=SESSION_SECONDS,
+    )
+
+
+@asynccontextmanager
+async def _working(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerator[Stop]:
+    stop = Stop()
+    task = asyncio.create_task(run_worker(settings, handlers, stop))
+    try:
+        yield stop
+    finally:
+        stop.ask()
+        await task
+
+
+@dataclass(frozen=True)
+class WorkerProcess:
+    """A worker that may be stopped and killed."""
+
+    process: asyncio.subprocess.Process
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        return await self.process.wait()
+
+    async def kill(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+class Site:
+    """A ledger, an allocator and workers around one kind, and what became of its items."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        settings: WorkerSettings,
+        allocator: Allocator,
+        eventually: Eventually,
+        *,
+        kind: str,
+        actor_no: int,
+        running: AsyncExitStack,
+    ) -> None:
+        self.connection = connection
+        self.settings = settings
+        self.eventually = eventually
+        self.kind = kind
+        self.actor_no = actor_no
+        self._allocator = allocator
+        self._running = running
+
+    async def emit(self, drafts: Sequence[ItemDraft]) -> None:
+        await emit_items(self.connection, drafts, actor_no=self.actor_no)
+
+    async def allocate(self) -> int:
+        """Claim and publish what is due now, reaping before; tell how many items were claimed."""
+        return (await self._allocator.tick())["claimed"]
+
+    async def work(self, handlers: Handlers, **changed: object) -> Stop:
+        """Run a worker in this process until the test ends; keywords change its settings."""
+        settings = self.settings.model_copy(update=changed)
+        return await self._running.enter_async_context(_working(settings, handlers))
+
+    async def start_process(
+        self, handler: str, *, crash_at: str = "", group: str = ""
+    ) -> WorkerProcess:
+        """Start `serve.py` with a handler of its own by name; it dies with the test."""
+        environment = os.environ | {
+            "DUELEDGER_DSN": self.settings.dsn.get_secret_value(),
+            "DUELEDGER_BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
+            "DUELEDGER_WORKER_GROUP_ID": self.settings.worker_group_id + group,
+            "DUELEDGER_WORKER_SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
+            CRASH_VARIABLE: crash_at,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(SERVE), self.kind, handler, env=environment
+        )
+        worker = WorkerProcess(process)
+        self._running.push_async_callback(worker.kill)
+        return worker
+
+    async def reap(self) -> ReapedRuns:
+        """Reap runs as this session's machine clock has it."""
+        return await reap_runs(self.connection, 100, self.actor_no)
+
+    async def open_runs(self) -> int:
+        return await self.connection.fetchval(
+            "select count(*) from ledger.run where closed_at is null"
+        )
+
+    async def events(self) -> dict[str, list[str]]:
+        """Return the journal's events of each item, oldest first."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, array_agg(e.name order by t.at, t.run_no) as events
+            from ledger.due_item i
+            join ledger.transition t using (effective_date, item_no)
+            join ledger.transition_event e on e.event = t.event
+            group by i.business_key
+            """
+        )
+        return {row["business_key"]: row["events"] for row in rows}
+
+    async def details(self) -> dict[str, Any]:
+        """Return the detail of the last thing that happened to each item."""
+        rows = await self.connection.fetch(
+            """
+            select distinct on (i.business_key) i.business_key, t.detail
+            from ledger.due_item i join ledger.transition t using (effective_date, item_no)
+            order by i.business_key, t.at desc
+            """
+        )
+        return {row["business_key"]: row["detail"] for row in rows}
+
+    async def pending(self) -> dict[str, Record]:
+        """Return what waits: state, attempt, and seconds until it is available."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, p.state, p.attempt, p.starts, p.batch_max,
+              extract(epoch from p.available_at - ledger.now())::float as wait_seconds
+            from ledger.pending p join ledger.due_item i using (effective_date, item_no)
+            """
+        )
+        return {row["business_key"]: row for row in rows}
+
+    async def reviews(self) -> dict[str, str]:
+        """Return the reasons of what is parked."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, r.reason
+            from ledger.review r join ledger.due_item i using (effective_date, item_no)
+            """
+        )
+        return {row["business_key"]: row["reason"] for row in rows}
+
+    async def completed(self) -> int:
+        """Count what is completed, and hold the accounting identity on the way."""
+        accounts = await read_accounting(self.connection)
+        for account in accounts:
+            assert account.difference == 0, account
+        return sum(account.completed for account in accounts)
+
+    async def rejected_writes(self) -> list[Record]:
+        """Return what stale writes tried."""
+        return await self.connection.fetch(
+            "select verb, reason, fence, run_no, detail from ledger.rejected_write order by 1, 2"
+        )
+
+    async def advance_machine(self, by: timedelta) -> None:
+        """Let this session's reaper believe that so much time has passed."""
+        now = await self.connection.fetchval("select clock_timestamp()")
+        await set_machine_clock(self.connection, now + by, 1.0)
+
+
+@pytest.fixture
+async def site(
+    connection: Connection,
+    settings: WorkerSettings,
+    actor_no: int,
+    kind: str,
+    eventually: Eventually,
+) -> AsyncGenerator[Site]:
+    allocating = AllocatorSettings(
+        dsn=settings.dsn,
+        bootstrap_servers=settings.bootstrap_servers,
+        allocator_reap_seconds=1e-6,
+    )
+    async with AsyncExitStack() as running:
+        allocator = await running.enter_async_context(open_allocator(allocating, stop=Stop()))
+        yield Site(
+            connection,
+            settings,
+            allocator,
+            eventually,
+            kind=kind,
+            actor_no=actor_no,
+            running=running,
+        )

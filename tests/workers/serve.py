@@ -1,0 +1,100 @@
+"""A worker process of the tests: `serve.py KIND HANDLER`. Its handlers leave rows as evidence."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from ledger.log import configure
+from ledger.service import Stop
+from ledger.store import Connection, connect
+from workers import Completed, DueItem, Handlers, Verdict, WorkerSettings, run_worker
+
+POISON = "poison"
+
+
+ONE_AT_A_TIME = asyncio.Lock()
+
+
+async def see(connection: Connection, items: list[DueItem]) -> None:
+    """Leave a row for each time an item is worked."""
+    async with ONE_AT_A_TIME:
+        await connection.execute(
+            "insert into public.seen (item, pid) select i, $2 from unnest($1::uuid[]) i",
+            [item.id for item in items],
+            os.getpid(),
+        )
+
+
+def batch(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Complete in batches."""
+
+    @handlers.on_batch(kind, batch_max=50, concurrency=2)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        await see(evidence, items)
+        return [Completed({"pid": os.getpid()}) for _ in items]
+
+
+def transaction(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Have an effect in the transaction that completes the item."""
+    del evidence
+
+    @handlers.on_transaction(kind)
+    async def work(item: DueItem, connection: Connection) -> Verdict:
+        await connection.execute("insert into public.effect (item) values ($1)", item.id)
+        return Completed()
+
+
+def stop(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Stop the own process between the work and the answer."""
+
+    @handlers.on_batch(kind, concurrency=1)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        await see(evidence, items)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return [Completed({"by": "zombie"}) for _ in items]
+
+
+def stop_transaction(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Stop the own process between the effect and its commit."""
+
+    @handlers.on_transaction(kind)
+    async def work(item: DueItem, connection: Connection) -> Verdict:
+        await connection.execute("insert into public.effect (item) values ($1)", item.id)
+        await see(evidence, [item])
+        os.kill(os.getpid(), signal.SIGSTOP)
+        return Completed({"by": "zombie"})
+
+
+def die(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Let one item kill the process that works it."""
+    del evidence
+
+    @handlers.on_batch(kind, batch_max=50)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        if any(item.business_key.startswith(POISON) for item in items):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return [Completed() for _ in items]
+
+
+REGISTER = {
+    register.__name__: register for register in (batch, transaction, stop, stop_transaction, die)
+}
+
+
+async def main(kind: str, name: str) -> None:
+    """Work until told to stop."""
+    configure(json=True)
+    settings = WorkerSettings()  # pyright: ignore[reportCallIssue]  # from the environment
+    asked = Stop()
+    asked.on_signals()
+    evidence = await connect(settings.dsn.get_secret_value(), application_name="evidence")
+    handlers = Handlers()
+    REGISTER[name](handlers, kind, evidence)
+    await run_worker(settings, handlers, asked)
+    await evidence.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

@@ -1,0 +1,85 @@
+"""Offsets never pass what is not settled, in whatever order runs end."""
+
+import random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ledger.store.runs import Start
+from workers.feed import Feed
+from workers.outcomes import parked
+from workers.run import OpenRun
+from workers.stretch import Stretch, Unreadable
+
+DONE = parked("done")
+
+
+def stretch(fence: int, size: int, first_offset: int) -> Stretch:
+    items = [Unreadable(str(number)) for number in range(size)]
+    return Stretch(fence, "Kind", 1, first_offset, list(items))
+
+
+def start(part: Stretch, run_no: int, *withdrawn: int) -> Start:
+    return Start(
+        fence=part.fence,
+        from_position=part.from_position,
+        to_position=part.to_position,
+        run_no=run_no,
+        started_to=part.to_position,
+        closed=False,
+        withdrawn=withdrawn,
+    )
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=6), st.integers(0, 2**32))
+def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
+    sizes: list[int], seed: int
+) -> None:
+    chance = random.Random(seed)  # noqa: S311  # a scramble that can be repeated
+    feed = Feed()
+    offset = 100
+    for fence, size in enumerate(sizes, 1):
+        feed.add([stretch(fence, size, offset)], offset + size)
+        offset += size
+    unsettled = set(range(100, offset))
+    runs: list[OpenRun] = []
+    assert feed.offset() == 100
+    while unsettled:
+        if feed.queued and chance.random() < 0.5:
+            part = feed.take(chance.randint(1, 9))
+            match chance.randint(0, 3):
+                case 0:
+                    feed.put_back(part)
+                case 1:
+                    feed.drop(part)
+                    unsettled -= set(range(part.first_offset, part.end_offset))
+                case _:
+                    run = OpenRun(start(part, len(runs)), part, held_until=0)
+                    feed.open(part, run)
+                    runs.append(run)
+        elif runs:
+            run = chance.choice(runs)
+            size = len(run.items)
+            for index in chance.sample(range(size), chance.randint(1, size)):
+                run.end(index, DONE)
+            sent = run.take_fresh()
+            run.mark_settled(sent)
+            unsettled -= {
+                run.first_offset + index for index, ending in enumerate(sent) if ending is not None
+            }
+        assert feed.offset() == min(unsettled, default=offset)
+
+
+def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
+    part = stretch(7, 3, 0)
+    run = OpenRun(start(part, 1, 2), part, held_until=0)
+    assert (run.open_count, run.unsettled_count) == (2, 2)
+    run.end(0, DONE)
+    run.end(0, parked("again"))
+    assert run.take_fresh() == [DONE, None, None]
+    run.stop_handlers()
+    run.end(2, DONE)
+    assert run.fresh_count == 0
+    assert not run.is_settled
+    run.forget()
+    assert run.is_settled

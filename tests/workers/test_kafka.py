@@ -1,0 +1,273 @@
+"""What Kafka does to a worker: bad records, records again, partitions that move, a full buffer."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from ledger import envelope
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store.items import withdraw_items
+from workers import Completed, DueItem, Handlers, Verdict
+
+from .conftest import Site
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+Told = dict[str, bytes]
+
+
+@pytest.fixture
+async def producer(bootstrap_servers: str) -> AsyncGenerator[AIOKafkaProducer]:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+        yield producer
+
+
+def completing(kind: str, seen: list[str] | None = None) -> Handlers:
+    handlers = Handlers()
+
+    @handlers.on_batch(kind, batch_max=50)
+    async def complete(items: list[DueItem]) -> list[Verdict]:
+        if seen is not None:
+            seen.extend(item.business_key for item in items)
+        return [Completed() for _ in items]
+
+    return handlers
+
+
+async def rejected_of(producer: AIOKafkaProducer, servers: str, topic: str) -> list[Told]:
+    """Return the headers of what was rejected from a topic."""
+    found: list[Told] = []
+    partitions = [
+        TopicPartition(envelope.REJECTED_TOPIC, number)
+        for number in await producer.partitions_for(envelope.REJECTED_TOPIC)
+    ]
+    async with AIOKafkaConsumer(bootstrap_servers=servers, enable_auto_commit=False) as consumer:
+        consumer.assign(partitions)
+        await consumer.seek_to_beginning(*partitions)
+        ends = await consumer.end_offsets(partitions)
+        for partition in partitions:
+            while await consumer.position(partition) < ends[partition]:
+                for record in (await consumer.getmany(partition, timeout_ms=200)).get(
+                    partition, ()
+                ):
+                    headers = dict(record.headers)
+                    if headers[envelope.REJECTED_ORIGIN].startswith(topic.encode()):
+                        found.append(headers)
+    return found
+
+
+async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
+    site: Site, make_drafts: MakeDrafts, producer: AIOKafkaProducer, bootstrap_servers: str
+) -> None:
+    topic = envelope.work_topic(site.kind)
+    await site.emit(make_drafts(40))
+    await site.allocate()
+    for partition in range(4):
+        await producer.send_and_wait(topic, b"who knows", partition=partition)
+        await producer.send_and_wait(
+            topic, b"{}", partition=partition, headers=[(envelope.FENCE, b"minus one")]
+        )
+    await site.emit(make_drafts(40, prefix="later"))
+    await site.allocate()
+    await site.work(completing(site.kind))
+
+    async def all_completed() -> bool:
+        return await site.completed() == 80
+
+    await site.eventually(all_completed)
+
+    async def all_rejected() -> list[Told] | None:
+        found = await rejected_of(producer, bootstrap_servers, topic)
+        return found if len(found) == 8 else None
+
+    rejected = await site.eventually(all_rejected)
+    assert {headers[envelope.REJECTED_FIELD] for headers in rejected} == {b"ce_duefence"}
+    assert all(headers[envelope.REJECTED_REASON] for headers in rejected)
+
+
+async def test_g4_records_delivered_again_are_not_worked_again(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    seen: list[str] = []
+    await site.emit(make_drafts(200))
+    await site.work(completing(site.kind, seen))
+    await site.allocate()
+
+    async def all_completed() -> bool:
+        return await site.completed() == 200
+
+    await site.eventually(all_completed)
+    # Another group is told everything again. What comes after it proves that it has been through.
+    await site.work(completing(site.kind, seen), worker_group_id=f"again-{site.kind}")
+    await site.emit(make_drafts(50, prefix="later"))
+    await site.allocate()
+
+    async def later_completed() -> bool:
+        return await site.completed() == 250
+
+    await site.eventually(later_completed)
+    assert len(seen) == len(set(seen)) == 250
+    runs = await site.open_runs()
+    assert runs == 0
+
+
+async def test_partitions_that_move_while_items_run_are_worked_once(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    seen: list[str] = []
+    gate = asyncio.Event()
+    handlers = Handlers()
+
+    @handlers.on(site.kind, concurrency=10)
+    async def wait(item: DueItem) -> Verdict:
+        seen.append(item.business_key)
+        await gate.wait()
+        return Completed()
+
+    await site.emit(make_drafts(100))
+    await site.work(handlers)
+    await site.allocate()
+
+    async def some_running() -> bool:
+        return len(seen) == 10
+
+    await site.eventually(some_running)
+    # Every partition is revoked and dealt out anew, while ten items run.
+    await site.work(handlers)
+
+    async def both_running() -> bool:
+        return len(seen) == 20
+
+    await site.eventually(both_running)
+    gate.set()
+
+    async def all_completed() -> bool:
+        return await site.completed() == 100
+
+    await site.eventually(all_completed)
+    assert len(seen) == len(set(seen)) == 100
+    assert not await site.rejected_writes()
+
+
+async def test_offsets_are_committed_after_the_ledger_and_stop_at_what_is_unsettled(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    gate = asyncio.Event()
+    handlers = Handlers()
+
+    @handlers.on(site.kind)
+    async def wait(item: DueItem) -> Verdict:
+        if item.business_key == "key-000000":
+            await gate.wait()
+        return Completed()
+
+    await site.emit(make_drafts(40))
+    await site.allocate()
+    await site.work(handlers)
+
+    async def all_but_one() -> bool:
+        return await site.completed() == 39
+
+    await site.eventually(all_but_one)
+    topic = envelope.work_topic(site.kind)
+    async with AIOKafkaConsumer(
+        bootstrap_servers=site.settings.bootstrap_servers,
+        group_id=site.settings.worker_group_id,
+        enable_auto_commit=False,
+    ) as watcher:
+        partitions = [TopicPartition(topic, number) for number in range(4)]
+        watcher.assign(partitions)
+
+        async def uncommitted() -> int:
+            ends = await watcher.end_offsets(partitions)
+            committed = [await watcher.committed(partition) or 0 for partition in partitions]
+            return sum(ends.values()) - sum(committed)
+
+        async def some_committed() -> bool:
+            return 0 < await uncommitted() < 40
+
+        await site.eventually(some_committed)
+        gate.set()
+
+        async def all_committed() -> bool:
+            return await uncommitted() == 0
+
+        await site.eventually(all_committed)
+    assert await site.completed() == 40
+
+
+async def test_a_full_buffer_holds_no_more_than_it_may_and_everything_is_worked(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    await site.emit(make_drafts(600))
+    await site.allocate()
+    await site.work(completing(site.kind), worker_buffer_items_max=8, worker_poll_records_max=5)
+
+    async def all_completed() -> bool:
+        return await site.completed() == 600
+
+    await site.eventually(all_completed)
+
+
+async def test_what_was_withdrawn_after_publishing_is_not_worked(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    seen: list[str] = []
+    drafts = make_drafts(20)
+    await site.emit(drafts)
+    await site.allocate()
+    await withdraw_items(
+        site.connection,
+        [draft.id for draft in drafts[:5]],
+        event=TransitionEvent.CANCELLED,
+        reason="lapsed",
+        actor_no=site.actor_no,
+    )
+    await site.work(completing(site.kind, seen))
+
+    async def all_ended() -> bool:
+        return len(await site.events()) == 20
+
+    await site.eventually(all_ended)
+    events = await site.events()
+    assert [events[draft.business_key] for draft in drafts[:5]] == [["cancelled"]] * 5
+    assert sorted(seen) == [draft.business_key for draft in drafts[5:]]
+    assert await site.completed() == 15
+
+
+async def test_a_drain_finishes_what_runs_starts_nothing_and_gives_back_what_outlasts_it(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    gate = asyncio.Event()
+    seen: list[str] = []
+
+    @handlers.on(site.kind, concurrency=4)
+    async def wait(item: DueItem) -> Verdict:
+        seen.append(item.business_key)
+        await (gate.wait() if len(seen) % 2 else asyncio.Event().wait())
+        return Completed()
+
+    await site.emit(make_drafts(12))
+    await site.allocate()
+    stop = await site.work(handlers, worker_drain_seconds=1.0)
+
+    async def four_running() -> bool:
+        return len(seen) == 4
+
+    await site.eventually(four_running)
+    stop.ask()
+    gate.set()
+
+    async def given_back() -> bool:
+        return len(await site.events()) == 4
+
+    await site.eventually(given_back)
+    events = await site.events()
+    assert sorted(map(tuple, events.values())) == [("completed",)] * 2 + [("snoozed",)] * 2
+    assert {row["attempt"] for row in (await site.pending()).values()} == {0}
+    assert len(seen) == 4
+    running = await site.open_runs()
+    assert running == 0

@@ -1,0 +1,147 @@
+"""Records become stretches: contiguous, of one claim and kind, unreadable neighbours placed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from ledger import envelope
+from ledger.errors import InvalidHeader
+from workers.item import DueItem
+from workers.stretch import Cutter, Stretch, Unreadable
+
+ITEM = "0f1e2d3c-4b5a-8697-8899-aabbccddeeff"
+
+
+@dataclass
+class Written:
+    offset: int
+    headers: Sequence[tuple[str, bytes | None]]
+    key: bytes | None = b"key"
+    value: bytes | None = b"{}"
+
+
+def record(offset: int, fence: int, position: int, **changed: str) -> Written:
+    told = {
+        envelope.FENCE: str(fence),
+        envelope.POSITION: str(position),
+        envelope.SPECVERSION_HEADER: "1.0",
+        envelope.ID: f"{ITEM}:{fence}",
+        envelope.SOURCE: "/dueledger/acme",
+        envelope.TYPE: "RenewalDue",
+        envelope.SUBJECT: "P-1",
+        envelope.TIME: "2027-01-30T09:00:00Z",
+        envelope.CONTENT_TYPE: "application/json",
+        envelope.TENANT: "acme",
+        envelope.CYCLE: "2027",
+        envelope.EFFECTIVE: "2027-03-01",
+        envelope.DUE_AT: "2027-01-30T09:00:00Z",
+        envelope.ITEM: ITEM,
+        envelope.ATTEMPT: "1",
+    } | {getattr(envelope, name): value for name, value in changed.items()}
+    return Written(offset, [(name, value.encode()) for name, value in told.items()])
+
+
+def broken(offset: int) -> Written:
+    return Written(offset, [("content-type", b"text/plain")])
+
+
+def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], Cutter]:
+    cutter = Cutter()
+    cutter.cut(records)
+    return [shape(stretch) for stretch in cutter.stretches], cutter
+
+
+def shape(stretch: Stretch) -> tuple[int, str, int, int, int]:
+    return (
+        stretch.fence,
+        stretch.kind,
+        stretch.from_position,
+        stretch.to_position,
+        stretch.first_offset,
+    )
+
+
+def test_a_claim_in_order_is_one_stretch() -> None:
+    shapes, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
+    assert shapes == [(7, "RenewalDue", 1, 5, 41)]
+    assert [item.position for item in cutter.stretches[0].items if isinstance(item, DueItem)] == [
+        1, 2, 3, 4, 5,
+    ]  # fmt: skip
+
+
+def test_a_new_claim_kind_or_place_opens_a_new_stretch() -> None:
+    shapes, _ = cut(
+        record(0, 7, 1),
+        record(1, 7, 2),
+        record(2, 7, 3, TYPE="StatementDue"),
+        record(3, 8, 1),
+        record(4, 8, 1),  # delivered twice
+        record(5, 8, 5),  # shuffled
+        record(9, 8, 6),  # offsets lost
+    )
+    assert shapes == [
+        (7, "RenewalDue", 1, 2, 0),
+        (7, "StatementDue", 3, 3, 2),
+        (8, "RenewalDue", 1, 1, 3),
+        (8, "RenewalDue", 1, 1, 4),
+        (8, "RenewalDue", 5, 5, 5),
+        (8, "RenewalDue", 6, 6, 9),
+    ]
+
+
+def test_an_unreadable_record_keeps_its_place_between_readable_ones_of_its_claim() -> None:
+    shapes, cutter = cut(record(10, 7, 1), broken(11), broken(12), record(13, 7, 4))
+    assert shapes == [(7, "RenewalDue", 1, 4, 10)]
+    assert [type(item) for item in cutter.stretches[0].items] == [
+        DueItem, Unreadable, Unreadable, DueItem,
+    ]  # fmt: skip
+    assert [each.record.offset for each in cutter.rejected] == [11, 12]
+
+
+def test_an_unreadable_record_before_a_claim_belongs_to_it_only_if_its_offset_does() -> None:
+    shapes, _ = cut(broken(9), broken(10), record(11, 7, 2))
+    assert shapes == [(7, "RenewalDue", 1, 2, 10)]
+    shapes, _ = cut(broken(10), record(11, 7, 1))
+    assert shapes == [(7, "RenewalDue", 1, 1, 11)]
+
+
+def test_headers_in_another_order_are_read_by_name() -> None:
+    first, second = record(0, 7, 1), record(1, 7, 2)
+    second.headers = list(reversed(second.headers))
+    shapes, cutter = cut(first, second, record(2, 7, 3))
+    assert shapes == [(7, "RenewalDue", 1, 3, 0)]
+    item = cutter.stretches[0].items[1]
+    assert isinstance(item, DueItem)
+    assert item.business_key == "P-1"
+
+
+@pytest.mark.parametrize(
+    ("changed", "field"),
+    [
+        ({"FENCE": "seven"}, envelope.FENCE),
+        ({"FENCE": "9" * 30}, envelope.FENCE),
+        ({"POSITION": "0"}, envelope.POSITION),
+        ({"POSITION": str(2**31)}, envelope.POSITION),
+        ({"EFFECTIVE": "tomorrow"}, envelope.EFFECTIVE),
+        ({"ATTEMPT": "first"}, envelope.ATTEMPT),
+    ],
+)
+def test_a_malformed_header_is_refused_by_name(changed: dict[str, str], field: str) -> None:
+    shapes, cutter = cut(record(0, 7, 1, **changed))
+    assert shapes == []
+    assert cutter.rejected[0].error.problems[0].field in {field, envelope.ID}
+
+
+def test_an_item_with_a_broken_header_names_it_when_asked() -> None:
+    item = DueItem(record(0, 7, 1, EFFECTIVE="soon"), 7, 1)
+    with pytest.raises(InvalidHeader, match=envelope.EFFECTIVE):
+        _ = item.effective_date
+
+
+def test_a_stretch_splits_where_it_is_told() -> None:
+    _, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
+    rest = cutter.stretches[0]
+    head = rest.split(2)
+    assert shape(head) == (7, "RenewalDue", 1, 2, 41)
+    assert shape(rest) == (7, "RenewalDue", 3, 5, 43)
