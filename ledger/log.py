@@ -39,28 +39,39 @@ class LogEvent(StrEnum):
 
 
 def configure(*, json: bool, verbose: bool = False) -> None:
-    """Write logs to stderr: JSON lines in production, readable ones on a terminal."""
+    """Write logs to stderr: JSON lines in production, readable ones on a terminal.
+
+    What libraries log through the standard library comes out in the same form.
+    """
+    shared: list[structlog.typing.Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
+    ]
     renderer = (
         structlog.processors.JSONRenderer()
         if json
         else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            renderer,
-        ],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if verbose else logging.INFO
         ),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
 
 
 def get_logger(role: str) -> structlog.typing.FilteringBoundLogger:
-    """Return a logger that names the role it speaks for."""
-    return structlog.get_logger().bind(role=role)
+    """Return a logger that names the role it speaks for; `configure` may come after."""
+    return structlog.get_logger(role=role)

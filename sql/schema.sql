@@ -4,6 +4,10 @@
 
 CREATE SCHEMA ledger;
 
+CREATE FUNCTION ledger.clock_rate() RETURNS double precision
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN GREATEST((COALESCE(NULLIF(split_part(COALESCE(current_setting('ledger.clock'::text, true), ''::text), '|'::text, 3), ''::text), '1'::text))::double precision, (0.000000001)::double precision);
+
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog'

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 # As the reaper does with runs that died: a batch that fails comes back in ever smaller ones, so
 # that one poison item fails alone and its neighbours complete.
 SHRINK_FACTOR: Final = 8
+RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
 
 Work = tuple[int, "DueItem"]
@@ -74,6 +75,15 @@ class Crew:
     def room(self) -> int:
         """How many more items may be started."""
         return max(0, self.handler.options.concurrency - self.busy) * self._batch_max
+
+    @property
+    def run_items_max(self) -> int:
+        """How many items a run may hold.
+
+        One where each item settles in a transaction of its own: two in one run would wait for
+        each other's commit.
+        """
+        return 1 if self.handler.form is Form.TRANSACTION else RUN_ITEMS_MAX
 
     def reserve(self, count: int) -> None:
         """Take the room that `count` items of one stretch need."""

@@ -59,10 +59,10 @@ class Feed:
         """Let the offsets go past a part that is not this worker's to run."""
         self._starting.remove(part)
 
-    def open(self, part: Stretch, run: OpenRun) -> None:
-        """Let the offsets wait for the run instead of the part it was started from."""
+    def open(self, part: Stretch, runs: Iterable[OpenRun]) -> None:
+        """Let the offsets wait for the runs instead of the part they were started from."""
         self._starting.remove(part)
-        self._running.append(run)
+        self._running.extend(runs)
 
     def offset(self) -> int:
         """Return the lowest offset that is not settled: what may be committed, or -1."""

@@ -104,6 +104,7 @@ class Starter:
                     [one.part.to_position for one in by_fence],
                     worker_no=self._worker_no,
                     lease_seconds=self._lease_seconds,
+                    run_items_max=[one.crew.run_items_max for one in by_fence],
                 )
         except BaseException:
             # If it was committed nevertheless, asking again says so, and the lease brings it back.
@@ -112,7 +113,9 @@ class Starter:
                 one.feed.put_back(one.part)
             raise
         crash_point("worker.started")
-        by_number = {answer.fence: answer for answer in answers}
+        by_number: dict[int, list[Start]] = {}
+        for answer in answers:
+            by_number.setdefault(answer.fence, []).append(answer)
         self._answer([(one, by_number[one.part.fence]) for one in chosen], held_until)
         return {"started": len(chosen)}
 
@@ -152,19 +155,23 @@ class Starter:
             feed.queued and feed.queued[0].is_alone for feed in self._feeds.values()
         )
 
-    def _answer(self, answered: Sequence[tuple[_Chosen, Start]], held_until: float) -> None:
-        for one, answer in answered:
-            if answer.run_no is None:
+    def _answer(
+        self, answered: Sequence[tuple[_Chosen, Sequence[Start]]], held_until: float
+    ) -> None:
+        for one, answers in answered:
+            if answers[0].run_no is None:
                 one.crew.release(len(one.part.items))
                 continue
-            run = OpenRun(answer, one.part, held_until=held_until)
-            self._counts.started += len(one.part.items) - len(answer.withdrawn)
-            self._counts.withdrawn += len(answer.withdrawn)
-            one.feed.open(one.part, run)
-            self._opened.run_opened(run, one.crew)
-        for one, answer in reversed(answered):
-            if answer.run_no is None:
-                self._refused(one.feed, one.part, answer)
+            withdrawn = sum(len(answer.withdrawn) for answer in answers)
+            self._counts.started += len(one.part.items) - withdrawn
+            self._counts.withdrawn += withdrawn
+            runs = _runs(answers, one.part, held_until)
+            one.feed.open(one.part, runs)
+            for run in runs:
+                self._opened.run_opened(run, one.crew)
+        for one, answers in reversed(answered):
+            if answers[0].run_no is None:
+                self._refused(one.feed, one.part, answers[0])
 
     def _refused(self, feed: Feed, part: Stretch, answer: Start) -> None:
         """Go on from where the claim was started, or let go of what cannot be started."""
@@ -194,3 +201,13 @@ class Starter:
                 from_position=part.from_position,
                 items=size,
             )
+
+
+def _runs(answers: Sequence[Start], part: Stretch, held_until: float) -> list[OpenRun]:
+    """Return the runs that a stretch was started as; `part` keeps the last one's items."""
+    runs: list[OpenRun] = []
+    for answer in answers:
+        size = answer.to_position - answer.from_position + 1
+        piece = part.split(size) if size < len(part.items) else part
+        runs.append(OpenRun(answer, piece, held_until=held_until))
+    return runs

@@ -104,8 +104,7 @@ async def list_versions(
 
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None]:
     """Return what differs whenever another set of event rules is in force; cheap to ask."""
-    row = await connection.fetchrow(statement("read_rules_edition"))
-    assert row is not None
+    (row,) = await connection.fetch(statement("read_rules_edition"))
     return row["in_force"], row["newest"]
 
 

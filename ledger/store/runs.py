@@ -13,9 +13,9 @@ from ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The answer to one stretch asked for.
+    """The answer to one stretch asked for, or to one run of it.
 
-    With `run_no`, the stretch is the worker's, but for the `withdrawn` positions, which ended.
+    With `run_no`, these positions are the worker's, but for the `withdrawn` ones, which ended.
     Without, `started_to` says how far the claim was started; `closed` that nothing is left of it.
     """
 
@@ -76,10 +76,23 @@ async def start_runs(
     *,
     worker_no: int,
     lease_seconds: float,
+    run_items_max: Sequence[int] | None = None,
 ) -> list[Start]:
-    """Start one stretch of each claim; `fences` ascending and each once. Answers in input order."""
+    """Start one stretch of each claim; `fences` ascending and each once. Answers in input order.
+
+    A stretch becomes one run, or runs of at most `run_items_max` items: as many answers then, by
+    position. What settles an item each in a transaction of its own wants runs of one, or each
+    would wait for the commit of the one before it.
+    """
+    sizes = [to - start + 1 for start, to in zip(from_positions, to_positions, strict=True)]
     rows = await connection.fetch(
-        statement("start_runs"), fences, from_positions, to_positions, worker_no, lease_seconds
+        statement("start_runs"),
+        fences,
+        from_positions,
+        to_positions,
+        [max(1, size) for size in run_items_max or sizes],
+        worker_no,
+        lease_seconds,
     )
     return [
         Start(

@@ -49,3 +49,10 @@ create function ledger.machine_now() returns timestamptz
     when coalesce(current_setting('ledger.machine_clock', true), '') = '' then statement_timestamp()
     else ledger.simulated_time(current_setting('ledger.machine_clock', true))
   end;
+
+-- How many business seconds pass in a real one; nearly none where business time stands still.
+create function ledger.clock_rate() returns double precision
+  language sql stable parallel safe
+  return greatest(
+    coalesce(nullif(split_part(coalesce(current_setting('ledger.clock', true), ''), '|', 3), ''), '1')::double precision,
+    1e-9);

@@ -16,7 +16,7 @@ select least(
       where p.flow_no = w.flow_no order by p.available_at limit 1))
     from waiting w
     join ledger.flow f on f.flow_no = w.flow_no and f.paused_at is null
-  ) - ledger.now()),
+  ) - ledger.now()) / ledger.clock_rate(),
   extract(epoch from (
     select c.deadline from ledger.claim c where c.closed_at is null order by c.deadline limit 1
   ) - ledger.machine_now()),

@@ -17,10 +17,10 @@ closed as (
   set closed_at = ledger.now()
   from lapsed l
   where r.run_no = l.run_no and r.started_at = l.started_at and r.closed_at is null
-  returning r.run_no, r.fence, r.from_position, r.to_position, r.ended
+  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended
 ),
 lost as materialized (
-  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, count(*) over (partition by c.run_no) as beside
+  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, count(*) over (partition by c.worker_no) as beside
   from closed c
   join ledger.claim k on k.fence = c.fence
   cross join lateral unnest(
@@ -29,7 +29,7 @@ lost as materialized (
   ) with ordinality u (item_no, effective_date, attempt, starts, ord)
   where get_bit(c.ended, u.ord::integer - 1) = 0
 ),
--- An item that ran beside others is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
+-- An item whose worker ran others beside it is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
 judged as materialized (
   select l.*, i.flow_no, i.due_at,
     case when l.beside = 1 then l.attempt else l.attempt - 1 end as used,

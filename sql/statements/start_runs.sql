@@ -1,15 +1,16 @@
--- Start stretches of claims (Claimed to Running): accepted where the claim is open and the stretch is the next one.
--- returns: exactly one per input
+-- Start stretches of claims (Claimed to Running), cut into runs: accepted where the claim is open and the stretch is next.
+-- returns: one or more per input, one a run in the order of positions, or one refusal
 -- $1 fences bigint[]
 -- $2 from_positions integer[]
 -- $3 to_positions integer[]
--- $4 worker_no integer
--- $5 lease_seconds double precision
+-- $4 run_items_max integer[]
+-- $5 worker_no integer
+-- $6 lease_seconds double precision
 -- index: claim_pkey, withdrawal_pkey
 -- locks: claim rows (for update, in the order given)
 with asked as materialized (
-  select * from unnest($1::bigint[], $2::integer[], $3::integer[])
-    with ordinality a (fence, from_position, to_position, ord)
+  select * from unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[])
+    with ordinality a (fence, from_position, to_position, run_items_max, ord)
 ),
 opened as (
   update ledger.claim c
@@ -18,12 +19,12 @@ opened as (
   from asked a
   where c.fence = a.fence and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
-  returning c.fence, a.from_position, a.to_position, c.item_no[a.from_position:a.to_position] as item_no,
+  returning c.fence, a.from_position, a.to_position, a.run_items_max, c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
     c.attempt[a.from_position:a.to_position] as attempt
 ),
 withdrawn as materialized (
-  select o.fence, u.ord::integer as ord, u.item_no, u.effective_date, u.attempt,
+  select o.fence, o.from_position + u.ord::integer - 1 as position, u.item_no, u.effective_date, u.attempt,
     w.event, w.reason, w.replacement, w.actor_no
   from opened o
   cross join lateral unnest(o.item_no, o.effective_date, o.attempt)
@@ -36,25 +37,32 @@ honoured as (
 ),
 begun as (
   insert into ledger.run (started_at, fence, from_position, to_position, worker_no, lease_until, ended, closed_at)
-  select ledger.now(), o.fence, o.from_position, o.to_position, $4::integer,
-    ledger.machine_now() + make_interval(secs => $5::double precision), m.ended,
+  select ledger.now(), o.fence, s.from_position, s.to_position, $5::integer,
+    ledger.machine_now() + make_interval(secs => $6::double precision), m.ended,
     case when m.ended = ~m.blank then ledger.now() end
   from opened o
   cross join lateral (
-    select b.blank, coalesce(
-      (select bit_or(set_bit(b.blank, x.ord - 1, 1)) from withdrawn x where x.fence = o.fence), b.blank) as ended
-    from (select repeat('0', o.to_position - o.from_position + 1)::bit varying as blank) b
+    select p as from_position, least(p + o.run_items_max - 1, o.to_position) as to_position
+    from generate_series(o.from_position, o.to_position, o.run_items_max) p
+  ) s
+  cross join lateral (
+    select b.blank, coalesce((
+      select bit_or(set_bit(b.blank, x.position - s.from_position, 1)) from withdrawn x
+      where x.fence = o.fence and x.position between s.from_position and s.to_position), b.blank) as ended
+    from (select repeat('0', s.to_position - s.from_position + 1)::bit varying as blank) b
   ) m
-  returning run_no, fence
+  order by o.fence, s.from_position
+  returning run_no, fence, from_position, to_position
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
   select x.effective_date, x.item_no, x.event, x.attempt, b.run_no, x.actor_no, ledger.now(),
     jsonb_strip_nulls(jsonb_build_object('reason', x.reason, 'replacement', x.replacement))
-  from withdrawn x join begun b on b.fence = x.fence
+  from withdrawn x join begun b on b.fence = x.fence and x.position between b.from_position and b.to_position
 ),
 answer as materialized (
-  select a.ord, a.fence, a.from_position, a.to_position, b.run_no, c.started, c.closed_at, c.size
+  select a.ord, a.fence, coalesce(b.from_position, a.from_position) as from_position,
+    coalesce(b.to_position, a.to_position) as to_position, b.run_no, c.started, c.closed_at, c.size
   from asked a
   left join begun b on b.fence = a.fence
   left join lateral (
@@ -63,7 +71,7 @@ answer as materialized (
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
-  select ledger.now(), $4::integer, 'start', case when n.size is null then 'unknown' else 'stale' end, n.fence,
+  select ledger.now(), $5::integer, 'start', case when n.size is null then 'unknown' else 'stale' end, n.fence,
     n.from_position, n.to_position
   from answer n
   where n.run_no is null and (n.size is null or (n.closed_at is not null and n.started < n.size))
@@ -72,8 +80,8 @@ select n.fence, n.from_position, n.to_position, n.run_no,
   case when n.run_no is null then coalesce(n.started, 0) else n.to_position end as started_to,
   n.run_no is null and (n.size is null or n.closed_at is not null) as closed,
   coalesce(
-    (select array_agg(n.from_position + x.ord - 1 order by x.ord) from withdrawn x
-     where x.fence = n.fence and n.run_no is not null),
+    (select array_agg(x.position order by x.position) from withdrawn x
+     where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),
     '{}'::integer[]) as withdrawn
 from answer n
-order by n.ord
+order by n.ord, n.from_position

@@ -400,3 +400,54 @@ async def test_business_time_flows_at_the_rate_that_is_set(ledger: Ledger, noon:
     machine = await ledger.connection.fetchval("select ledger.machine_now()")
     assert machine == await ledger.connection.fetchval("select $1::timestamptz", machine)
     assert abs((machine - noon).days) > 30
+
+
+async def test_a_stretch_can_be_started_as_runs_of_one_that_settle_apart(ledger: Ledger) -> None:
+    items = await ledger.emit(5)
+    claim = await ledger.claim()
+    assert await _cancel(ledger, items[3]) is Answer.REQUESTED
+
+    starts = await start_runs(
+        ledger.connection,
+        [claim.fence],
+        [1],
+        [5],
+        worker_no=ledger.worker_no,
+        lease_seconds=60,
+        run_items_max=[2],
+    )
+
+    assert [(start.from_position, start.to_position) for start in starts] == [
+        (1, 2),
+        (3, 4),
+        (5, 5),
+    ]
+    assert [start.withdrawn for start in starts] == [(), (4,), ()]
+    first, second, third = (start.run_no for start in starts)
+    assert first
+    assert second
+    assert third
+    assert await ledger.settle(third, COMPLETED) == []
+    assert await ledger.settle(second, COMPLETED, None) == []
+    assert await ledger.settle(first, COMPLETED, COMPLETED) == []
+    assert await ledger.state_of(items[3]) is State.CANCELLED
+    await ledger.check_balance()
+
+
+async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(8)
+    claim = await ledger.claim()
+    await start_runs(
+        ledger.connection,
+        [claim.fence],
+        [1],
+        [8],
+        worker_no=ledger.worker_no,
+        lease_seconds=60,
+        run_items_max=[1],
+    )
+    await ledger.let_leases_lapse()
+    await reap_runs(ledger.connection, 100, ledger.worker_no)
+    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0

@@ -55,7 +55,7 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
                     unsettled -= set(range(part.first_offset, part.end_offset))
                 case _:
                     run = OpenRun(start(part, len(runs)), part, held_until=0)
-                    feed.open(part, run)
+                    feed.open(part, [run])
                     runs.append(run)
         elif runs:
             run = chance.choice(runs)
