@@ -191,7 +191,9 @@ CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::in
   from unnest(array['due_item', 'transition', 'event', 'claim', 'run']) parent,
     generate_series(
       date_trunc('month', ledger.now() - interval '1 month', 'UTC') at time zone 'UTC',
-      date_trunc('month', ledger.now() + ahead, 'UTC') at time zone 'UTC',
+      date_trunc('month', ledger.now()
+        + case when parent in ('due_item', 'transition') then ahead else least(ahead, interval '2 months') end,
+        'UTC') at time zone 'UTC',
       interval '1 month') month
   where not exists (
       select from ledger.partition_month p where p.parent = parent.parent and p.month = month.month::date)

