@@ -16,6 +16,8 @@ import sys
 
 PR_SET_PDEATHSIG = 1
 PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_OVERRIDE = 1
@@ -26,20 +28,29 @@ CAPABILITY_VERSION_3 = 0x20080522
 def _become(user: str, *, keep_search: bool) -> None:
     uid, gid = (int(part) for part in user.split(":"))
     libc = ctypes.CDLL(None, use_errno=True)
-    if keep_search:
+    # With the usual fix-up, access(2) ignores what an unprivileged user was given, and PostgreSQL
+    # asks it about its own programs. Without, the rights are ours to give up, below.
+    fixed_up = not keep_search or libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
+    if keep_search and fixed_up:
         libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
-    if keep_search:
-        # Containers often lack the narrower right but have the wider one.
-        for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
-            header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
-            bit = 1 << capability
-            sets = struct.pack("=6I", bit, bit, bit, 0, 0, 0)
-            if libc.capset(header, sets) == 0:
-                libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
-                return
+    if not keep_search:
+        return
+    # Containers often lack the narrower right but have the wider one.
+    for capability in (CAP_DAC_READ_SEARCH, CAP_DAC_OVERRIDE):
+        if _keep_only(libc, 1 << capability):
+            libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+            return
+    if not _keep_only(libc, 0):
+        sys.exit("cannot give up the rights of root")
+
+
+def _keep_only(libc: ctypes.CDLL, rights: int) -> bool:
+    header = struct.pack("=Ii", CAPABILITY_VERSION_3, 0)
+    sets = struct.pack("=6I", rights, rights, rights, 0, 0, 0)
+    return libc.capset(header, sets) == 0
 
 
 def main() -> None:

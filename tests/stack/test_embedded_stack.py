@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -19,6 +20,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from dueledger.stack import Provider, StackError, open_stack, ports
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
+from dueledger.stack.postgres import Postgres, find_binaries
+from dueledger.stack.steps import Steps
 
 OWNER = """
 import json, sys
@@ -260,3 +263,27 @@ def test_an_external_stack_names_the_variables_that_are_missing(
     monkeypatch.setenv("DUELEDGER_DSN", "postgresql://somebody@host/postgres")
     with open_stack(Provider.EXTERNAL) as ends:
         assert ends.bootstrap_servers == "broker:9092"
+
+
+def test_postgres_runs_from_an_installation_below_a_directory_closed_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = find_binaries().parents[1]
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    for part in (package, package.with_name(f"{package.name}.libs")):
+        if part.exists():
+            shutil.copytree(part, closed / part.name, symlinks=True)
+    monkeypatch.setattr(
+        "dueledger.stack.postgres.find_binaries",
+        lambda: closed / package.name / "pginstall18" / "bin",
+    )
+    server = Postgres(tmp_path / "data", durable=False, steps=Steps(None))
+    (tmp_path / "data").mkdir()
+
+    server.start()
+
+    try:
+        assert server.running
+    finally:
+        server.stop()
