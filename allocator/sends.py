@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import final
 
 from ledger.log import LogEvent, get_logger
-from ledger.store import CONNECTION_LOST, Pool
+from ledger.store import Pool
 from ledger.store.claims import mark_published, release_claims
 
 
@@ -46,7 +46,7 @@ class Sends:
         try:
             async with self._pool.acquire() as connection:
                 in_force = await mark_published(connection, [*offsets], [*offsets.values()])
-        except CONNECTION_LOST:
+        except BaseException:
             self._offsets = offsets | self._offsets
             raise
         items = {fence: self._items.pop(fence) for fence in offsets}
@@ -63,6 +63,6 @@ class Sends:
                 counts["released"] += await release_claims(
                     connection, sorted(unsent), self._allocator_no
                 )
-        except CONNECTION_LOST:
+        except BaseException:
             self._unsent |= unsent
             raise

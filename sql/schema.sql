@@ -10,7 +10,7 @@ CREATE FUNCTION ledger.clock_rate() RETURNS double precision
 
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
   select e.id, e.created
   from ledger.emit_items(
@@ -26,7 +26,7 @@ $$;
 
 CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[]) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
     SET enable_hashjoin TO 'on'
     SET jit TO 'off'
@@ -78,7 +78,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, n.traceparent, (select ledger.now()), actor
     from input n
     where not exists (select from ledger.retired_key r where r.id = n.id)
-    order by n.ord
+    order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at
   ),
@@ -104,7 +104,7 @@ end $$;
 
 CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text)
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
   insert into ledger.kind (tenant, name, topic)
@@ -154,7 +154,7 @@ CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
 
 CREATE FUNCTION ledger.make_month(parent text, month date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     AS $$
 declare
@@ -206,7 +206,7 @@ CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
-    SET search_path TO 'pg_catalog'
+    SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
   insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
   on conflict (name) do update set seen_at = statement_timestamp()
@@ -311,6 +311,7 @@ CREATE TABLE ledger.run (
     to_position integer NOT NULL,
     worker_no integer NOT NULL,
     lease_until timestamp with time zone NOT NULL,
+    lease_seconds double precision NOT NULL,
     ended bit varying NOT NULL,
     closed_at timestamp with time zone,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),

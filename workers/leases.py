@@ -62,17 +62,16 @@ class Leases:
             return {}
         held_until = monotonic() + self._lease_seconds
         async with asyncio.timeout(self.beat_seconds), self._pool.acquire() as connection:
-            held = set(
-                await extend_leases(
-                    connection,
-                    sorted(run.run_no for run in asked),
-                    self._worker_no,
-                    self._lease_seconds,
-                )
+            held = await extend_leases(
+                connection,
+                [run.run_no for run in asked],
+                self._worker_no,
+                self._lease_seconds,
             )
         for run in asked:
             if run.run_no in held:
-                run.held_until = held_until
+                if held[run.run_no]:
+                    run.held_until = held_until
             elif run.open_count > 0 and not run.is_stopped:
                 self._lost(run, LogEvent.RUN_LOST)
             # Otherwise its last settlement closed it, or will be told that it is stale.

@@ -114,9 +114,14 @@ class Intake:
         """Apply a batch; one that the database refuses is halved until the culprit stands alone."""
         if not arrivals:
             return Pass()
+        months = {arrival.event.time.date().replace(day=1) for arrival in arrivals}
         try:
-            async with self._pool.acquire() as connection, connection.transaction():
-                return await self._take_together(connection, arrivals)
+            async with self._pool.acquire() as connection:
+                # Committed before the keys are locked: months have a lock that others hold who
+                # wait for a key.
+                await make_event_months(connection, sorted(months))
+                async with connection.transaction():
+                    return await self._take_together(connection, arrivals)
         except InvalidInput as error:
             if len(arrivals) == 1:
                 return Pass(rejected=[Rejected(arrivals[0].record, error)])
@@ -135,8 +140,6 @@ class Intake:
                 rejected.append(Rejected(record, error))
         if not reads:
             return Pass(rejected=rejected)
-        months = {read.event.time.date().replace(day=1) for read in reads}
-        await make_event_months(connection, sorted(months))
         taken = await take_batch(connection, rulebook, reads, actor_no=self._actor_no)
         return Pass(taken, rejected)
 

@@ -55,7 +55,15 @@ _PLANS: Final[dict[PlanProfile, dict[str, str]]] = {
 
 
 def _settings(application_name: str, profile: PlanProfile) -> dict[str, str]:
-    return {"application_name": application_name, "timezone": "UTC", **_PLANS[profile]}
+    return {
+        "application_name": application_name,
+        "timezone": "UTC",
+        # Statements lock first and look again; a snapshot from before the lock would miss what
+        # they waited for. What is acknowledged is durable, whatever a database's default says.
+        "default_transaction_isolation": "read committed",
+        "synchronous_commit": "on",
+        **_PLANS[profile],
+    }
 
 
 async def _prepare(connection: Connection) -> None:

@@ -80,9 +80,11 @@ async def define(
 
     `effective_from` None means now. A schedule is materialised from then on.
     """
-    rows = await connection.fetch(
-        statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
-    )
+    async with connection.transaction():
+        await connection.fetch(statement("lock_definition"), tenant, name)
+        rows = await connection.fetch(
+            statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
+        )
     return Defined(**rows[0])
 
 

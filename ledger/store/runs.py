@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from asyncpg import BitString
 
@@ -68,6 +69,17 @@ class Refused:
     reason: Refusal
 
 
+_ENDINGS: Final = frozenset(
+    {
+        TransitionEvent.COMPLETED,
+        TransitionEvent.FAILED,
+        TransitionEvent.SNOOZED,
+        TransitionEvent.PARKED,
+        TransitionEvent.CANCELLED,
+    }
+)
+
+
 async def start_runs(
     connection: Connection,
     fences: Sequence[int],
@@ -114,8 +126,11 @@ async def settle_runs(
     """Record outcomes, each bit once; return what was refused, so an empty list is full success.
 
     Repeating a settlement whose COMMIT may have happened is harmless: it is answered SETTLED.
-    A failure at the kind's cap of attempts or starts is parked in the same statement.
+    A failure at the kind's cap of attempts or starts is parked in the same statement. Raises
+    ValueError for an event that is no ending of a run, and for a run given twice.
     """
+    if len({settlement.run_no for settlement in settlements}) != len(settlements):
+        raise ValueError("a run is settled once in a call")
     masks: list[BitString] = []
     firsts: list[int] = []
     events: list[int | None] = []
@@ -130,6 +145,8 @@ async def settle_runs(
                 details.append(None)
                 delays.append(None)
             else:
+                if outcome.event not in _ENDINGS:
+                    raise ValueError(f"no run ends as {outcome.event.label}")
                 events.append(outcome.event)
                 details.append(outcome.detail)
                 delays.append(outcome.after_seconds)
@@ -161,7 +178,11 @@ def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
 
 async def extend_leases(
     connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
-) -> list[int]:
-    """Extend this worker's open runs; a run that is missing in the answer is no longer held."""
+) -> dict[int, bool]:
+    """Extend this worker's open runs; a run that is missing in the answer is no longer held.
+
+    False stands for a run that keeps the lease it has, because a settlement of it is being
+    committed: waiting for that would keep every other run's lease from being extended.
+    """
     rows = await connection.fetch(statement("extend_leases"), run_nos, worker_no, lease_seconds)
-    return [row["run_no"] for row in rows]
+    return {row["run_no"]: row["extended"] for row in rows}

@@ -59,6 +59,7 @@ create table ledger.run (
   to_position integer not null,
   worker_no integer not null,
   lease_until timestamptz not null,
+  lease_seconds double precision not null,
   ended bit varying not null,
   closed_at timestamptz,
   primary key (run_no, started_at),

@@ -8,7 +8,7 @@ create table ledger.partition_month (
 
 -- Attaching takes SHARE UPDATE EXCLUSIVE on the parent, so inserts elsewhere go on.
 create function ledger.make_month(parent text, month date) returns boolean
-  language plpgsql security definer set search_path = pg_catalog set timezone = 'UTC'
+  language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 declare
   child text := format('%s_%s', parent, to_char(month, 'YYYYMM'));

@@ -14,7 +14,7 @@ create function ledger.item_id(tenant text, kind text, business_key text, cycle 
 -- Find or make the flow of each tenant × kind × lane, in the order given.
 create function ledger.ensure_flows(tenants text[], kinds text[], lanes text[])
   returns table (ord bigint, flow_no integer, tenant text, kind text)
-  language plpgsql security definer set search_path = pg_catalog
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
   insert into ledger.kind (tenant, name, topic)
@@ -55,7 +55,7 @@ create function ledger.emit_items(
   skip_reasons text[] default null
 ) returns table (id uuid, created boolean)
   language plpgsql security definer
-  set search_path = pg_catalog set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
+  set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
 as $$
 begin
   if exists (
@@ -104,7 +104,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, n.traceparent, (select ledger.now()), actor
     from input n
     where not exists (select from ledger.retired_key r where r.id = n.id)
-    order by n.ord
+    order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at
   ),
@@ -135,7 +135,7 @@ revoke execute on function ledger.emit_items(
 
 -- Find or make the number of whoever acts.
 create function ledger.register_actor(name text, kind text) returns integer
-  language sql security definer set search_path = pg_catalog
+  language sql security definer set search_path = pg_catalog, pg_temp
 as $$
   insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
   on conflict (name) do update set seen_at = statement_timestamp()
@@ -150,7 +150,7 @@ create function ledger.emit(
   payload json default '{}', cycle text default '', lane text default '',
   partition_key text default null, labels jsonb default null, traceparent text default null
 ) returns table (id uuid, created boolean)
-  language sql security definer set search_path = pg_catalog
+  language sql security definer set search_path = pg_catalog, pg_temp
 as $$
   select e.id, e.created
   from ledger.emit_items(

@@ -4,7 +4,14 @@
 -- index: withdrawal_pkey, pending_pkey, review_pkey, transition_terminal_idx
 -- locks: withdrawal, pending and review rows (for update, skip locked)
 with asked as materialized (
-  select w.* from ledger.withdrawal w order by w.item_no limit $1::integer for update skip locked
+  select w.* from ledger.withdrawal w
+  where exists (select from ledger.pending p where p.item_no = w.item_no)
+    or exists (select from ledger.review r where r.item_no = w.item_no)
+    or exists (
+      select from ledger.transition t
+      where t.item_no = w.item_no and t.effective_date = w.effective_date
+        and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */))
+  order by w.item_no limit $1::integer for update skip locked
 ),
 finished as materialized (
   select a.item_no, a.actor_no, a.event

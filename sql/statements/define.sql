@@ -8,22 +8,16 @@
 -- $6 effective_from timestamptz
 -- $7 actor_no integer
 -- index: definition_tenant_name_version_key
--- locks: advisory, one a definition name
-with held as materialized (
-  select pg_advisory_xact_lock(hashtextextended('ledger.definition.' || $1::text || chr(31) || $2::text, 0))
-),
-latest as materialized (
+-- locks: none (lock_definition comes before it, in a statement of its own: this one must see what it waited for)
+with latest as materialized (
   select d.definition_no, d.version, d.document
-  from held cross join lateral (
-    select * from ledger.definition d where d.tenant = $1::text and d.name = $2::text order by d.version desc limit 1
-  ) d
+  from ledger.definition d where d.tenant = $1::text and d.name = $2::text order by d.version desc limit 1
 ),
 made as (
   insert into ledger.definition (
     tenant, name, version, kind, event_type, document, effective_from, created_at, actor_no)
   select $1::text, $2::text, coalesce((select l.version from latest l), 0) + 1, $3::text, $4::text, $5::jsonb,
     coalesce($6::timestamptz, ledger.now()), ledger.now(), $7::integer
-  from held
   where not exists (select from latest l where l.document = $5::jsonb)
   returning definition_no, version, effective_from
 ),

@@ -1,12 +1,28 @@
--- Extend the leases of open runs of this worker; a run that is not answered is no longer held.
--- returns: zero or more
+-- Extend the leases of open runs of this worker; one whose settlement is being committed keeps the lease it has.
+-- returns: zero or more, one a run that is still held
 -- $1 run_nos bigint[]
 -- $2 worker_no integer
 -- $3 lease_seconds double precision
 -- index: run_pkey
--- locks: run rows (for update, in the order given)
-update ledger.run r
-set lease_until = ledger.machine_now() + make_interval(secs => $3::double precision)
-from unnest($1::bigint[]) u (run_no)
-where r.run_no = u.run_no and r.worker_no = $2::integer and r.closed_at is null
-returning r.run_no
+-- locks: run rows (for update, run_no ascending, skip locked)
+with asked as materialized (
+  select u.run_no from unnest($1::bigint[]) u (run_no) order by u.run_no
+),
+free as materialized (
+  select r.run_no, r.started_at
+  from asked a join ledger.run r on r.run_no = a.run_no
+  where r.worker_no = $2::integer and r.closed_at is null
+  for update of r skip locked
+),
+extended as (
+  update ledger.run r
+  set lease_until = ledger.machine_now() + make_interval(secs => $3::double precision),
+    lease_seconds = $3::double precision
+  from free f
+  where r.run_no = f.run_no and r.started_at = f.started_at and r.closed_at is null
+  returning r.run_no
+)
+select r.run_no, e.run_no is not null as extended
+from asked a
+join ledger.run r on r.run_no = a.run_no and r.worker_no = $2::integer and r.closed_at is null
+left join extended e on e.run_no = r.run_no

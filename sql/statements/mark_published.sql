@@ -3,9 +3,12 @@
 -- $1 fences bigint[]
 -- $2 base_offsets bigint[]
 -- index: claim_pkey
--- locks: claim rows (for update)
+-- locks: claim rows (for update, fence ascending)
+with asked as materialized (
+  select * from unnest($1::bigint[], $2::bigint[]) u (fence, base_offset) order by u.fence
+)
 update ledger.claim c
 set published_at = ledger.now(), base_offset = u.base_offset
-from unnest($1::bigint[], $2::bigint[]) u (fence, base_offset)
+from asked u
 where c.fence = u.fence and c.published_at is null
 returning c.fence, (c.closed_at is not null and c.started < c.size) as closed

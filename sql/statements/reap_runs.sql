@@ -3,13 +3,28 @@
 -- $1 limit integer
 -- $2 actor_no integer
 -- index: run_lease_idx, claim_pkey, due_item_pkey
--- locks: run rows (for update, skip locked)
-with lapsed as materialized (
+-- locks: advisory, one reaper at a time; run rows (for update, skip locked)
+with late as materialized (
+  select r.worker_no
+  from ledger.run r
+  where r.closed_at is null and r.lease_until < ledger.machine_now()
+    -- A dead worker's leases lapse within a heartbeat, a third of a lease: its runs are judged together.
+    and not exists (
+      select from ledger.run o
+      where o.closed_at is null and o.worker_no = r.worker_no and o.lease_until >= ledger.machine_now()
+        and o.lease_until < r.lease_until + make_interval(secs => r.lease_seconds / 2))
+  order by r.lease_until
+  limit $1::integer
+),
+lapsed as materialized (
   select r.run_no, r.started_at
   from ledger.run r
   where r.closed_at is null and r.lease_until < ledger.machine_now()
+    and r.worker_no in (select l.worker_no from late l)
+    -- One reaper judges at a time, or two would each see half of a worker's runs.
+    and (select pg_try_advisory_xact_lock(hashtextextended('ledger.reap_runs', 0)))
   order by r.lease_until
-  limit $1::integer
+  limit 100000
   for update skip locked
 ),
 closed as (

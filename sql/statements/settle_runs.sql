@@ -8,9 +8,9 @@
 -- $6 after_seconds double precision[]
 -- $7 worker_no integer
 -- index: run_pkey, claim_pkey
--- locks: run rows (for update, in the order given)
+-- locks: run rows (for update, run_no ascending)
 with asked as materialized (
-  select * from unnest($1::bigint[], $2::bit varying[], $3::integer[]) a (run_no, mask, first)
+  select * from unnest($1::bigint[], $2::bit varying[], $3::integer[]) a (run_no, mask, first) order by a.run_no
 ),
 accepted as (
   update ledger.run r

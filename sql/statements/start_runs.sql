@@ -36,9 +36,9 @@ honoured as (
   delete from ledger.withdrawal w using withdrawn x where w.item_no = x.item_no
 ),
 begun as (
-  insert into ledger.run (started_at, fence, from_position, to_position, worker_no, lease_until, ended, closed_at)
+  insert into ledger.run (started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at)
   select ledger.now(), o.fence, s.from_position, s.to_position, $5::integer,
-    ledger.machine_now() + make_interval(secs => $6::double precision), m.ended,
+    ledger.machine_now() + make_interval(secs => $6::double precision), $6::double precision, m.ended,
     case when m.ended = ~m.blank then ledger.now() end
   from opened o
   cross join lateral (

@@ -46,6 +46,9 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', $3::text, 'replacement', t.replacement))
   from ended e join target t on t.item_no = e.item_no
 ),
+obsolete as (
+  delete from ledger.withdrawal w using ended e where w.item_no = e.item_no
+),
 requested as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, replacement, actor_no, requested_at)
   select t.item_no, t.effective_date, $2::smallint, $3::text, t.replacement, $4::integer, ledger.now()

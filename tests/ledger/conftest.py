@@ -180,8 +180,12 @@ class Ledger:
 
     async def let_leases_lapse(self) -> None:
         """Move the clock of leases and deadlines an hour on, for this session."""
+        await self.pass_machine_seconds(3_600)
+
+    async def pass_machine_seconds(self, seconds: float) -> None:
+        """Move the clock of leases and deadlines on, for this session; it flows from there."""
         now = await self.connection.fetchval("select ledger.machine_now()")
-        await set_machine_clock(self.connection, now + timedelta(hours=1), 1)
+        await set_machine_clock(self.connection, now + timedelta(seconds=seconds), 1)
 
     async def stand_at(self, instant: datetime) -> None:
         """Let business time stand still at `instant`, for this session."""

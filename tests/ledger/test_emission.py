@@ -1,5 +1,6 @@
 """Emission: one row an identity, from any language, refused by name, never half-written."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from datetime import UTC, date, datetime
@@ -13,7 +14,7 @@ import pytest
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidItem
 from ledger.states import State
-from ledger.store import Connection, connect
+from ledger.store import Connection, PlanProfile, connect
 from ledger.store.items import (
     emit_items,
     item_timeline,
@@ -196,3 +197,63 @@ async def test_an_items_story_is_told_in_order(ledger: Ledger) -> None:
     assert [entry["event"] for entry in story] == ["emitted", "claimed", "started", "completed"]
     assert story[3]["detail"] == {"reason": "test"}
     assert story[1]["fence"] == placed.fence
+
+
+async def test_emitters_of_the_same_keys_in_other_orders_never_wait_for_each_other(
+    connection: Connection, database: str, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    other = await connect(database, application_name="other")
+    for number in range(5):
+        drafts = make_drafts(500, prefix=f"round-{number}")
+        first, second = await asyncio.gather(
+            emit_items(connection, drafts, actor_no=actor_no),
+            emit_items(other, drafts[::-1], actor_no=actor_no),
+        )
+        created = [answer.created for answer in (*first, *second)]
+        assert created.count(True) == 500
+    await other.close()
+
+
+async def test_no_function_with_its_owners_rights_trusts_a_callers_temporary_schema(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(
+        "select proname, proconfig from pg_proc"
+        " where prosecdef and pronamespace = 'ledger'::regnamespace"
+    )
+    assert {row["proname"] for row in rows} >= {"emit", "emit_items", "make_month"}
+    for row in rows:
+        assert "search_path=pg_catalog, pg_temp" in row["proconfig"], row["proname"]
+
+
+async def test_an_emitter_cannot_have_its_own_code_run_with_the_owners_rights(
+    emitter: str,
+) -> None:
+    service = await asyncpg.connect(emitter)
+    await service.execute(
+        "create function pg_temp.evil(v anyelement) returns boolean language plpgsql as $$"
+        " begin raise exception 'ran as %', current_user; end $$;"
+        ' create domain pg_temp."text" as pg_catalog.text check (pg_temp.evil(value));'
+        ' create domain pg_temp."json" as pg_catalog.json check (pg_temp.evil(value));'
+    )
+    row = await service.fetchrow(
+        "select * from ledger.emit('acme', 'K', 'P-1', '2027-03-01', '2027-02-01T09:00Z')"
+    )
+    assert row is not None
+    assert row["created"]
+    await service.close()
+
+
+@pytest.mark.parametrize("profile", PlanProfile)
+async def test_isolation_and_durability_are_pinned_whatever_the_databases_defaults(
+    connection: Connection, database: str, profile: PlanProfile
+) -> None:
+    name = urlsplit(database).path.removeprefix("/")
+    await connection.execute(
+        f"alter database {name} set default_transaction_isolation = 'repeatable read';"
+        f"alter database {name} set synchronous_commit = 'off'"
+    )
+    later = await connect(database, application_name="later", profile=profile)
+    assert await later.fetchval("show transaction_isolation") == "read committed"
+    assert await later.fetchval("show synchronous_commit") == "on"
+    await later.close()

@@ -267,9 +267,9 @@ async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    assert await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2) == [
-        placed.run_no
-    ]
+    assert await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2) == {
+        placed.run_no: True
+    }
     assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
     await ledger.let_leases_lapse()
     assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
@@ -451,3 +451,68 @@ async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_thei
     await ledger.let_leases_lapse()
     await reap_runs(ledger.connection, 100, ledger.worker_no)
     assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
+
+
+async def test_runs_of_one_dead_worker_are_judged_together_though_their_leases_end_apart(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(4)
+    fence = (await ledger.claim()).fence
+    for position in range(1, 5):
+        await ledger.start(fence, position, position, lease_seconds=60 + position)
+
+    await ledger.pass_machine_seconds(62.5)
+    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
+    await ledger.pass_machine_seconds(2)
+    reaped = await reap_runs(ledger.connection, 100, ledger.worker_no)
+
+    assert (reaped.runs, reaped.retried, reaped.parked) == (4, 4, 0)
+    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
+
+
+async def test_a_settlement_being_committed_does_not_keep_other_leases_from_extension(
+    ledger: Ledger, database: str
+) -> None:
+    await ledger.emit(2)
+    fence = (await ledger.claim()).fence
+    busy = (await ledger.start(fence, 1, 1)).run_no
+    free = (await ledger.start(fence, 2, 2)).run_no
+    assert busy
+    assert free
+    committing = await connect(database, application_name="committing")
+    transaction = committing.transaction()
+    await transaction.start()
+    await settle_runs(committing, [Settlement(busy, [Outcome(COMPLETED)])], ledger.worker_no)
+
+    held = await extend_leases(ledger.connection, [busy, free], ledger.worker_no, 60)
+
+    assert held == {busy: False, free: True}
+    await transaction.rollback()
+    await committing.close()
+
+
+async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_honoured(
+    ledger: Ledger,
+) -> None:
+    running = await ledger.place(State.RUNNING)
+    other = await ledger.place(State.RUNNING)
+    assert await _cancel(ledger, running.id) is Answer.REQUESTED
+    assert await _cancel(ledger, other.id) is Answer.REQUESTED
+    await ledger.settle(other.run_no, TransitionEvent.PARKED)
+
+    swept = await apply_withdrawals(ledger.connection, 1)
+
+    assert (swept.applied, swept.too_late) == (1, 0)
+    assert await ledger.state_of(other.id) is State.CANCELLED
+
+
+async def test_an_ending_that_no_run_can_have_is_refused_before_anything_is_written(
+    ledger: Ledger,
+) -> None:
+    placed = await ledger.place(State.RUNNING)
+    with pytest.raises(ValueError, match="superseded"):
+        await ledger.settle(placed.run_no, TransitionEvent.SUPERSEDED)
+    twice = [Settlement(placed.run_no, [Outcome(COMPLETED)])] * 2
+    with pytest.raises(ValueError, match="once"):
+        await settle_runs(ledger.connection, twice, ledger.worker_no)
+    assert await ledger.state_of(placed.id) is State.RUNNING
