@@ -11,7 +11,7 @@ from importlib.metadata import version as version_of
 from time import monotonic
 from typing import Final
 
-from ledger.errors import Unavailable
+from ledger.errors import InvalidSetting, Unavailable
 from ledger.settings import Settings
 from ledger.store import Connection, connect
 from ledger.store.migrations import pending_migrations
@@ -49,7 +49,7 @@ async def examine(settings: Settings) -> AsyncIterator[Check]:
         connection = await connect(
             settings.dsn.get_secret_value(), application_name="dueledger-doctor"
         )
-    except Unavailable as error:
+    except (InvalidSetting, Unavailable) as error:
         yield Check("postgres", Health.FAIL, error.message, "start it, or mend DUELEDGER_DSN")
     else:
         try:

@@ -1,11 +1,15 @@
 """Errors, mapped once to what is printed and to the exit code."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from dueledger.cli.exits import Exit
 from dueledger.cli.output import messages, print_document
 from dueledger.stack import StackError
 from ledger.errors import DueledgerError, InvalidInput
+
+# No such schema, table, function: the statements are tested on the schema they were written for.
+_UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,12 @@ def describe(error: Exception) -> Failure | None:
                 f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
             )
             return Failure(Exit.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)})
+        case _ if getattr(error, "sqlstate", None) in _UNMIGRATED:
+            message = (
+                f"The schema of this database is missing or too old ({error}). "
+                "Run `dueledger migrate`."
+            )
+            return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
         case _:
             return None
 

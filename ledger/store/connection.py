@@ -1,5 +1,6 @@
 """Connections: codecs, pinned plans, and what it means to lose one."""
 
+import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from enum import StrEnum
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import asyncpg
 import orjson
 
-from ledger.errors import Unavailable
+from ledger.errors import InvalidSetting, Problem, Unavailable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -26,6 +27,9 @@ CONNECTION_LOST: Final = (
     OSError,
 )
 """The connection broke: whether an open COMMIT happened is unknown."""
+
+_MALFORMED: Final = (asyncpg.InterfaceError, ValueError, OverflowError)
+"""What an address that cannot be read ends in; the messages quote parts of it."""
 
 
 class PlanProfile(StrEnum):
@@ -91,7 +95,8 @@ async def open_pool(
 ) -> AsyncGenerator[Pool]:
     """Open a pool whose connections carry our codecs and plan settings.
 
-    Raises Unavailable when Postgres cannot be reached; the message never holds the DSN.
+    Raises Unavailable when Postgres cannot be reached, InvalidSetting when the address cannot be
+    read; neither message holds the DSN.
     """
     try:
         pool = await asyncpg.create_pool(
@@ -105,6 +110,8 @@ async def open_pool(
         )
     except (asyncpg.PostgresError, OSError) as error:
         raise _unavailable(error) from error
+    except _MALFORMED:
+        raise _malformed() from None
     try:
         yield pool
     finally:
@@ -121,13 +128,43 @@ async def connect(
         )
     except (asyncpg.PostgresError, OSError) as error:
         raise _unavailable(error) from error
+    except _MALFORMED:
+        raise _malformed() from None
     await _prepare(connection)
     return connection
 
 
-def _unavailable(error: Exception) -> Unavailable:
+def _malformed() -> InvalidSetting:
+    """Name the setting and never its value, of which any part may be the password."""
+    problem = Problem(
+        "DUELEDGER_DSN",
+        "",
+        "it cannot be read as the address of Postgres; in a password, write / @ : ? # as %2F %40 "
+        "%3A %3F %23",
+        "postgresql://user:password@host:port/name",
+    )
+    return InvalidSetting("Settings are missing or wrong:", [problem])
+
+
+def _unavailable(error: asyncpg.PostgresError | OSError) -> Unavailable:
     return Unavailable(
-        f"Postgres cannot be used: {type(error).__name__}. "
+        f"Postgres cannot be used: {_cause(error)}. "
         "Check DUELEDGER_DSN and that the server is up; `dueledger doctor` says more.",
         service="postgres",
     )
+
+
+def _cause(error: asyncpg.PostgresError | OSError) -> str:
+    match error:
+        case socket.gaierror():
+            return "the host is unknown"
+        case ConnectionRefusedError():
+            return "the connection was refused"
+        case TimeoutError():
+            return "the server did not answer in time"
+        case asyncpg.InvalidAuthorizationSpecificationError():  # a wrong password is one of these
+            return "the user or the password was refused"
+        case asyncpg.InvalidCatalogNameError():
+            return "the database does not exist"
+        case _:
+            return type(error).__name__

@@ -42,6 +42,73 @@ def test_an_unreachable_server_has_a_code_of_its_own_and_keeps_the_secret(
     assert SECRET not in ran.out + ran.err
 
 
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        SECRET,
+        f"http://someone:{SECRET}@127.0.0.1/x",
+        f"postgresql://someone:{SECRET}/{SECRET}@127.0.0.1:5432/x",
+        f"postgresql://someone:{SECRET}@127.0.0.1:5432/x?sslmode={SECRET}",
+    ],
+)
+def test_an_address_that_cannot_be_read_is_named_and_never_quoted(
+    dueledger: Command, dsn: str
+) -> None:
+    ran = dueledger("items", "--json", "--dsn", dsn)
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"][0]["field"] == "DUELEDGER_DSN"
+    doctor = dueledger("doctor", "--json", "--bootstrap-servers", "127.0.0.1:1", "--dsn", dsn)
+    assert doctor.code == 4
+    [postgres] = [one for one in doctor.document["checks"] if one["name"] == "postgres"]
+    assert postgres["health"] == "fail"
+    assert "Traceback" not in ran.err + doctor.err
+    assert SECRET not in ran.out + ran.err + doctor.out + doctor.err
+
+
+@pytest.mark.parametrize(
+    ("address", "cause"),
+    [
+        ("postgresql://someone@127.0.0.1:1/x", "connection was refused"),
+        ("postgresql://someone@no-such-host.invalid/x", "host is unknown"),
+    ],
+)
+def test_a_server_that_is_out_of_reach_is_told_apart(
+    dueledger: Command, address: str, cause: str
+) -> None:
+    ran = dueledger("items", "--dsn", address)
+    assert ran.code == 3
+    assert cause in ran.err
+
+
+def test_a_database_that_does_not_exist_is_told_apart(dueledger: Command, database: str) -> None:
+    ran = dueledger("items", "--dsn", f"{database}_not")
+    assert ran.code == 3
+    assert "database does not exist" in ran.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("items",),
+        ("allocate",),
+        ("allocate", "--once"),
+        ("materialise",),
+        ("materialise", "--once"),
+        ("intake",),
+        ("intake", "--once"),
+        ("reconcile", "--once"),
+        ("work", "examples.insurer.handlers:handlers"),
+    ],
+)
+def test_a_database_never_migrated_is_said_to_want_it(
+    dueledger_unmigrated: Command, command: tuple[str, ...]
+) -> None:
+    ran = dueledger_unmigrated(*command)
+    assert ran.code == 1
+    assert "dueledger migrate" in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_an_option_stands_above_the_environment(dueledger_on: Command) -> None:
     assert dueledger_on("items").code == 0
     assert dueledger_on("items", "--dsn", UNREACHABLE).code == 3
