@@ -42,13 +42,13 @@ begin
       hint = 'give each item the business date it is owed for';
   end if;
 
-  perform ledger.make_month(parent, m.month)
+  perform ledger.make_partition(parent, m.starts_on)
   from (
-    select distinct date_trunc('month', d::timestamp)::date as month from unnest(effective_dates) d
+    select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d
   ) m
   cross join unnest(array['due_item', 'transition']) parent
   where not exists (
-    select from ledger.partition_month p where p.parent = parent.parent and p.month = m.month);
+    select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
 
   return query
   with flow as materialized (
@@ -75,7 +75,7 @@ begin
       emitted_at, actor_no)
     select n.effective_date, n.id, n.flow_no, n.business_key, n.cycle, n.due_at, n.start_by, n.complete_by,
       n.partition_key, n.payload::json, n.labels::jsonb, n.definition_no, n.event_no, emit_items.tzdata,
-      n.nominal, n.zone, n.decision, n.smear, n.traceparent, (select ledger.now()), actor
+      n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor
     from input n
     where not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
@@ -152,21 +152,27 @@ CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.machine_clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.machine_clock'::text, true)) END;
 
-CREATE FUNCTION ledger.make_month(parent text, month date) RETURNS boolean
+CREATE FUNCTION ledger.make_partition(parent text, day date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "TimeZone" TO 'UTC'
     AS $$
 declare
-  child text := format('%s_%s', parent, to_char(month, 'YYYYMM'));
+  first_day date := ledger.partition_start(day);
+  monthly boolean := first_day >= date '2020-01-01' and first_day < date '2050-01-01';
+  next_day date := first_day + case when monthly then interval '1 month' else interval '1 year' end;
+  child text := format('%s_%s', parent, to_char(first_day, case when monthly then 'YYYYMM' else 'YYYY' end));
 begin
-  if parent not in ('due_item', 'transition', 'event', 'claim', 'run') or extract(day from month) <> 1 then
-    raise exception using errcode = 'DL003', message = format('no monthly partition %s of %s', month, parent);
+  if parent not in ('due_item', 'transition', 'event', 'claim', 'run')
+    or day is null or day < date '1970-01-01' or day >= date '2200-01-01' then
+    raise exception using errcode = 'DL003', message = format('no partition of %s holds %s', parent, day);
   end if;
-  if exists (select from ledger.partition_month p where p.parent = make_month.parent and p.month = make_month.month) then
+  if exists (
+    select from ledger.partition_span p where p.parent = make_partition.parent and p.starts_on = first_day
+  ) then
     return false;
   end if;
-  -- One lock for all months: two transactions that each make several would otherwise wait for each other.
+  -- One lock for all of them: two transactions that each make several would otherwise wait for each other.
   perform pg_advisory_xact_lock(hashtextextended('ledger.partition', 0));
   if to_regclass('ledger.' || child) is not null then
     return false;
@@ -179,8 +185,9 @@ begin
   end if;
   execute format(
     'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
-    parent, child, month, (month + interval '1 month')::date);
-  insert into ledger.partition_month (parent, month) values (make_month.parent, make_month.month);
+    parent, child, first_day, next_day);
+  insert into ledger.partition_span (parent, starts_on, ends_before)
+  values (make_partition.parent, first_day, next_day);
   return true;
 end $$;
 
@@ -196,13 +203,18 @@ CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::in
         'UTC') at time zone 'UTC',
       interval '1 month') month
   where not exists (
-      select from ledger.partition_month p where p.parent = parent.parent and p.month = month.month::date)
-    and ledger.make_month(parent.parent, month.month::date);
+      select from ledger.partition_span p
+      where p.parent = parent.parent and p.starts_on = ledger.partition_start(month.month::date))
+    and ledger.make_partition(parent.parent, month.month::date);
 $$;
 
 CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
+
+CREATE FUNCTION ledger.partition_start(day date) RETURNS date
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN (date_trunc('month'::text, (day)::timestamp without time zone))::date ELSE (date_trunc('year'::text, (day)::timestamp without time zone))::date END;
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -212,6 +224,10 @@ CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
   on conflict (name) do update set seen_at = statement_timestamp()
   returning a.actor_no;
 $$;
+
+CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN CASE WHEN (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'::text) THEN traceparent ELSE NULL::text END;
 
 CREATE TABLE ledger.claim (
     fence bigint NOT NULL,
@@ -262,6 +278,8 @@ CREATE TABLE ledger.due_item (
     CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
     CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
     CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
+    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
+    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
     CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
     CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
 )
@@ -611,9 +629,10 @@ CREATE TABLE ledger.materialised (
     failure text
 );
 
-CREATE TABLE ledger.partition_month (
+CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
-    month date NOT NULL
+    starts_on date NOT NULL,
+    ends_before date NOT NULL
 );
 
 CREATE TABLE ledger.permitted_transition (
@@ -827,8 +846,8 @@ ALTER TABLE ONLY ledger.kind
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_pkey PRIMARY KEY (definition_no);
 
-ALTER TABLE ONLY ledger.partition_month
-    ADD CONSTRAINT partition_month_pkey PRIMARY KEY (parent, month);
+ALTER TABLE ONLY ledger.partition_span
+    ADD CONSTRAINT partition_span_pkey PRIMARY KEY (parent, starts_on);
 
 ALTER TABLE ONLY ledger.pending
     ADD CONSTRAINT pending_pkey PRIMARY KEY (item_no);
@@ -993,8 +1012,8 @@ GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.make_month(parent text, month date) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.make_month(parent text, month date) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.make_partitions(ahead interval) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
@@ -1055,8 +1074,8 @@ GRANT SELECT ON TABLE ledger.finding TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.materialised TO ledger_worker;
 GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
 
-GRANT SELECT ON TABLE ledger.partition_month TO ledger_worker;
-GRANT SELECT ON TABLE ledger.partition_month TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_worker;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_worker;
 GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_auditor;

@@ -129,6 +129,8 @@ def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
         prefix: str = "key",
         lane: str = "",
         payload: str = '{"premium":"123.45"}',
+        partition_key: str | None = None,
+        labels: str | None = None,
     ) -> list[ItemDraft]:
         due = due_at or LONG_AGO
         return [
@@ -141,6 +143,8 @@ def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
                 effective_date=effective_date,
                 due_at=due,
                 payload=payload,
+                partition_key=partition_key,
+                labels=labels,
             )
             for number in range(count)
         ]

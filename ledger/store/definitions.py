@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ledger.store.connection import Connection, Record
+from ledger.store.connection import Connection
 from ledger.store.statements import statement
 
 
@@ -88,22 +88,6 @@ async def define(
     return Defined(**rows[0])
 
 
-async def list_in_force(
-    connection: Connection, *, at: datetime | None = None, tenant: str | None = None
-) -> list[DefinitionRow]:
-    """List the definitions in force at an instant (None: now)."""
-    rows = await connection.fetch(statement("list_in_force"), at, tenant)
-    return [DefinitionRow(**row) for row in rows]
-
-
-async def list_versions(
-    connection: Connection, from_at: datetime, to_at: datetime
-) -> list[DefinitionRow]:
-    """List every version in force at some time of [from_at, to_at), with when each ended."""
-    rows = await connection.fetch(statement("list_versions"), from_at, to_at)
-    return [DefinitionRow(**row) for row in rows]
-
-
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None]:
     """Return what differs whenever another set of event rules is in force; cheap to ask."""
     (row,) = await connection.fetch(statement("read_rules_edition"))
@@ -163,8 +147,3 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
         policy.grace_seconds,
         policy.no_replay,
     )
-
-
-async def list_kinds(connection: Connection, tenant: str | None = None) -> list[Record]:
-    """List kinds with their policies."""
-    return await connection.fetch(statement("list_kinds"), tenant)

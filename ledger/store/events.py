@@ -86,13 +86,6 @@ async def list_key_events(
     return [KeyEvent(**row) for row in rows]
 
 
-async def mark_events_matched(
-    connection: Connection, event_nos: Sequence[int], matched: Sequence[bool]
-) -> None:
-    """Note whether any rule matched each event."""
-    await connection.execute(statement("mark_events_matched"), event_nos, matched)
-
-
 async def lock_business_keys(connection: Connection, buckets: Sequence[int]) -> None:
     """Hold these buckets until the transaction ends; ascending, or two callers may deadlock."""
     await connection.fetchval(statement("lock_business_keys"), buckets)

@@ -14,6 +14,8 @@ _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
     "due_item_payload_bytes_max": ("payload", "it is larger than 256 KiB (262,144 bytes)"),
     "due_item_business_key_length": ("business_key", "it must have 1 to 512 characters"),
     "due_item_cycle_length": ("cycle", "it must have at most 200 characters"),
+    "due_item_partition_key_length": ("partition_key", "it must have 1 to 512 characters"),
+    "due_item_labels_bytes_max": ("labels", "they are larger than 8 KiB (8,192 bytes)"),
     "due_item_separator_free": ("business_key", "U+001F is not allowed in a key or cycle"),
     "kind_tenant_shape": ("tenant", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
     "kind_name_shape": ("kind", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
@@ -47,11 +49,14 @@ def translated() -> Generator[None]:
     except (asyncpg.InvalidTextRepresentationError, asyncpg.UntranslatableCharacterError) as error:
         message = "payload: it is not JSON"
         raise InvalidItem(message, field="payload") from error
+    except (asyncpg.DataError, asyncpg.ProgramLimitExceededError) as error:
+        message = f"a value cannot be stored: {error.message}"
+        raise InvalidItem(message, field="value") from error
     except asyncpg.PostgresError as error:
         match error.sqlstate:
             case "DL001":
                 raise ClockRefused(str(error)) from error
             case "DL002":
-                raise InvalidItem(str(error), field=str(error.column_name)) from error
+                raise InvalidItem(str(error.message), field=str(error.column_name)) from error
             case _:
                 raise

@@ -9,6 +9,7 @@ from asyncpg import BitString
 
 from ledger.states import TransitionEvent
 from ledger.store.connection import Connection
+from ledger.store.refusals import translated
 from ledger.store.statements import statement
 
 
@@ -127,7 +128,8 @@ async def settle_runs(
 
     Repeating a settlement whose COMMIT may have happened is harmless: it is answered SETTLED.
     A failure at the kind's cap of attempts or starts is parked in the same statement. Raises
-    ValueError for an event that is no ending of a run, and for a run given twice.
+    ValueError for an event that is no ending of a run, and for a run given twice; InvalidItem for
+    evidence that jsonb cannot hold, and then records nothing.
     """
     if len({settlement.run_no for settlement in settlements}) != len(settlements):
         raise ValueError("a run is settled once in a call")
@@ -150,16 +152,17 @@ async def settle_runs(
                 events.append(outcome.event)
                 details.append(outcome.detail)
                 delays.append(outcome.after_seconds)
-    rows = await connection.fetch(
-        statement("settle_runs"),
-        [settlement.run_no for settlement in settlements],
-        masks,
-        firsts,
-        events,
-        details,
-        delays,
-        worker_no,
-    )
+    with translated():
+        rows = await connection.fetch(
+            statement("settle_runs"),
+            [settlement.run_no for settlement in settlements],
+            masks,
+            firsts,
+            events,
+            details,
+            delays,
+            worker_no,
+        )
     return [Refused(row["run_no"], Refusal(row["reason"])) for row in rows]
 
 

@@ -34,6 +34,8 @@ create table ledger.due_item (
   constraint due_item_payload_bytes_max check (octet_length(payload::text) <= 262144),
   constraint due_item_business_key_length check (char_length(business_key) between 1 and 512),
   constraint due_item_cycle_length check (char_length(cycle) <= 200),
+  constraint due_item_partition_key_length check (char_length(partition_key) between 1 and 512),
+  constraint due_item_labels_bytes_max check (octet_length(labels::text) <= 8192),
   constraint due_item_separator_free check (strpos(business_key || cycle, chr(31)) = 0)
 ) partition by range (effective_date);
 

@@ -1,25 +1,40 @@
--- Months are made ahead, and one that is missing is made before the insert that needs it.
+-- Partitions are made ahead, and one that is missing is made before the insert that needs it: a month each from 2020
+-- to 2049, a year each before and after, so that scattered dates cannot make more than some hundreds of them.
 
-create table ledger.partition_month (
+create table ledger.partition_span (
   parent text not null,
-  month date not null,
-  primary key (parent, month)
+  starts_on date not null,
+  ends_before date not null,
+  primary key (parent, starts_on)
 );
 
+create function ledger.partition_start(day date) returns date
+  language sql immutable strict parallel safe
+  return case
+    when day >= date '2020-01-01' and day < date '2050-01-01' then date_trunc('month', day::timestamp)::date
+    else date_trunc('year', day::timestamp)::date
+  end;
+
 -- Attaching takes SHARE UPDATE EXCLUSIVE on the parent, so inserts elsewhere go on.
-create function ledger.make_month(parent text, month date) returns boolean
+create function ledger.make_partition(parent text, day date) returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp set timezone = 'UTC'
 as $$
 declare
-  child text := format('%s_%s', parent, to_char(month, 'YYYYMM'));
+  first_day date := ledger.partition_start(day);
+  monthly boolean := first_day >= date '2020-01-01' and first_day < date '2050-01-01';
+  next_day date := first_day + case when monthly then interval '1 month' else interval '1 year' end;
+  child text := format('%s_%s', parent, to_char(first_day, case when monthly then 'YYYYMM' else 'YYYY' end));
 begin
-  if parent not in ('due_item', 'transition', 'event', 'claim', 'run') or extract(day from month) <> 1 then
-    raise exception using errcode = 'DL003', message = format('no monthly partition %s of %s', month, parent);
+  if parent not in ('due_item', 'transition', 'event', 'claim', 'run')
+    or day is null or day < date '1970-01-01' or day >= date '2200-01-01' then
+    raise exception using errcode = 'DL003', message = format('no partition of %s holds %s', parent, day);
   end if;
-  if exists (select from ledger.partition_month p where p.parent = make_month.parent and p.month = make_month.month) then
+  if exists (
+    select from ledger.partition_span p where p.parent = make_partition.parent and p.starts_on = first_day
+  ) then
     return false;
   end if;
-  -- One lock for all months: two transactions that each make several would otherwise wait for each other.
+  -- One lock for all of them: two transactions that each make several would otherwise wait for each other.
   perform pg_advisory_xact_lock(hashtextextended('ledger.partition', 0));
   if to_regclass('ledger.' || child) is not null then
     return false;
@@ -32,15 +47,16 @@ begin
   end if;
   execute format(
     'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
-    parent, child, month, (month + interval '1 month')::date);
-  insert into ledger.partition_month (parent, month) values (make_month.parent, make_month.month);
+    parent, child, first_day, next_day);
+  insert into ledger.partition_span (parent, starts_on, ends_before)
+  values (make_partition.parent, first_day, next_day);
   return true;
 end $$;
 
-revoke execute on function ledger.make_month(text, date) from public;
+revoke execute on function ledger.make_partition(text, date) from public;
 
--- Make every month from one before now to `ahead` after it. What is partitioned by when it happened needs no more than
--- two: each partition costs every statement that looks a fence or a run up by its number.
+-- Make every partition from a month before now to `ahead` after it. What is partitioned by when it happened needs no
+-- more than two months: each partition costs every statement that looks a fence or a run up by its number.
 create function ledger.make_partitions(ahead interval default interval '13 months') returns integer
   language sql
 as $$
@@ -53,8 +69,9 @@ as $$
         'UTC') at time zone 'UTC',
       interval '1 month') month
   where not exists (
-      select from ledger.partition_month p where p.parent = parent.parent and p.month = month.month::date)
-    and ledger.make_month(parent.parent, month.month::date);
+      select from ledger.partition_span p
+      where p.parent = parent.parent and p.starts_on = ledger.partition_start(month.month::date))
+    and ledger.make_partition(parent.parent, month.month::date);
 $$;
 
 revoke execute on function ledger.make_partitions(interval) from public;

@@ -11,6 +11,11 @@ create function ledger.item_id(tenant text, kind text, business_key text, cycle 
       55, 1), 54, 0), 53, 0), 52, 0), 71, 1), 70, 0),
     'hex')::uuid;
 
+-- A trace context that is not in the W3C form is ignored, as the recommendation says.
+create function ledger.usable_traceparent(traceparent text) returns text
+  language sql immutable parallel safe
+  return case when traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$' then traceparent end;
+
 -- Find or make the flow of each tenant × kind × lane, in the order given.
 create function ledger.ensure_flows(tenants text[], kinds text[], lanes text[])
   returns table (ord bigint, flow_no integer, tenant text, kind text)
@@ -68,13 +73,13 @@ begin
       hint = 'give each item the business date it is owed for';
   end if;
 
-  perform ledger.make_month(parent, m.month)
+  perform ledger.make_partition(parent, m.starts_on)
   from (
-    select distinct date_trunc('month', d::timestamp)::date as month from unnest(effective_dates) d
+    select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d
   ) m
   cross join unnest(array['due_item', 'transition']) parent
   where not exists (
-    select from ledger.partition_month p where p.parent = parent.parent and p.month = m.month);
+    select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
 
   return query
   with flow as materialized (
@@ -101,7 +106,7 @@ begin
       emitted_at, actor_no)
     select n.effective_date, n.id, n.flow_no, n.business_key, n.cycle, n.due_at, n.start_by, n.complete_by,
       n.partition_key, n.payload::json, n.labels::jsonb, n.definition_no, n.event_no, emit_items.tzdata,
-      n.nominal, n.zone, n.decision, n.smear, n.traceparent, (select ledger.now()), actor
+      n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor
     from input n
     where not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other

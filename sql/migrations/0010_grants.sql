@@ -10,7 +10,7 @@ grant usage on sequence ledger.fence to ledger_worker;
 grant execute on function
   ledger.register_actor(text, text),
   ledger.make_partitions(interval),
-  ledger.make_month(text, date),
+  ledger.make_partition(text, date),
   ledger.ensure_flows(text[], text[], text[]),
   ledger.emit_items(
     text[], text[], text[], integer[], text[], text[], date[], timestamptz[], text[], integer, text[], text[],

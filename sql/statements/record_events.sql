@@ -23,7 +23,8 @@ with input as materialized (
 landed as (
   insert into ledger.event (
     tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at, matched)
-  select n.tenant, n.source, n.id, n.type, n.occurred_at, n.subject, n.business_key, n.body::jsonb, n.traceparent,
+  select n.tenant, n.source, n.id, n.type, n.occurred_at, n.subject, n.business_key, n.body::jsonb,
+    ledger.usable_traceparent(n.traceparent),
     ledger.now(), n.matched
   from input n
   order by n.ord

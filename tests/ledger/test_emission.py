@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -94,8 +95,8 @@ async def test_a_date_beyond_the_partitions_gets_its_own_made(
     far = make_drafts(1, effective_date=date(2187, 6, 30))
     (answer,) = await emit_items(connection, far, actor_no=actor_no)
     assert answer.created
-    assert await connection.fetchval("select to_regclass('ledger.due_item_218706')") is not None
-    assert await connection.fetchval("select to_regclass('ledger.transition_218706')") is not None
+    assert await connection.fetchval("select to_regclass('ledger.due_item_2187')") is not None
+    assert await connection.fetchval("select to_regclass('ledger.transition_2187')") is not None
 
 
 REFUSED = {
@@ -109,6 +110,9 @@ REFUSED = {
     "kind that is empty": ("kind", {"kind": ""}),
     "key with a NUL": ("text", {"prefix": "a\0b"}),
     "key with U+001F": ("business_key", {"prefix": "a\x1fb"}),
+    "partition key that is empty": ("partition_key", {"partition_key": ""}),
+    "labels over 8 KiB": ("labels", {"labels": '{"a":"' + "x" * 8_192 + '"}'}),
+    "payload of a number no jsonb holds": ("value", {"labels": '{"a":1e-20000}'}),
     "key too long": ("business_key", {"prefix": "k" * 512}),
 }
 
@@ -221,7 +225,7 @@ async def test_no_function_with_its_owners_rights_trusts_a_callers_temporary_sch
         "select proname, proconfig from pg_proc"
         " where prosecdef and pronamespace = 'ledger'::regnamespace"
     )
-    assert {row["proname"] for row in rows} >= {"emit", "emit_items", "make_month"}
+    assert {row["proname"] for row in rows} >= {"emit", "emit_items", "make_partition"}
     for row in rows:
         assert "search_path=pg_catalog, pg_temp" in row["proconfig"], row["proname"]
 
@@ -257,3 +261,30 @@ async def test_isolation_and_durability_are_pinned_whatever_the_databases_defaul
     assert await later.fetchval("show transaction_isolation") == "read committed"
     assert await later.fetchval("show synchronous_commit") == "on"
     await later.close()
+
+
+async def test_scattered_dates_make_a_bounded_number_of_partitions(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    spans = await connection.fetch(
+        "select distinct ledger.partition_start(day::date) from"
+        " generate_series(date '1970-01-01', date '2199-12-31', interval '1 day') day"
+    )
+    assert len(spans) == 360 + 200
+    for day in (date(1970, 1, 1), date(1970, 12, 31), date(2199, 12, 31)):
+        drafts = make_drafts(prefix=day.isoformat(), effective_date=day)
+        (answer,) = await emit_items(connection, drafts, actor_no=actor_no)
+        assert answer.created
+
+
+async def test_a_trace_context_that_is_none_is_ignored(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    drafts = [
+        replace(make_drafts(prefix="good")[0], traceparent=good),
+        replace(make_drafts(prefix="bad")[0], traceparent="x" * 20_000),
+    ]
+    answers = await emit_items(connection, drafts, actor_no=actor_no)
+    shown = [await show_item(connection, answer.id) for answer in answers]
+    assert [item and item["traceparent"] for item in shown] == [good, None]

@@ -26,6 +26,7 @@ def dump(dsn: str) -> str:
             "--no-owner",
             "--schema=ledger",
             "--exclude-table=ledger.*_[12][0-9][0-9][0-9][0-9][0-9]",
+            "--exclude-table=ledger.*_[12][0-9][0-9][0-9]",
             dsn,
         ],
         check=True,
