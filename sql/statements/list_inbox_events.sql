@@ -3,7 +3,7 @@
 -- $1 types text[]
 -- $2 after_event_no bigint
 -- $3 page_size integer
--- index: none
+-- index: event_pkey
 -- locks: none
 select event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at
 from ledger.event

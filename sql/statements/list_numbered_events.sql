@@ -1,7 +1,7 @@
 -- List recorded domain events by their numbers.
 -- returns: zero or more
 -- $1 event_nos bigint[]
--- index: none
+-- index: event_pkey
 -- locks: none
 select event_no, tenant, source, id, type, occurred_at, subject, business_key, body, traceparent, received_at
 from ledger.event

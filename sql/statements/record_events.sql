@@ -10,7 +10,7 @@
 -- $8 bodies text[]
 -- $9 traceparents text[]
 -- $10 matched boolean[]
--- index: none
+-- index: event_source_id_occurred_at_key
 -- locks: none
 with input as materialized (
   select * from unnest(

@@ -19,6 +19,15 @@ from ledger.store.statements import SQL_ROOT, parse_statement, statement, statem
 ITEMS = 200_000
 BATCH = 4_000
 HOT_TABLES = {"due_item", "pending", "claim", "run", "transition", "review", "withdrawal", "event"}
+READS_ALL = {
+    "count_ended": "benchmarks",
+    "count_items_by_day": "the reconciler, once a pass",
+    "list_items": "a person who filters; limited",
+    "measure_steps": "benchmarks",
+    "read_accounting": "the identity, over everything there is",
+    "read_progress": "the demo's view and `status`",
+}
+"""The statements that may read a hot table without naming an index, and who runs them."""
 TYPE_NAMES = {
     "integer": "int4",
     "bigint": "int8",
@@ -149,13 +158,15 @@ async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
     used = {parents.get(index, index) for index in named + arbiters}
     missing = set(parsed.indexes) - used
     assert not missing, f"the plan uses {sorted(used)} but not {sorted(missing)}"
-    if parsed.indexes:
-        scanned = {
-            parents.get(node["Relation Name"], node["Relation Name"])
-            for node in nodes
-            if node["Node Type"] == "Seq Scan"
-        }
-        assert not scanned & HOT_TABLES, f"it scans {scanned & HOT_TABLES}"
+    read = {
+        parents.get(node["Relation Name"], node["Relation Name"])
+        for node in nodes
+        if "Relation Name" in node
+        and node["Node Type"] != "ModifyTable"
+        and (node["Node Type"] == "Seq Scan" or not parsed.indexes)
+    }
+    allowed = set[str]() if name not in READS_ALL else HOT_TABLES
+    assert not read & HOT_TABLES - allowed, f"it reads {read & HOT_TABLES} and names no index"
 
 
 async def _explain(connection: Connection, name: str) -> str:
