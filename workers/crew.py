@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, cast, final
 
 from ledger.service import crash_point
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
+STOP_SECONDS: Final = 2.0  # in which a handler that was cancelled at its time's end must answer
 
 Work = tuple[int, "DueItem"]
 
@@ -51,6 +53,10 @@ class Foreman(Protocol):
 
 class HandlerTimeout(Exception):  # its name is what the journal shows
     """A handler did not answer in its time."""
+
+
+class HandlerLost(Exception):  # its name is what the journal shows
+    """A handler's call ended without an answer."""
 
 
 class RunLost(Exception):  # its name is what the journal shows
@@ -101,36 +107,55 @@ class Crew:
             case Form.BATCH:
                 batches = deque(self._batches(work))
                 for _ in range(self._calls(len(work))):
-                    self._spawn(run, self._work_batches(run, batches))
+                    in_hand: list[Work] = []
+                    self._spawn(run, in_hand, self._work_batches(run, batches, in_hand))
             case Form.SINGLE:
                 for index, item in work:
-                    self._spawn(run, self._work_single(run, index, item))
+                    self._spawn(run, [(index, item)], self._work_single(run, index, item))
             case Form.TRANSACTION:
                 for index, item in work:
-                    self._spawn(run, self._work_transaction(run, index, item))
+                    self._spawn(run, [(index, item)], self._work_transaction(run, index, item))
 
     def _calls(self, count: int) -> int:
         return -(-count // self._batch_max)
 
-    def _spawn(self, run: OpenRun, work: Coroutine[None, None, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def _spawn(
+        self, run: OpenRun, in_hand: Sequence[Work], call: Coroutine[None, None, None]
+    ) -> None:
+        task = asyncio.get_running_loop().create_task(call)
         run.tasks.add(task)
-        task.add_done_callback(run.tasks.discard)
-        task.add_done_callback(self._call_ended)
+
+        def ended(task: asyncio.Task[None]) -> None:
+            run.tasks.discard(task)
+            error = None if task.cancelled() else task.exception()
+            if run.open_count and not run.is_cancelled:
+                self._fail_unended(run, in_hand, error or HandlerLost("its call was cancelled"))
+            self._call_ended(task)
+
+        task.add_done_callback(ended)
+
+    def _fail_unended(self, run: OpenRun, work: Sequence[Work], error: BaseException) -> None:
+        """Fail what a call left without an ending: a lease is never kept for nothing (G5, G9)."""
+        left = [*work, *(() if run.tasks else run.workable())]
+        run.end_many((index, self._ending(Answer(None, error), item)) for index, item in left)
+        self._foreman.items_ended(run)
 
     def _call_ended(self, _: object) -> None:
         self.busy -= 1
         self._foreman.call_ended()
 
     async def _work_single(self, run: OpenRun, index: int, item: DueItem) -> None:
-        answer = await self._guarded(self._call(item))
+        answer = await self._guarded(run, self._call(run, [(index, item)], item))
         run.end(index, self._ending(answer, item))
         crash_point("worker.handled")
         self._foreman.items_ended(run)
 
-    async def _work_batches(self, run: OpenRun, batches: deque[Sequence[Work]]) -> None:
-        while batches and not run.is_stopped:
+    async def _work_batches(
+        self, run: OpenRun, batches: deque[Sequence[Work]], in_hand: list[Work]
+    ) -> None:
+        while batches and not run.is_cancelled:
             batch = batches.popleft()
+            in_hand[:] = batch
             await self._work_batch(run, batch)
             crash_point("worker.handled")
             self._foreman.items_ended(run)
@@ -139,13 +164,13 @@ class Crew:
         """Call the handler once; halve a batch that raised until what is left fails alone."""
         parts = deque([batch])
         calls_left = 4 * len(batch).bit_length()
-        while parts and not run.is_stopped:
+        while parts and not run.is_cancelled:
             part = parts.popleft()
             calls_left -= 1
-            answer = await self._guarded(self._call([item for _, item in part]))
+            answer = await self._guarded(run, self._call(run, part, [item for _, item in part]))
             if answer.error is None:
                 run.end_many(self._endings(answer.value, part))
-            elif len(part) > 1 and calls_left > 0 and not isinstance(answer.error, HandlerTimeout):
+            elif len(part) > 1 and calls_left > 0 and type(answer.error) is not HandlerTimeout:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
             else:
                 run.end_many((index, self._ending(answer, item)) for index, item in part)
@@ -162,11 +187,15 @@ class Crew:
         ]
 
     def _endings(self, value: object, part: Sequence[Work]) -> list[tuple[int, Ending]]:
-        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
-            wrong = f"{type(value).__name__}, not a list of verdicts"
-        elif len(verdicts := cast("Sequence[object]", value)) != len(part):
-            wrong = f"{len(verdicts)} verdicts for {len(part)} items"
-        else:
+        try:
+            if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+                verdicts, wrong = [], f"{type(value).__name__}, not a list of verdicts"
+            else:
+                verdicts = list(cast("Sequence[object]", value))
+                wrong = f"{len(verdicts)} verdicts for {len(part)} items"
+        except BaseException:  # noqa: BLE001  # the handler boundary: a sequence of its own
+            verdicts, wrong = [], "what cannot be read"
+        if len(verdicts) == len(part):
             options = self.handler.options
             return [
                 (index, ending_of(verdict, item, options))
@@ -180,23 +209,34 @@ class Crew:
             return ending_of(answer.value, item, self.handler.options)
         return ending_of_error(answer.error, item, self.handler.options)
 
-    async def _guarded(self, call: Awaitable[object]) -> Answer:
-        """Await a handler's call; only being cancelled from outside gets through."""
+    async def _guarded(self, run: OpenRun, call: Awaitable[object]) -> Answer:
+        """Await a handler's call; only this worker's own cancelling gets through."""
         try:
-            return Answer(await call, None)
+            answer = Answer(await call, None)
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if run.is_cancelled:
                 raise
-            return Answer(None, error)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  # the handler boundary
-            return Answer(None, error)
+            answer = Answer(None, error)
+        except BaseException as error:  # noqa: BLE001  # the handler boundary
+            answer = Answer(None, error)
+        task = asyncio.current_task()
+        if task is not None and task.cancelling() and not run.is_cancelled:
+            # The handler cancelled its own task: that ends here, before the next call.
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            while task.cancelling() and not run.is_cancelled:
+                task.uncancel()
+        return answer
 
-    async def _call(self, *arguments: object) -> object:
+    async def _call(self, run: OpenRun, work: Sequence[Work], *arguments: object) -> object:
         """Call the handler within its time."""
         seconds = self.handler.options.timeout_seconds
         if self.handler.is_async:
             limit = asyncio.timeout(seconds)
+            # One that swallows its cancelling keeps its place in the crew, but not its items.
+            deaf = asyncio.get_running_loop().call_later(
+                seconds + STOP_SECONDS, self._fail_unended, run, work, self._timeout()
+            )
             try:
                 async with limit:
                     return await cast("Awaitable[object]", self.handler.function(*arguments))
@@ -204,6 +244,8 @@ class Crew:
                 if limit.expired():
                     raise self._timeout() from error
                 raise
+            finally:
+                deaf.cancel()
         call = call_in_thread(self.handler.function, *arguments)
         try:
             done, _ = await asyncio.wait({call}, timeout=seconds)
@@ -223,7 +265,7 @@ class Crew:
         return HandlerTimeout(f"no answer within {self.handler.options.timeout_seconds:g} s")
 
     async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
-        answer = await self._guarded(self._transact(run, index, item))
+        answer = await self._guarded(run, self._transact(run, index, item))
         crash_point("worker.handled")
         if answer.error is not None:
             # Also where a COMMIT was cut off: if it happened, this outcome is answered as settled.
@@ -240,7 +282,8 @@ class Crew:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                ending = ending_of(await self._call(item, connection), item, self.handler.options)
+                answer = await self._call(run, [(index, item)], item, connection)
+                ending = ending_of(answer, item, self.handler.options)
                 completed = isinstance(ending, Outcome) and (
                     ending.event is TransitionEvent.COMPLETED
                 )

@@ -41,7 +41,38 @@ Ending = Outcome | SnoozedUntil
 
 
 def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
-    """Turn what a handler returned into what is recorded; anything but a verdict parks by name."""
+    """Turn what a handler returned into what is recorded; anything but a verdict parks by name.
+
+    Reading it may run the handler's code, which may raise anything: that parks, too.
+    """
+    try:
+        return _ending_of_verdict(verdict, item, options)
+    except BaseException as error:  # noqa: BLE001  # the handler boundary
+        return parked(f"bad verdict: reading it raised {_class_name(error)}")
+
+
+def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
+    """Fail what its handler raised on; a header that breaks the contract parks by its name."""
+    try:
+        if isinstance(error, InvalidHeader):
+            return parked(f"malformed record: {error}")
+        detail = {"error": _class_name(error), "message": str(error)}
+        return _failed(detail, backoff_seconds(_attempt(item), options))
+    except BaseException:  # noqa: BLE001  # the handler boundary: the error's own code may raise
+        return _failed_unread(error, options)
+
+
+def _failed_unread(error: BaseException, options: HandlerOptions) -> Outcome:
+    """Fail what raised an error of which nothing but its class can be told."""
+    detail = {"error": _class_name(error), "message": "the error cannot be read"}
+    return _failed(detail, backoff_seconds(1, options))
+
+
+def _class_name(error: BaseException) -> str:
+    return str(type.__getattribute__(type(error), "__name__"))  # no metaclass has a say
+
+
+def _ending_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
     if not isinstance(verdict, Verdict):
         return parked(f"bad verdict: the handler returned {_named(verdict)}")
     match verdict:
@@ -57,14 +88,6 @@ def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending
             return Outcome(TransitionEvent.CANCELLED, _reason({"reason": f"not due: {reason}"}))
         case _:
             assert_never(verdict)
-
-
-def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
-    """Fail what its handler raised on; a header that breaks the contract parks by its name."""
-    if isinstance(error, InvalidHeader):
-        return parked(f"malformed record: {error}")
-    detail = {"error": type(error).__name__, "message": str(error)}
-    return _failed(detail, backoff_seconds(_attempt(item), options))
 
 
 def parked(reason: str) -> Outcome:

@@ -22,7 +22,9 @@ class OpenRun:
 
     `held_until` is monotonic and errs to the early side: it counts from before the lease was
     asked for. Once `is_stopped` nothing ends any more; what had ended before is still sent,
-    because whether the lease was really lost only the ledger knows.
+    because whether the lease was really lost only the ledger knows. `is_cancelled` tells that this
+    worker cancelled the handlers: any other cancellation is a handler's own. Until `waited_until`,
+    monotonic, what must not run beside it waits.
     """
 
     __slots__ = (
@@ -37,6 +39,7 @@ class OpenRun:
         "has_until",
         "held_until",
         "is_alone",
+        "is_cancelled",
         "is_stopped",
         "items",
         "kind",
@@ -44,6 +47,7 @@ class OpenRun:
         "run_no",
         "tasks",
         "unsettled_count",
+        "waited_until",
     )
 
     def __init__(self, start: Start, part: Stretch, *, held_until: float) -> None:
@@ -58,7 +62,9 @@ class OpenRun:
         self.items = part.items
         self.held_until = held_until
         self.is_alone = part.is_alone
+        self.is_cancelled = False
         self.is_stopped = False
+        self.waited_until = 0.0
         self.has_until = False
         self.tasks: set[asyncio.Task[None]] = set()
         self.open_count = size
@@ -140,11 +146,16 @@ class OpenRun:
                 self.unsettled_count -= 1
         self._advance()
 
+    def cancel_handlers(self) -> None:
+        """Cancel what runs."""
+        self.is_cancelled = True
+        for task in self.tasks:
+            task.cancel()
+
     def stop_handlers(self) -> None:
         """Cancel what runs; what has not ended by now never will, here."""
         self.is_stopped = True
-        for task in self.tasks:
-            task.cancel()
+        self.cancel_handlers()
 
     def forget(self) -> None:
         """Stop the handlers and let the offsets go on: the run is no longer this worker's."""

@@ -147,11 +147,14 @@ class Starter:
     def _alone(self) -> bool:
         """Tell whether what runs must stay alone, or must end before one that must runs.
 
-        An item whose worker died is either what killed it or was beside it. Alone, it shows.
+        An item whose worker died is either what killed it or was beside it. Alone, it shows. What
+        outlasts its handler's time is not waited for: one item must not stall all others.
         """
-        if any(run.is_alone for run in self._runs.values()):
+        now = monotonic()
+        waited = [run for run in self._runs.values() if now < run.waited_until]
+        if any(run.is_alone for run in waited):
             return True
-        return bool(self._runs) and any(
+        return bool(waited) and any(
             feed.queued and feed.queued[0].is_alone for feed in self._feeds.values()
         )
 
@@ -166,6 +169,8 @@ class Starter:
             self._counts.started += len(one.part.items) - withdrawn
             self._counts.withdrawn += withdrawn
             runs = _runs(answers, one.part, held_until)
+            for run in runs:
+                run.waited_until = monotonic() + one.crew.handler.options.timeout_seconds
             one.feed.open(one.part, runs)
             for run in runs:
                 self._opened.run_opened(run, one.crew)

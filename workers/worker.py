@@ -265,6 +265,8 @@ class Worker:
             await self._drain(front)
         finally:
             ended.ask()
+            for run in self.runs.values():
+                run.cancel_handlers()
             for task in front:
                 task.cancel()
             await asyncio.wait([*front, *back], timeout=CLOSE_SECONDS)
@@ -296,9 +298,9 @@ class Worker:
 
     async def _give_back(self) -> None:
         """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
+        for run in self.runs.values():
+            run.cancel_handlers()
         tasks = [task for run in self.runs.values() for task in run.tasks]
-        for task in tasks:
-            task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
         for run in list(self.runs.values()):

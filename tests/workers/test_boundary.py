@@ -1,0 +1,167 @@
+"""Whatever a handler raises, returns or cancels, its items end and its neighbours go on."""
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from ledger.drafts import ItemDraft
+from workers import Completed, DueItem, Handlers, Verdict
+
+from .conftest import Site
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+class Evil(BaseException):
+    """Outside `Exception`, as a cancellation of somebody else's library may be."""
+
+
+class Unspeakable(Exception):
+    """An error whose text raises."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text either")
+
+
+class Masked:
+    """A result that raises when it is asked what it is."""
+
+    @property
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise Evil
+
+
+async def misbehave(how: str) -> Verdict:
+    match how:
+        case "evil":
+            raise Evil("not an Exception")
+        case "generator":
+            raise GeneratorExit
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "unspeakable":
+            raise Unspeakable
+        case "masked":
+            return cast("Verdict", Masked())
+        case "cancels" | "late":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            if how == "cancels":
+                await asyncio.sleep(0)
+            return Completed()
+        case _:
+            return Completed()
+
+
+async def ended(site: Site, count: int) -> dict[str, list[str]]:
+    async def all_ended() -> dict[str, list[str]] | None:
+        events = await site.events()
+        return events if len(events) == count else None
+
+    return await site.eventually(all_ended)
+
+
+WAYS = ("evil", "generator", "interrupt", "unspeakable", "masked", "cancels", "late", "fine")
+EVENTS = {
+    "evil": ["failed"],
+    "generator": ["failed"],
+    "interrupt": ["failed"],
+    "unspeakable": ["failed"],
+    "masked": ["parked"],
+    "cancels": ["failed"],
+    "late": ["completed"],
+    "fine": ["completed"],
+}
+
+
+@pytest.mark.parametrize("form", ["single", "batch"])
+async def test_g5_g9_an_item_ends_whatever_its_handler_raises_returns_or_cancels(
+    site: Site, make_drafts: MakeDrafts, form: str
+) -> None:
+    handlers = Handlers()
+
+    async def answer(item: DueItem) -> Verdict:
+        return await misbehave(item.business_key.removesuffix("-000000"))
+
+    if form == "single":
+        handlers.on(site.kind)(answer)
+    else:
+
+        @handlers.on_batch(site.kind, batch_max=8)
+        async def answer_all(items: list[DueItem]) -> list[Verdict]:
+            return [await answer(item) for item in items]
+
+    await site.emit([draft for way in WAYS for draft in make_drafts(1, prefix=way)])
+    await site.work(handlers)
+    await site.allocate()
+    events = await ended(site, len(WAYS))
+
+    assert {key.removesuffix("-000000"): names for key, names in events.items()} == EVENTS
+    details = await site.details()
+    assert details["evil-000000"] == {"error": "Evil", "message": "not an Exception"}
+    assert details["unspeakable-000000"]["error"] == "Unspeakable"
+    assert await site.reviews() == {"masked-000000": "bad verdict: reading it raised Evil"}
+    assert await site.open_runs() == 0
+
+
+async def test_g9_a_handler_that_swallows_its_cancelling_loses_its_item_and_stalls_nobody(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    released = asyncio.Event()
+
+    @handlers.on(site.kind, timeout_seconds=0.2)
+    async def answer(item: DueItem) -> Verdict:
+        while item.business_key.startswith("deaf") and not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return Completed()
+
+    await site.emit([*make_drafts(10), *make_drafts(1, prefix="deaf")])
+    await site.work(handlers)
+    await site.allocate()
+    try:
+        events = await ended(site, 11)
+        details = await site.details()
+    finally:
+        released.set()
+
+    assert events["deaf-000000"] == ["failed"]
+    assert details["deaf-000000"]["error"] == "HandlerTimeout"
+    assert await site.completed() == 10
+
+
+async def test_g9_innocents_complete_beside_poison_on_two_workers(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    def poisoned() -> Handlers:
+        handlers = Handlers()
+
+        @handlers.on(site.kind, timeout_seconds=0.5, backoff_base_seconds=0.01)
+        async def answer(item: DueItem) -> Verdict:
+            if item.business_key == "poison-000000":
+                raise Evil
+            if item.business_key == "poison-000001":
+                return await misbehave("cancels")
+            return Completed()
+
+        return handlers
+
+    await site.emit([*make_drafts(6_000), *make_drafts(2, prefix="poison")])
+    await site.connection.execute(
+        "update ledger.pending p set starts = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key like 'poison%'"
+    )
+    await site.work(poisoned())
+    await site.work(poisoned())
+
+    async def innocents_done() -> bool:
+        await site.allocate()
+        return await site.completed() == 6_000 and len(await site.reviews()) == 2
+
+    await site.eventually(innocents_done)
