@@ -1,7 +1,7 @@
 """Commands about definitions: put them in force, preview them, bring them from elsewhere."""
 
 from dataclasses import asdict
-from datetime import date, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -28,13 +28,17 @@ EffectiveFromOption = Annotated[
 def define(
     file: FileArgument,
     effective_from: EffectiveFromOption = None,
+    backfill: Annotated[
+        bool,
+        typer.Option("--backfill", help="Owe all since --effective-from, though it is long past."),
+    ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Put definitions in force. The same file again changes nothing; all or none."""
     from dueledger.cli.session import run
 
-    defined = run(_define(dsn, file, effective_from))
+    defined = run(_define(dsn, file, effective_from, backfill=backfill))
     if json_:
         print_lines(defined)
     else:
@@ -42,17 +46,17 @@ def define(
 
 
 async def _define(
-    dsn: str | None, file: Path, effective_from: str | None
+    dsn: str | None, file: Path, effective_from: str | None, *, backfill: bool
 ) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection, person
     from dueledger.defining import put_in_force, read_definitions
 
     definitions = read_definitions(file)
-    since = options.read_instant(effective_from) if effective_from else None
+    since = _instant(effective_from, "--effective-from")
     async with ledger_connection(dsn) as connection:
         actor_no = await person(connection)
         defined = await put_in_force(
-            connection, definitions, actor_no=actor_no, effective_from=since
+            connection, definitions, actor_no=actor_no, effective_from=since, backfill=backfill
         )
     return [asdict(answer) for answer in defined]
 
@@ -81,11 +85,18 @@ def preview(
         raise typer.BadParameter(
             "it holds several definitions; preview takes one", param_hint="FILE"
         )
+    start, end = _instant(since, "--from"), _instant(until, "--to")
+    if start is not None and end is not None and end <= start:
+        raise typer.BadParameter(f"{until!r} is not after --from, {since!r}", param_hint="--to")
     document = preview_definition(
         definition,
-        since=_instant(since),
-        until=_instant(until),
-        effective_date=date.fromisoformat(effective_date) if effective_date else None,
+        since=start,
+        until=end,
+        effective_date=(
+            None
+            if effective_date is None
+            else options.read_date(effective_date, "--effective-date")
+        ),
     )
     if json_:
         print_document(document)
@@ -99,8 +110,8 @@ def preview(
         print_rows(document["skipped"], ("nominal", "reason"), empty="")
 
 
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else options.read_instant(text)
+def _instant(text: str | None, option: str) -> datetime | None:
+    return None if text is None else options.read_instant(text, option)
 
 
 @imports.command("kubernetes")
@@ -112,11 +123,14 @@ def import_kubernetes(
         str, typer.Option("--anchor", help="From when fixed rates count.", metavar="T")
     ] = "2026-01-01T00:00:00Z",
     tenant: Annotated[str, typer.Option("--tenant", help="Whose they become.")] = "kubernetes",
+    json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
 ) -> None:
     """Print the definitions of Prow's periodic jobs, one a line, ready for `define`."""
     from dueledger.importers.kubernetes import definition_documents, read_periodics
 
     periodics = read_periodics(file)
     print_document(
-        definition_documents(periodics, anchor=options.read_instant(anchor), tenant=tenant)
+        definition_documents(
+            periodics, anchor=options.read_instant(anchor, "--anchor"), tenant=tenant
+        )
     )

@@ -1,7 +1,6 @@
 """Commands about single items: owe one, look at them, explain one."""
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
@@ -61,8 +60,8 @@ async def _emit(
         lane=lane,
         business_key=key,
         cycle=cycle,
-        effective_date=_read_date(dates[0]),
-        due_at=options.read_instant(dates[1]),
+        effective_date=options.read_date(dates[0], "--effective-date"),
+        due_at=options.read_instant(dates[1], "--due-at"),
         payload=payload,
     )
     async with ledger_connection(dsn) as connection:
@@ -204,11 +203,3 @@ async def _find(connection: "Connection", item: str) -> dict[str, Any]:
     if found is None:
         raise NotFound(f"There is no item {item}. `dueledger items` lists some.", item=item)
     return found
-
-
-def _read_date(text: str) -> date:
-    try:
-        return date.fromisoformat(text)
-    except ValueError:
-        message = f"{text!r} is not a date such as 2027-03-31"
-        raise typer.BadParameter(message) from None

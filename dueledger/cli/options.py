@@ -1,6 +1,6 @@
 """Options that several commands share, so that they are named and explained once."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Final
 
 import typer
@@ -37,14 +37,23 @@ KindOption = Annotated[
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
 
 
-def read_instant(text: str) -> datetime:
+def read_instant(text: str, option: str | None = None) -> datetime:
     """Read an ISO 8601 instant; one without an offset is UTC."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         message = f"{text!r} is not an instant such as 2027-03-01 or 2027-03-01T09:00:00+01:00"
-        raise typer.BadParameter(message) from None
+        raise typer.BadParameter(message, param_hint=option) from None
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def read_date(text: str, option: str) -> date:
+    """Read an ISO 8601 date."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        message = f"{text!r} is not a date such as 2027-03-31"
+        raise typer.BadParameter(message, param_hint=option) from None
 
 
 def leave(code: Exit) -> None:

@@ -143,8 +143,14 @@ async def _findings(
     dsn: str | None, wanted: tuple[str | None, str | None], limit: int, *, open_only: bool
 ) -> Sequence[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
+    from ledger.errors import InvalidInput, Problem
     from ledger.store.findings import list_findings
+    from reconciler.vocabulary import FindingType
 
+    if wanted[1] is not None and wanted[1] not in FindingType.__members__:
+        types = " | ".join(FindingType)
+        problem = Problem("--type", wanted[1], "there is no such type of finding", types)
+        raise InvalidInput("The filter cannot be used:", [problem])
     async with ledger_connection(dsn) as connection:
         rows = await list_findings(
             connection, open_only=open_only, tenant=wanted[0], type_=wanted[1], page_size=limit

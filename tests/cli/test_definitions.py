@@ -71,6 +71,49 @@ def test_a_preview_without_its_window_is_a_usage_error(
     assert dueledger("preview", nightly, *options).code == 2
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--effective-date", "nope"), "--effective-date"),
+        (("--from", "soon", "--to", "2027-03-01"), "--from"),
+        (("--from", "2027-03-02", "--to", "2027-03-01"), "--to"),
+    ],
+)
+def test_an_option_of_a_preview_that_makes_no_sense_is_refused_by_name(
+    dueledger: Command, nightly: str, options: tuple[str, ...], named: str
+) -> None:
+    ran = dueledger("preview", nightly, *options, "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["code"] == "USAGE"
+    assert named in ran.document["error"]["detail"]
+    assert "Traceback" not in ran.err
+
+
+def test_a_file_that_is_not_utf_8_is_refused_by_name(dueledger: Command, nightly: str) -> None:
+    Path(nightly).write_bytes(NIGHTLY.encode("utf-16"))
+    ran = dueledger("preview", nightly, "--from", "2027-03-01", "--to", "2027-03-02", "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"][0]["field"] == nightly
+
+
+@pytest.mark.parametrize("since", ["1926-01-01", "2926-01-01", "0001-01-01T00:00:00+14:00"])
+def test_a_definition_from_outside_the_years_that_can_be_owed_is_refused(
+    dueledger_on: Command, since: str
+) -> None:
+    ran = dueledger_on("define", str(INSURER), "--effective-from", since, "--backfill", "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"][0]["field"] == "--effective-from"
+
+
+def test_a_schedule_from_long_ago_must_be_asked_for(dueledger_on: Command, nightly: str) -> None:
+    define = ("define", nightly, "--json", "--effective-from", "2017-01-01")
+    refused = dueledger_on(*define)
+    assert refused.code == 2
+    assert "--backfill" in refused.err
+    assert dueledger_on("define", str(INSURER), *define[2:]).code == 0
+    assert dueledger_on(*define, "--backfill").document["changed"]
+
+
 def test_defining_the_same_file_again_changes_nothing(dueledger_on: Command, nightly: str) -> None:
     answers = [dueledger_on("define", nightly, "--json").document for _ in range(2)]
     assert [(one["version"], one["changed"]) for one in answers] == [(1, True), (1, False)]
