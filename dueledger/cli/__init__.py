@@ -12,8 +12,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from dueledger.cli.failures import describe, report
 
     given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given
     try:
-        app(given, prog_name="dueledger")
+        # With --json a refused option is described like any other error, not as usage for people.
+        ended: object = app(given, prog_name="dueledger", standalone_mode=not as_json)
     except SystemExit as ending:
         return _code(ending.code)
     except KeyboardInterrupt:
@@ -22,9 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         failure = describe(error)
         if failure is None:
             raise
-        report(failure, as_json="--json" in given)
+        report(failure, as_json=as_json)
         return failure.exit
-    return Exit.DONE
+    return ended if isinstance(ended, int) else Exit.DONE
 
 
 def _code(code: str | int | None) -> int:

@@ -4,6 +4,7 @@ import typer
 
 from dueledger import __version__
 from dueledger.cli import bench, decisions, definitions, items, processes, proof, start
+from dueledger.cli.options import JsonOption
 from dueledger.cli.output import print_document
 
 app = typer.Typer(
@@ -24,6 +25,8 @@ app.add_typer(bench.app, name="bench", rich_help_panel="Operations")
 
 
 @app.command(rich_help_panel="Operations")
-def version() -> None:
+def version(
+    json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
+) -> None:
     """Print the version as JSON."""
     print_document({"version": __version__})

@@ -1,7 +1,9 @@
 """Errors, mapped once to what is printed and to the exit code."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
+
+import typer
 
 from dueledger.cli.exits import Exit
 from dueledger.cli.output import messages, print_document
@@ -10,6 +12,9 @@ from ledger.errors import DueledgerError, InvalidInput
 
 # No such schema, table, function: the statements are tested on the schema they were written for.
 _UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
+
+_USAGE_ERROR: Final = typer.BadParameter.mro()[1]
+"""Its module differs between Typer's releases; it is what every refused option or command is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,15 +30,11 @@ class Failure:
 def describe(error: Exception) -> Failure | None:
     """Return what to say of an error, or None for one that is a defect of ours."""
     match error:
-        case InvalidInput():
-            problems = [
-                {"field": p.field, "value": p.value, "reason": p.reason, "accepted": p.accepted}
-                for p in error.problems
-            ]
-            details: dict[str, object] = {**error.fields, "problems": problems}
-            return Failure(Exit(error.exit_code), error.code, error.message, details)
         case DueledgerError():
-            return Failure(Exit(error.exit_code), error.code, error.message, error.fields)
+            return Failure(Exit(error.exit_code), error.code, error.message, _details(error))
+        case _ if isinstance(error, _USAGE_ERROR):
+            refused = cast("typer.BadParameter", error)
+            return Failure(Exit.USAGE, "USAGE", refused.format_message(), {})
         case StackError():
             return Failure(Exit.UNREACHABLE, error.code, str(error), {"remedy": error.remedy})
         case FileNotFoundError() | IsADirectoryError() | PermissionError():
@@ -49,6 +50,16 @@ def describe(error: Exception) -> Failure | None:
             return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
         case _:
             return None
+
+
+def _details(error: DueledgerError) -> dict[str, object]:
+    if not isinstance(error, InvalidInput):
+        return error.fields
+    problems = [
+        {"field": p.field, "value": p.value, "reason": p.reason, "accepted": p.accepted}
+        for p in error.problems
+    ]
+    return {**error.fields, "problems": problems}
 
 
 def report(failure: Failure, *, as_json: bool) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.options import DsnOption, KafkaOption, OnceOption
+from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, OnceOption
 from dueledger.cli.output import print_document
 
 if TYPE_CHECKING:
@@ -18,7 +18,10 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=options.PROCESSES)
 def allocate(
-    once: OnceOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    dsn: DsnOption = None,
+    bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Claim what is due and publish it to Kafka. Any number may run."""
     from dueledger.cli.session import run
@@ -44,6 +47,7 @@ def work(
     handlers: Annotated[
         list[str], typer.Argument(help="Where handlers are, as in app.renewals:handlers.")
     ],
+    json_: JsonOption = False,  # noqa: ARG001 - only an error at the start is a document
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
@@ -65,7 +69,10 @@ async def _work(handlers: "Handlers", dsn: str | None, bootstrap_servers: str | 
 
 @app.command(rich_help_panel=options.PROCESSES)
 def intake(
-    once: OnceOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    dsn: DsnOption = None,
+    bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Turn domain events from Kafka into what is owed. Any number may run."""
     from dueledger.cli.session import run
@@ -87,7 +94,11 @@ async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool)
 
 
 @app.command(rich_help_panel=options.PROCESSES)
-def materialise(once: OnceOption = False, dsn: DsnOption = None) -> None:
+def materialise(
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    dsn: DsnOption = None,
+) -> None:
     """Turn schedules into what is owed, ahead of time. Any number may run."""
     from dueledger.cli.session import run
 

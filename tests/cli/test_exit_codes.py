@@ -25,6 +25,37 @@ def test_an_unknown_command_is_a_usage_error(dueledger: Command) -> None:
     assert dueledger("nonsense").code == 2
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense", "--json"),
+        ("items", "--json", "--nonsense"),
+        ("items", "--limit", "0", "--json"),
+        ("show", "--json"),
+    ],
+)
+def test_options_that_are_refused_are_a_document_where_json_is_asked_for(
+    dueledger: Command, arguments: tuple[str, ...]
+) -> None:
+    ran = dueledger(*arguments)
+    assert ran.code == 2
+    assert ran.document["error"]["code"] == "USAGE"
+    assert ran.document["error"]["detail"] in ran.err
+
+
+@pytest.mark.parametrize("command", ["allocate", "intake", "materialise", "work"])
+def test_every_process_takes_json(dueledger: Command, command: str) -> None:
+    handlers = ["examples.insurer.handlers:handlers"] if command == "work" else []
+    ran = dueledger(command, *handlers, "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"][0]["field"] == "DUELEDGER_DSN"
+
+
+def test_help_and_version_end_well_with_json(dueledger: Command) -> None:
+    assert dueledger("items", "--json", "--help").code == 0
+    assert dueledger("version", "--json").document["version"]
+
+
 def test_a_missing_setting_is_named_by_its_variable(dueledger: Command) -> None:
     ran = dueledger("items", "--json")
     assert ran.code == 2
@@ -118,6 +149,12 @@ def test_a_file_that_is_not_there_is_named(dueledger: Command) -> None:
     ran = dueledger("preview", "nowhere.yaml")
     assert ran.code == 2
     assert "nowhere.yaml" in ran.err
+
+
+def test_a_type_of_finding_that_there_is_not_is_no_all_clear(dueledger: Command) -> None:
+    ran = dueledger("findings", "--type", "NOPE", "--json", DUELEDGER_DSN=UNREACHABLE)
+    assert ran.code == 2
+    assert "NOPE" in ran.err
 
 
 @pytest.mark.parametrize("handlers", ["nothing", "no.such.module:handlers", "json:loads"])
