@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, TypeGuard, assert_never, cast, final
@@ -25,6 +26,11 @@ EVIDENCE_BYTES_MAX: Final = 262_144
 _TEXT_LENGTH_MAX: Final = 2_000
 _DOUBLINGS_MAX: Final = 32
 _SECONDS_MAX: Final = 10 * 366 * 86_400.0
+# What Postgres's numeric and those who read it take: more is a number nobody meant.
+_DIGITS_MAX: Final = 1_000
+_EXPONENT_MAX: Final = 300
+_SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([0-9.]+)(?:[eE]([+-]?[0-9]+))?')
 _COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
 
 
@@ -125,9 +131,30 @@ def _completed(evidence: Mapping[str, object] | str | None) -> Outcome:
         )
     if not isinstance(value, dict):
         return parked(f"bad verdict: the evidence is {_named(value)}, not a JSON object")
-    if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
-        return parked("bad verdict: the evidence holds a NUL, which Postgres cannot store")
+    if unstorable := _unstorable(text):
+        return parked(f"bad verdict: the evidence holds {unstorable}, which Postgres cannot store")
     return Outcome(TransitionEvent.COMPLETED, text, None)
+
+
+def _unstorable(text: str) -> str | None:
+    if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
+        return "a NUL"
+    if _SUSPECT.search(text) and (number := _excessive_number(text)):
+        return f"the number {number}"
+    return None
+
+
+def _excessive_number(text: str) -> str | None:
+    """Return the beginning of the first number of a JSON text that jsonb may refuse."""
+    for token in _TOKEN.finditer(text):
+        digits, exponent = token.group(1), (token.group(2) or "0").lstrip("+-0")
+        if digits and (
+            len(digits) > _DIGITS_MAX
+            or len(exponent) > len(str(_EXPONENT_MAX))
+            or int(exponent or 0) > _EXPONENT_MAX
+        ):
+            return token.group()[:40]
+    return None
 
 
 def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:

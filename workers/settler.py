@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
+from ledger.errors import InvalidItem
 from ledger.log import LogEvent, get_logger
 from ledger.service import crash_point
 from ledger.states import TransitionEvent
@@ -24,6 +26,11 @@ if TYPE_CHECKING:
 IDLE_SECONDS: Final = 0.25
 # A statement that Postgres refuses is cut in halves until the outcome it chokes on is alone.
 HALVINGS_MAX: Final = 10
+UNRECORDABLE: Final = parked(
+    "the ledger refused to record the outcome; its cause is in the worker's log"
+)
+
+Sent = list[tuple["OpenRun", list["Ending | None"]]]
 
 log = get_logger("worker")
 
@@ -33,7 +40,8 @@ class Settler:
     """Sends what ended. What is sent stays the same until it is answered.
 
     A lost COMMIT leaves open whether it happened; repeating exactly the same is answered
-    `settled` where it did, and new outcomes of the same run wait until then.
+    `settled` where it did, and new outcomes of the same run wait until then. What Postgres refuses
+    as it stands was surely not recorded: it is halved, a statement a half, behind what is healthy.
     """
 
     def __init__(
@@ -53,14 +61,16 @@ class Settler:
         self._gather_seconds = gather_seconds
         self._finished = finished
         self._fresh: dict[int, OpenRun] = {}
-        self._sent: list[tuple[OpenRun, list[Ending | None]]] = []
+        self._sent: Sent = []
+        self._refused: deque[Sent] = deque()
+        self._is_turn_of_refused = False
         self._wake = asyncio.Event()
         self._failures = 0
 
     @property
     def is_idle(self) -> bool:
         """Whether every outcome has been answered."""
-        return not self._fresh and not self._sent
+        return not self._fresh and not self._sent and not self._refused
 
     def add(self, run: OpenRun) -> None:
         """Have the fresh outcomes of a run settled soon."""
@@ -73,17 +83,23 @@ class Settler:
             await wait_at_most(self._wake, IDLE_SECONDS)
             if not self._fresh:
                 return {"settled": 0}
-        if not self._sent:
+        if not self._sent and self._refused and (self._is_turn_of_refused or not self._fresh):
+            self._sent = self._refused.popleft()
+            self._is_turn_of_refused = False
+        elif not self._sent:
+            self._is_turn_of_refused = True
             if self._gather_seconds and self._fresh_count() < self._items_max // 2:
                 await asyncio.sleep(self._gather_seconds)
             self._sent = self._take()
-        return {"settled": await self._settle()}
+        refused = len(self._refused)
+        settled = await self._settle()
+        return {"settled": settled, "refused": max(0, len(self._refused) - refused)}
 
     def _fresh_count(self) -> int:
         return sum(run.fresh_count for run in self._fresh.values())
 
-    def _take(self) -> list[tuple[OpenRun, list[Ending | None]]]:
-        taken: list[tuple[OpenRun, list[Ending | None]]] = []
+    def _take(self) -> Sent:
+        taken: Sent = []
         size = 0
         while self._fresh and size < self._items_max:
             run = self._fresh.pop(next(iter(self._fresh)))
@@ -107,6 +123,13 @@ class Settler:
         except CONNECTION_LOST:
             self._failures -= 1  # nothing is wrong with what was sent
             raise
+        except InvalidItem as refusal:
+            if any(UNRECORDABLE in endings for _, endings in part):
+                raise
+            self._failures = 0
+            del self._sent[: len(part)]
+            self._refused += _halves(part, refusal)
+            return 0
         self._failures = 0
         crash_point("worker.settled")
         return self._answer(part, {answer.run_no: answer.reason for answer in refused})
@@ -116,7 +139,7 @@ class Settler:
         part: Sequence[tuple[OpenRun, list[Ending | None]]],
         refused: dict[int, Refusal],
     ) -> int:
-        again: list[tuple[OpenRun, list[Ending | None]]] = []
+        again: Sent = []
         settled = 0
         for run, endings in part:
             count = len(endings) - endings.count(None)
@@ -171,5 +194,22 @@ async def _settlements(
 
 
 def _unrecordable(endings: Sequence[Ending | None]) -> list[Ending | None]:
-    outcome = parked("the ledger refused to record the outcome; its cause is in the worker's log")
-    return [None if ending is None else outcome for ending in endings]
+    return [None if ending is None else UNRECORDABLE for ending in endings]
+
+
+def _halves(part: Sent, refusal: InvalidItem) -> list[Sent]:
+    """Cut what Postgres refused in two; an outcome that is alone is parked instead."""
+    if len(part) > 1:
+        middle = len(part) // 2
+        return [part[:middle], part[middle:]]
+    run, endings = part[0]
+    ended = [index for index, ending in enumerate(endings) if ending is not None]
+    if len(ended) == 1:
+        log.warning(LogEvent.TICK_FAILED, error=type(refusal).__name__, message=str(refusal))
+        return [[(run, _unrecordable(endings))]]
+    middle = ended[len(ended) // 2]
+    blank: list[Ending | None] = [None] * len(endings)
+    return [
+        [(run, endings[:middle] + blank[middle:])],
+        [(run, blank[:middle] + endings[middle:])],
+    ]

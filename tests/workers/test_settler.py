@@ -1,0 +1,66 @@
+"""What Postgres refuses holds up nothing that it takes."""
+
+from collections.abc import Callable
+
+import orjson
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store.runs import Outcome
+from workers import Completed, DueItem, Handlers, Verdict
+from workers.handlers import HandlerOptions
+from workers.outcomes import ending_of
+
+from .conftest import Site
+from .test_stretch import record
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+@pytest.mark.parametrize(
+    "number", ["1e-20000", "1E+301", "9" * 20_000, "0." + "1" * 20_000, "-1e-0301"]
+)
+def test_evidence_with_a_number_that_nobody_can_store_parks_by_name(number: str) -> None:
+    ending = ending_of(
+        Completed(f'{{"text": "1e9", "a": {number}}}'),
+        DueItem(record(0, 1, 1), 1, 1),
+        HandlerOptions(),
+    )
+
+    assert isinstance(ending, Outcome)
+    assert ending.event is TransitionEvent.PARKED
+
+
+def test_evidence_keeps_its_text_where_its_numbers_can_be_stored() -> None:
+    text = '{"a": 1.50e3, "b": 12345678901234567890.10, "c": "1e-20000 \\" 1e999"}'
+
+    ending = ending_of(Completed(text), DueItem(record(0, 1, 1), 1, 1), HandlerOptions())
+
+    assert ending.detail == text
+
+
+async def test_g2_evidence_that_postgres_refuses_parks_alone_and_holds_up_nobody(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    # orjson does not look into a fragment, so this passes the door: half a surrogate pair.
+    evidence = {"document": orjson.Fragment(b'"\\ud800"')}
+
+    @handlers.on_batch(site.kind, batch_max=100)
+    async def answer(items: list[DueItem]) -> list[Verdict]:
+        return [
+            Completed(evidence if item.business_key.startswith("poison") else {"ok": True})
+            for item in items
+        ]
+
+    await site.emit([*make_drafts(300), *make_drafts(2, prefix="poison")])
+    await site.work(handlers)
+    await site.allocate()
+
+    async def all_ended() -> bool:
+        return len(await site.events()) == 302
+
+    await site.eventually(all_ended)
+    assert await site.completed() == 300
+    assert set(await site.reviews()) == {"poison-000000", "poison-000001"}
