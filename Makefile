@@ -11,7 +11,7 @@ PACKAGES_MISSING = $(filter-out $(patsubst %/__init__.py,%,$(wildcard $(PACKAGES
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults bench check check-format check-lint check-types check-imports \
+.PHONY: help env demo test test-full test-faults bench check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs format lock clean
 
 help: ## print this
@@ -35,7 +35,7 @@ test-faults: env ## stop, kill and cut off real servers
 bench: env ## measure the pipeline through Kafka and print JSON
 	@$(BIN)/dueledger bench pipeline --json $(ARGS)
 
-check: check-format check-lint check-types check-imports check-sql check-docs ## everything below that needs no judgement
+check: check-format check-lint check-style check-types check-imports check-sql check-docs ## everything below that needs no judgement
 	@echo 'check: all passed'
 
 check-format: env ## formatting (make format mends it)
@@ -43,6 +43,9 @@ check-format: env ## formatting (make format mends it)
 
 check-lint: env ## ruff, all rules minus the exemptions justified in pyproject.toml
 	$(BIN)/ruff check
+
+check-style: env ## the rules of the house that no linter knows: names, literal states, sleeps in tests
+	$(BIN)/python tools/check_style.py
 
 check-types: env ## pyright, strict
 	$(BIN)/basedpyright --pythonpath $(BIN)/python

@@ -53,6 +53,8 @@ def _literal_states(path: Path, tree: ast.Module) -> Iterator[str]:
 def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
+            case ast.Call(args=[ast.Constant(value=0)]):
+                pass  # sleep(0) gives the loop a turn and waits for no time to pass
             case (
                 ast.Call(func=ast.Attribute(value=ast.Name(id="asyncio" | "time"), attr="sleep"))
                 | ast.Call(func=ast.Name(id="sleep"))
