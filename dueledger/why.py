@@ -62,7 +62,7 @@ def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
             "PAUSED",
             f"Its flow is paused since {_at(item['paused_at'])}: "
             f"{item['pause_reason'] or 'no reason given'}.",
-            "Resume the flow.",
+            "It goes on once the flow is no longer paused; ask whoever paused it.",
         )
     if state is State.RETRYABLE_FAILURE and available_at > now:
         return Explanation(

@@ -21,7 +21,13 @@ from dueledger.dev.processes import (
     worker,
 )
 from dueledger.dev.supervisor import Supervisor
-from dueledger.stack import Endpoints, Provider, open_stack
+from dueledger.stack import (
+    BOOTSTRAP_SERVERS_VARIABLE,
+    DSN_VARIABLE,
+    Endpoints,
+    Provider,
+    open_stack,
+)
 from ledger.service import Stop
 from ledger.store import Connection, PlanProfile, connect
 from ledger.store.clock import read_now, set_clock
@@ -30,6 +36,11 @@ from ledger.store.progress import read_progress
 
 _STATUS_SECONDS: Final = 1.0
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan")
+_TRY: Final = ("dueledger items --state Completed", "dueledger why POL-0000001")
+_TRY_HEADLESS: Final = (  # nothing is seeded: something must be owed before it can be looked at
+    "dueledger emit --tenant me --kind Due --key 1 --effective-date 2027-03-31 --due-at 2027-03-31",
+    "dueledger why 1",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +169,10 @@ class _Session:
             "Data",
             f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep leaves it",
         )
-        grid.add_row("Try", f"export DUELEDGER_DSN='{dsn}'")
-        grid.add_row("", "dueledger items --state Completed")
-        grid.add_row("", "dueledger why POL-0000001")
+        grid.add_row("Try", f"export {DSN_VARIABLE}='{dsn}'")
+        grid.add_row("", f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'")
+        for command in _TRY_HEADLESS if options.headless else _TRY:
+            grid.add_row("", command)
         self._console.print(Panel.fit(grid), soft_wrap=True)
 
     def _print(self, name: str, line: str) -> None:

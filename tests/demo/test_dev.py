@@ -48,6 +48,19 @@ def test_the_second_session_goes_on_with_the_data_of_the_first(
     assert "fall due within the next minute" not in said
 
 
+def test_what_the_banner_suggests_has_both_addresses(sessions: list[tuple[int, str]]) -> None:
+    for _, said in sessions:
+        assert "export DUELEDGER_DSN=" in said
+        assert "export DUELEDGER_BOOTSTRAP_SERVERS=" in said
+
+
+def test_a_headless_session_suggests_no_policy_that_is_not_there(tmp_path: Path) -> None:
+    code, said = hold_until_seeded(tmp_path, "--headless")
+    assert code == 0
+    assert "dueledger emit" in said
+    assert "POL-" not in said
+
+
 def test_secrets_are_shown_only_when_asked_for(sessions: list[tuple[int, str]]) -> None:
     assert ":***@" in sessions[0][1]
     assert ":***@" not in sessions[1][1]
