@@ -6,9 +6,15 @@ a DSN or a secret.
 
 import logging
 import sys
+from collections.abc import Callable
 from enum import StrEnum
+from time import monotonic
+from typing import Final
 
 import structlog
+
+REPEAT_SECONDS: Final = 10.0
+TEMPLATES_MAX: Final = 1_000
 
 
 class LogEvent(StrEnum):
@@ -18,7 +24,6 @@ class LogEvent(StrEnum):
     CLAIM_AMBIGUOUS = "claim.ambiguous"
     CLAIM_DETACHED = "claim.detached"
     CLAIM_LATE = "claim.late"
-    CLAIM_PUBLISHED = "claim.published"
     CLAIM_UNMARKED = "claim.unmarked"
     CLAIM_UNSENT = "claim.unsent"
     DEFINITION_FAILED = "definition.failed"
@@ -38,10 +43,39 @@ class LogEvent(StrEnum):
     WINDOW_MATERIALISED = "window.materialised"
 
 
+class RepeatFilter(logging.Filter):
+    """Let one record in `REPEAT_SECONDS` pass for each logger and message template.
+
+    A Kafka client whose broker is away logs more than a hundred lines a second. The next record
+    that passes says how many were withheld before it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._passed: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Tell whether the record is written; count it otherwise."""
+        key, now = (record.name, str(record.msg)), self._clock()
+        if key not in self._passed and len(self._passed) >= TEMPLATES_MAX:
+            self._passed.clear()  # messages without a template differ each time
+        passed, withheld = self._passed.get(key, (float("-inf"), 0))
+        if now - passed < REPEAT_SECONDS:
+            self._passed[key] = passed, withheld + 1
+            return False
+        self._passed[key] = now, 0
+        if withheld:
+            record.msg = f"{record.getMessage()} ({withheld} more like it were withheld)"
+            record.args = None
+        return True
+
+
 def configure(*, json: bool, verbose: bool = False) -> None:
     """Write logs to stderr: JSON lines in production, readable ones on a terminal.
 
-    What libraries log through the standard library comes out in the same form.
+    What libraries log through the standard library comes out in the same form, without the
+    repeats.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -63,6 +97,7 @@ def configure(*, json: bool, verbose: bool = False) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(RepeatFilter())
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
