@@ -4,6 +4,31 @@
 
 CREATE SCHEMA ledger;
 
+CREATE FUNCTION ledger.await_partitions() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if not exists (
+    select from ledger.partition_span p where p.made_at > clock_timestamp() - interval '10 seconds'
+  ) then
+    return false;
+  end if;
+  for attempt in 1..200 loop  -- at most a second: a maker that stays open has shown us nothing yet
+    if pg_try_advisory_lock_shared(hashtextextended('ledger.partition', 0)) then
+      perform pg_advisory_unlock_shared(hashtextextended('ledger.partition', 0));
+      exit;
+    end if;
+    perform pg_sleep(0.005);
+  end loop;
+  begin
+    lock table ledger.partition_span in row share mode;
+    raise exception using errcode = 'DL004';
+  exception when sqlstate 'DL004' then
+    return true;
+  end;
+end $$;
+
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN GREATEST((COALESCE(NULLIF(split_part(COALESCE(current_setting('ledger.clock'::text, true), ''::text), '|'::text, 3), ''::text), '1'::text))::double precision, (0.000000001)::double precision);
@@ -49,6 +74,7 @@ begin
   cross join unnest(array['due_item', 'transition']) parent
   where not exists (
     select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
+  perform ledger.await_partitions();
 
   return query
   with flow as materialized (
@@ -632,7 +658,8 @@ CREATE TABLE ledger.materialised (
 CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
     starts_on date NOT NULL,
-    ends_before date NOT NULL
+    ends_before date NOT NULL,
+    made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
 );
 
 CREATE TABLE ledger.permitted_transition (
@@ -919,6 +946,8 @@ CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until);
 
+CREATE INDEX partition_span_made_idx ON ledger.partition_span USING btree (made_at);
+
 CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at);
 
 CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
@@ -1002,6 +1031,9 @@ GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
+
+REVOKE ALL ON FUNCTION ledger.await_partitions() FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.await_partitions() TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;

@@ -35,8 +35,10 @@ def translated() -> Generator[None]:
     try:
         yield
     except asyncpg.CheckViolationError as error:
+        if not error.constraint_name:
+            raise  # no partition holds the row: nothing is wrong with the row
         field, reason = _CONSTRAINTS.get(
-            error.constraint_name or "", (error.constraint_name or "item", "it breaks a constraint")
+            error.constraint_name, (error.constraint_name, "it breaks a constraint")
         )
         message = f"{field}: {reason}"
         raise InvalidItem(message, field=field) from error

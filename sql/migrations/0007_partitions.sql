@@ -5,8 +5,11 @@ create table ledger.partition_span (
   parent text not null,
   starts_on date not null,
   ends_before date not null,
+  made_at timestamptz not null default clock_timestamp(),
   primary key (parent, starts_on)
 );
+
+create index partition_span_made_idx on ledger.partition_span (made_at);
 
 create function ledger.partition_start(day date) returns date
   language sql immutable strict parallel safe
@@ -54,6 +57,36 @@ begin
 end $$;
 
 revoke execute on function ledger.make_partition(text, date) from public;
+
+-- Wait until this session can insert into partitions that others have just made.
+-- A commit is visible a moment before it tells other sessions that their picture of a table is old; whoever saw the
+-- row in partition_span in that moment would insert and find no partition. The maker's lock is released after it has
+-- told, so holding it shared for an instant waits for that; taking and giving back a table lock then listens.
+create function ledger.await_partitions() returns boolean
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  if not exists (
+    select from ledger.partition_span p where p.made_at > clock_timestamp() - interval '10 seconds'
+  ) then
+    return false;
+  end if;
+  for attempt in 1..200 loop  -- at most a second: a maker that stays open has shown us nothing yet
+    if pg_try_advisory_lock_shared(hashtextextended('ledger.partition', 0)) then
+      perform pg_advisory_unlock_shared(hashtextextended('ledger.partition', 0));
+      exit;
+    end if;
+    perform pg_sleep(0.005);
+  end loop;
+  begin
+    lock table ledger.partition_span in row share mode;
+    raise exception using errcode = 'DL004';
+  exception when sqlstate 'DL004' then
+    return true;
+  end;
+end $$;
+
+revoke execute on function ledger.await_partitions() from public;
 
 -- Make every partition from a month before now to `ahead` after it. What is partitioned by when it happened needs no
 -- more than two months: each partition costs every statement that looks a fence or a run up by its number.

@@ -80,6 +80,7 @@ begin
   cross join unnest(array['due_item', 'transition']) parent
   where not exists (
     select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
+  perform ledger.await_partitions();
 
   return query
   with flow as materialized (

@@ -11,6 +11,7 @@ grant execute on function
   ledger.register_actor(text, text),
   ledger.make_partitions(interval),
   ledger.make_partition(text, date),
+  ledger.await_partitions(),
   ledger.ensure_flows(text[], text[], text[]),
   ledger.emit_items(
     text[], text[], text[], integer[], text[], text[], date[], timestamptz[], text[], integer, text[], text[],
