@@ -1,7 +1,9 @@
 """The intake as a process: its connections, its topics, and its loop."""
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -15,6 +17,8 @@ from ledger.service import Stop, run_service
 from ledger.store import PlanProfile, open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
 
+_STOP_SECONDS_MAX: Final = 5.0
+_REJECT_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
 _FETCH_WAIT_MS = 100
 _PAUSE_SECONDS = 0.01  # a poll waits for itself
 
@@ -38,12 +42,15 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
         session_timeout_ms=int(settings.intake_session_seconds * 1000),
         heartbeat_interval_ms=int(settings.intake_session_seconds * 1000 / 3),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
+        isolation_level="read_committed",  # what an emitter's transaction took back never was
     )
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers,
         client_id=client,
+        # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large, and is
+        # refused ever after as out of sequence. What was rejected may stand there twice.
         acks="all",
-        enable_idempotence=True,
+        max_request_size=_REJECT_BYTES_MAX,
     )
     async with open_pool(
         settings.dsn.get_secret_value(),
@@ -55,11 +62,23 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
     ) as pool:
         async with pool.acquire() as connection:
             actor_no = await register_actor(connection, name, ActorKind.INTAKE)
-        async with consumer, producer:
+        async with _started(consumer), _started(producer):
             log = get_logger("intake")
             log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
             yield Intake(pool, consumer, producer, settings=settings, actor_no=actor_no)
             log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+@asynccontextmanager
+async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
+    """Start and stop a client. Where the broker is gone its stop would wait for it without end."""
+    await client.start()
+    try:
+        yield
+    finally:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_STOP_SECONDS_MAX):
+                await client.stop()
 
 
 async def run_intake(settings: IntakeSettings, stop: Stop) -> None:

@@ -9,16 +9,16 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Final, NamedTuple
 
 import orjson
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from ledger.envelope import rejected_headers
-from ledger.errors import InvalidInput
+from ledger.errors import InvalidEvent, InvalidInput, Problem
 from ledger.intake.batch import Taken, take_batch
 from ledger.intake.cloudevents import is_structured, parse_event
+from ledger.intake.reject import Record, Rejected, send_rejected
 from ledger.intake.rulebook import Rulebook
 from ledger.intake.settings import IntakeSettings
 from ledger.intake.stories import Read, read_event
@@ -30,8 +30,8 @@ from ledger.store.definitions import list_event_rules, read_rules_edition
 from ledger.store.partitions import make_event_months
 
 REJECT_SECONDS_MAX: Final = 30.0
-
-Record: TypeAlias = ConsumerRecord
+OFFSET_SECONDS_MAX: Final = 10.0
+"""Kafka's client asks a broker that is gone for offsets without end, deaf to a stop."""
 
 
 class Arrival(NamedTuple):
@@ -40,13 +40,6 @@ class Arrival(NamedTuple):
     record: Record
     event: DomainEvent
     body: str
-
-
-class Rejected(NamedTuple):
-    """A record that cannot be taken in, and why."""
-
-    record: Record
-    error: InvalidInput
 
 
 @dataclass(slots=True)
@@ -75,16 +68,15 @@ class Intake:
         self._settings = settings
         self._actor_no = actor_no
         self._rulebook = Rulebook((0, None), [])
+        self._positions_right = True
+        self._alone: list[TopicPartition] = []
         self._log = get_logger("intake")
 
     async def tick(self) -> Mapping[str, int]:
         """Take in one poll's events, at most a batch of them; return counts."""
-        polled: dict[TopicPartition, list[Record]] = await self._consumer.getmany(
-            timeout_ms=int(self._settings.intake_poll_seconds * 1000),
-            max_records=self._settings.intake_batch_events,
-        )
+        polled = await self._poll()
         if not polled:
-            return {"events": 0}
+            return _counts(Pass())
         crash_point("intake.received")
         with ExitStack() as undo:
             undo.callback(self._rewind, polled)
@@ -93,7 +85,36 @@ class Intake:
             undo.pop_all()
         crash_point("intake.recorded")
         await self._commit(polled)
-        return self._counts(done)
+        counts = _counts(done)
+        self._log.info(LogEvent.BATCH_TAKEN, **counts)
+        return counts
+
+    async def _poll(self) -> dict[TopicPartition, list[Record]]:
+        """Poll all partitions, or after a failure each alone, so that it holds up only its own.
+
+        A poll that raises over one partition has moved past what it read of the others.
+        """
+        if not self._positions_right:
+            async with asyncio.timeout(OFFSET_SECONDS_MAX):
+                await self._seek_committed()
+            self._alone = sorted(self._consumer.assignment())
+        only = [self._alone.pop()] if self._alone else []
+        self._positions_right = bool(only)
+        polled = await self._consumer.getmany(
+            *only,
+            timeout_ms=int(self._settings.intake_poll_seconds * 1000),
+            max_records=self._settings.intake_batch_events,
+        )
+        self._positions_right = True
+        return polled
+
+    async def _seek_committed(self) -> None:
+        for partition in self._consumer.assignment():
+            offset = await self._consumer.committed(partition)
+            if offset is None:
+                await self._consumer.seek_to_beginning(partition)
+            else:
+                self._consumer.seek(partition, offset)
 
     async def take(self, records: Sequence[Record]) -> Pass:
         """Apply records to the ledger; what is rejected is returned, not yet sent anywhere."""
@@ -161,16 +182,7 @@ class Intake:
         if not rejected:
             return
         async with asyncio.timeout(REJECT_SECONDS_MAX):
-            sent = [
-                await self._producer.send(
-                    self._settings.rejected_topic,
-                    key=record.key,
-                    value=record.value,
-                    headers=_reasons(record, error),
-                )
-                for record, error in rejected
-            ]
-            await asyncio.gather(*sent)
+            await send_rejected(self._producer, self._settings.rejected_topic, rejected)
         self._log.warning(
             LogEvent.EVENT_REJECTED,
             count=len(rejected),
@@ -196,43 +208,32 @@ class Intake:
         if not offsets:
             return
         try:
-            await self._consumer.commit(offsets)
-        except KafkaError as error:
+            async with asyncio.timeout(OFFSET_SECONDS_MAX):
+                await self._consumer.commit(offsets)
+        except (KafkaError, TimeoutError) as error:
             self._log.warning(LogEvent.OFFSET_UNCOMMITTED, error=type(error).__name__)
 
-    def _counts(self, done: Pass) -> dict[str, int]:
-        taken = done.taken
-        counts = {
-            "events": taken.events,
-            "duplicates": taken.duplicates,
-            "unmatched": taken.unmatched,
-            "emitted": taken.emitted,
-            "withdrawn": taken.withdrawn,
-            "rejected": len(done.rejected),
-        }
-        self._log.info(LogEvent.BATCH_TAKEN, **counts)
-        return counts
+
+def _counts(done: Pass) -> dict[str, int]:
+    taken = done.taken
+    return {
+        "events": taken.events,
+        "duplicates": taken.duplicates,
+        "unmatched": taken.unmatched,
+        "emitted": taken.emitted,
+        "withdrawn": taken.withdrawn,
+        "rejected": len(done.rejected),
+    }
 
 
 def _arrival(record: Record) -> Arrival:
     event = parse_event(record.headers, record.value)
-    if is_structured(record.headers):
-        return Arrival(record, event, orjson.dumps(event.data).decode())
-    return Arrival(record, event, (record.value or b"null").decode())
-
-
-def _reasons(record: Record, error: InvalidInput) -> list[tuple[str, bytes]]:
-    """Return the record's own headers and why; the stubs do not know that a value may be null."""
-    told = rejected_headers(
-        record.headers,
-        code=error.code,
-        field=error.problems[0].field if error.problems else _field(error.fields),
-        reason=str(error),
-        origin=(record.topic, record.partition, record.offset),
-    )
-    return cast("list[tuple[str, bytes]]", told)
-
-
-def _field(fields: Mapping[str, Any]) -> str | None:
-    named = fields.get("field")
-    return None if named is None else str(named)
+    if not is_structured(record.headers):
+        return Arrival(record, event, (record.value or b"null").decode())
+    try:
+        body = orjson.dumps(event.data).decode()
+    except orjson.JSONEncodeError as error:  # it writes 254 levels, and reads 1,024
+        raise InvalidEvent(
+            "The event cannot be read.", [Problem("data", "", f"cannot be stored: {error}")]
+        ) from None
+    return Arrival(record, event, body)

@@ -153,7 +153,10 @@ async def intake(open_one: Callable[[], Awaitable[Intake]]) -> Intake:
 async def send(settings: IntakeSettings) -> AsyncGenerator[Send]:
     """Send records to the event topic and wait until the broker has them, in their order."""
     async with AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, acks="all", enable_idempotence=True
+        bootstrap_servers=settings.bootstrap_servers,
+        acks="all",
+        enable_idempotence=True,
+        max_request_size=8 << 20,
     ) as producer:
 
         async def send_all(messages: Sequence[Message]) -> None:
@@ -207,10 +210,12 @@ async def run_process(
     """Start an intake process; what still runs dies with the test."""
     started: list[asyncio.subprocess.Process] = []
 
-    async def start(*, crash_at: str = "") -> asyncio.subprocess.Process:
+    async def start(
+        *, crash_at: str = "", bootstrap_servers: str = settings.bootstrap_servers
+    ) -> asyncio.subprocess.Process:
         environment = os.environ | {
             "DUELEDGER_DSN": settings.dsn.get_secret_value(),
-            "DUELEDGER_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+            "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
             "DUELEDGER_EVENT_TOPIC": settings.event_topic,
             "DUELEDGER_REJECTED_TOPIC": settings.rejected_topic,
             "DUELEDGER_INTAKE_GROUP": settings.intake_group,

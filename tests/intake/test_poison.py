@@ -1,0 +1,225 @@
+"""What a hostile or unlucky emitter writes is rejected; nothing of it stops a partition."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
+from typing import Any, Literal
+
+import orjson
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from ledger.envelope import (
+    REJECTED_CODE,
+    REJECTED_FIELD,
+    REJECTED_ORIGIN,
+)
+from ledger.intake import Intake, IntakeSettings, open_intake
+
+from .conftest import POLLS_MAX, Message, Send, TakeAll, activated, message, renewal
+
+SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
+States = Callable[[], Awaitable[dict[str, str]]]
+ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
+
+
+DATA = (b"INVALID_EVENT", b"data")
+
+
+class RawName(str):
+    """A header's name whose bytes are no UTF-8."""
+
+    __slots__ = ()
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:  # noqa: ARG002
+        return b"\xff\xfe"
+
+
+def structured(data: str) -> Message:
+    """Return a record in structured mode whose `data` is this text."""
+    event = activated("P-X")
+    attributes = {
+        "specversion": "1.0",
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+        "time": event.time.isoformat(),
+        "duetenant": event.tenant,
+    }
+    value = orjson.dumps(attributes)[:-1] + b',"data":' + data.encode() + b"}"
+    return b"P-X", value, [("content-type", b"application/cloudevents+json")]
+
+
+def binary(data: str, **headers: str) -> Message:
+    key, _, attributes = message(activated("P-X"), **headers)
+    return key, data.encode(), attributes
+
+
+@pytest.mark.parametrize(
+    ("poison", "why"),
+    [
+        pytest.param(structured("[" * 1000 + "]" * 1000), DATA, id="deeper than is written"),
+        pytest.param(
+            binary('{"policy":"P-X","term":"1","expires_on":"2027-03-01","rate":1e-20000}'),
+            (b"INVALID_ITEM", b"value"),
+            id="a number that jsonb refuses",
+        ),
+        pytest.param(binary("x" * 1_048_300), DATA, id="larger than a usual request"),
+    ],
+)
+async def test_poison_is_rejected_and_its_partition_goes_on(
+    poison: Message,
+    why: tuple[bytes, bytes],
+    intake: Intake,
+    send: Send,
+    take_all: TakeAll,
+    set_rule: SetRule,
+    read_states: States,
+    read_rejected: ReadRejected,
+    settings: IntakeSettings,
+    kind: str,
+) -> None:
+    await set_rule(renewal(kind))
+    await send([poison, message(activated("P-1"))])
+    sums = await take_all(intake, 2)
+    assert (sums["events"], sums["rejected"]) == (1, 1)
+    assert await read_states() == {"P-1 2027-03-01": "open"}
+    (rejected,) = await read_rejected(1)
+    told = dict(rejected.headers)
+    assert (told[REJECTED_CODE], told.get(REJECTED_FIELD)) == why
+    assert told[REJECTED_ORIGIN].startswith(settings.event_topic.encode())
+
+
+async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
+    settings: IntakeSettings, send: Send, take_all: TakeAll, kind: str
+) -> None:
+    topic = f"small-{kind}"
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
+    await admin.start()
+    limit = {"max.message.bytes": "20000"}
+    await admin.create_topics([NewTopic(topic, 1, 1, topic_configs=limit)])
+    await admin.close()
+    await send(
+        [
+            binary("x" * 20_000, trace="1"),
+            binary("{", trace="2" * 20_000),
+            binary("x" * 5_000_000, trace="3"),
+            binary("{", trace="4"),
+        ]
+    )
+    changed = settings.model_copy(update={"rejected_topic": topic})
+    async with (
+        open_intake(changed) as intake,
+        AIOKafkaConsumer(
+            topic, bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest"
+        ) as consumer,
+    ):
+        assert (await take_all(intake, 4))["rejected"] == 4
+        records = [await consumer.getone() for _ in range(4)]
+    told = {
+        dict(record.headers)[REJECTED_ORIGIN].rsplit(b"/", 1)[1]: (
+            record.value,
+            dict(record.headers).get("trace"),
+        )
+        for record in records
+    }
+    assert told == {b"0": (b"", b"1"), b"1": (b"", None), b"2": (b"", b"3"), b"3": (b"{", b"4")}
+
+
+async def test_a_record_without_key_and_value_is_rejected(
+    intake: Intake,
+    take_all: TakeAll,
+    read_rejected: ReadRejected,
+    settings: IntakeSettings,
+) -> None:
+    await _write(settings, 0, ("trace", b"1"))
+    sums = await take_all(intake, 1)
+    assert sums["rejected"] == 1
+    (rejected,) = await read_rejected(1)
+    assert (rejected.key, rejected.value, dict(rejected.headers)["trace"]) == (None, b"", b"1")
+
+
+async def test_a_record_that_cannot_be_decoded_loses_nothing_of_other_partitions(
+    intake: Intake,
+    send: Send,
+    read_states: States,
+    set_rule: SetRule,
+    settings: IntakeSettings,
+    kind: str,
+) -> None:
+    """It holds up its own partition: Kafka's client shows nothing of it, not even its offset."""
+    await set_rule(renewal(kind))
+    await send([message(activated(f"P-{number:02}")) for number in range(40)])
+    await _write(settings, 1, (RawName("x"), b"1"))
+    raised = False
+    for _ in range(POLLS_MAX):
+        try:
+            await intake.tick()
+        except UnicodeDecodeError:
+            raised = True
+        if raised and len(await read_states()) == 40:
+            return
+    pytest.fail(f"only these came: {await read_states()}")
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_compressed_events_are_taken_in(
+    compression: Literal["gzip", "snappy", "lz4", "zstd"],
+    intake: Intake,
+    take_all: TakeAll,
+    settings: IntakeSettings,
+) -> None:
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, compression_type=compression
+    ) as producer:
+        key, value, headers = message(activated("P-1" * 100))
+        await producer.send_and_wait(settings.event_topic, value, key, headers=headers)
+    assert (await take_all(intake, 1))["events"] == 1
+
+
+async def test_what_an_emitters_transaction_took_back_is_not_owed(
+    intake: Intake,
+    take_all: TakeAll,
+    set_rule: SetRule,
+    read_states: States,
+    settings: IntakeSettings,
+    kind: str,
+) -> None:
+    await set_rule(renewal(kind))
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=kind
+    ) as producer:
+        for policy, settle in (
+            ("P-1", producer.abort_transaction),
+            ("P-2", producer.commit_transaction),
+        ):
+            await producer.begin_transaction()
+            key, value, headers = message(activated(policy))
+            await producer.send_and_wait(
+                settings.event_topic, value, key, partition=0, headers=headers
+            )
+            await settle()
+    assert (await take_all(intake, 1))["events"] == 1
+    assert await read_states() == {"P-2 2027-03-01": "open"}
+
+
+async def test_an_idle_tick_tells_the_same_counts(
+    intake: Intake, send: Send, take_all: TakeAll
+) -> None:
+    idle = await intake.tick()
+    await send([message(activated("P-1"))])
+    assert idle == dict.fromkeys(await take_all(intake, 1), 0)
+
+
+async def _write(settings: IntakeSettings, partition: int, header: tuple[str, bytes]) -> None:
+    """Write a record without key and value, as other clients may."""
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        batch = producer.create_batch()
+        if isinstance(header[0], RawName):
+            # The compiled builder accepts none but names that can be encoded.
+            written: Any = import_module("aiokafka.record.default_records")
+            builder = written._DefaultRecordBatchBuilderPy(2, 0, False, -1, -1, -1, 16_384)  # noqa: FBT003 - positional by aiokafka
+            setattr(batch, "_builder", builder)  # noqa: B010 - not in the stubs
+        batch.append(timestamp=None, key=None, value=None, headers=[header])
+        batch.close()
+        await (await producer.send_batch(batch, settings.event_topic, partition=partition))
