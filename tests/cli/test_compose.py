@@ -1,5 +1,8 @@
 """The services of compose.yaml are commands that exist, given what they need."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,3 +29,21 @@ def test_the_command_of_a_service_parses(service: str) -> None:
     name, command, arguments = group.resolve_command(context, list(SERVICES[service]["command"]))
     assert name == service
     command.make_context(name, arguments, parent=context)  # exits where an argument is missing
+
+
+def test_the_handlers_that_the_worker_is_given_are_in_the_folder_it_is_given() -> None:
+    [mounted] = SERVICES["work"]["volumes"]
+    given = re.fullmatch(r"\$\{DUELEDGER_HANDLERS:-(\S+)\}:(\S+):ro", mounted)
+    assert given is not None
+    folder, inside = given.groups()
+    assert inside == SERVICES["work"]["working_dir"]
+    ended = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-m", "dueledger", *SERVICES["work"]["command"]],
+        cwd=COMPOSE.parent / folder,
+        env={},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert "DUELEDGER_DSN" in ended.stderr  # the handlers were loaded; only then are settings read
