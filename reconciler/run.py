@@ -1,5 +1,6 @@
 """Running a reconciler: a loop of passes, or once with repairs and a report."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -62,6 +63,7 @@ class Reconciler:
     choice: Choice | None = None
     since: int | None = None
     last: PassResult | None = None
+    stop: Stop = field(default_factory=Stop)
 
     async def pass_(self, scope: Scope | None = None) -> PassResult:
         """Make one bounded pass: read, compare, record findings, close those that are over."""
@@ -99,9 +101,27 @@ class Reconciler:
         executor = RepairExecutor(self.pool, self.actor_no, self.publisher)
         return await executor.execute(planned)
 
+    async def _pass_unless_stopped(self) -> PassResult | None:
+        """Make a pass, or leave it where it is when asked to stop.
+
+        Each of its statements is whole or undone, and a pass that never ended closes nothing and
+        moves no watermark: the next one begins anew.
+        """
+        making = asyncio.create_task(self.pass_())
+        asked = asyncio.create_task(self.stop.wait())
+        try:
+            await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            making.cancel()
+            await asyncio.wait({making})
+        return None if making.cancelled() else making.result()
+
     async def tick(self) -> Mapping[str, int]:
         """Make one pass and, in mode `execute`, repair; counts only what has changed."""
-        result = await self.pass_()
+        result = await self._pass_unless_stopped()
+        if result is None:
+            return {}
         executed = await self.repair(await self.plan()) if self.mode == "execute" else 0
         counts = {
             "found": result.created,
@@ -165,6 +185,7 @@ async def run_reconciler(settings: ReconcilerSettings, sources: Sources, stop: S
     """Reconcile until a stop is asked for."""
     log = get_logger(ROLE)
     async with open_reconciler(settings, sources) as reconciler:
+        reconciler.stop = stop
         log.info(LogEvent.PROCESS_STARTED, mode=reconciler.mode)
         await run_service(
             ROLE, reconciler.tick, stop=stop, idle_seconds=settings.reconcile_idle_seconds

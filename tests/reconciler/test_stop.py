@@ -1,0 +1,50 @@
+"""A pass that is long ends when it is asked to, and leaves nothing that was not so."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from datetime import UTC, datetime
+
+from ledger.drafts import ItemDraft
+from ledger.store import Connection, findings
+from ledger.store.items import emit_items
+from reconciler import Reconciler, Sources
+from reconciler.sources import Extract, PopulationRow
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+class EndlessPopulation:
+    """A domain that never finishes telling what it owes."""
+
+    name = "endless"
+    complete = True
+    digest = "0" * 64
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]:
+        del extract
+        yield []
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_pass_that_is_asked_to_stop_ends_and_concludes_nothing(
+    frozen: Connection,
+    make_reconciler: Callable[..., Reconciler],
+    make_drafts: Callable[..., list[ItemDraft]],
+    actor_no: int,
+) -> None:
+    await emit_items(frozen, make_drafts(3, due_at=NOON), actor_no=actor_no)
+    endless = EndlessPopulation()
+    reconciler = make_reconciler(Sources((endless,)))
+    ticking = asyncio.create_task(reconciler.tick())
+    await endless.asked.wait()
+
+    reconciler.stop.ask()
+
+    assert await ticking == {}
+    assert reconciler.last is None
+    assert await findings.list_findings(frozen, open_only=False) == []
+    assert (await make_reconciler().pass_()).found == {}
