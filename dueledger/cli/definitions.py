@@ -128,7 +128,11 @@ def import_kubernetes(
     """Print the definitions of Prow's periodic jobs, one a line, ready for `define`."""
     from dueledger.importers.kubernetes import definition_documents, read_periodics
 
-    periodics = read_periodics(file)
+    try:
+        periodics = read_periodics(file)
+    except UnicodeDecodeError as error:
+        message = f"{file}: byte {error.start} is not UTF-8"
+        raise typer.BadParameter(message, param_hint="FILE") from None
     print_document(
         definition_documents(
             periodics, anchor=options.read_instant(anchor, "--anchor"), tenant=tenant

@@ -94,6 +94,9 @@ def test_a_file_that_is_not_utf_8_is_refused_by_name(dueledger: Command, nightly
     ran = dueledger("preview", nightly, "--from", "2027-03-01", "--to", "2027-03-02", "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == nightly
+    imported = dueledger("import", "kubernetes", nightly, "--json")
+    assert imported.code == 2
+    assert nightly in imported.document["error"]["detail"]
 
 
 @pytest.mark.parametrize("since", ["1926-01-01", "2926-01-01", "0001-01-01T00:00:00+14:00"])

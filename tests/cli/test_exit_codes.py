@@ -127,6 +127,7 @@ def test_a_database_that_does_not_exist_is_told_apart(dueledger: Command, databa
         ("materialise", "--once"),
         ("intake",),
         ("intake", "--once"),
+        ("reconcile",),
         ("reconcile", "--once"),
         ("work", "examples.insurer.handlers:handlers"),
     ],
