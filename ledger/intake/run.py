@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -71,14 +71,20 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
 
 @asynccontextmanager
 async def _started(client: AIOKafkaConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
-    """Start and stop a client. Where the broker is gone its stop would wait for it without end."""
+    """Start and stop a client.
+
+    Where the broker is gone its stop waits for it without end, or ends as a fetch it cancelled.
+    """
     await client.start()
     try:
         yield
     finally:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_SECONDS_MAX):
-                await client.stop()
+        stopping = asyncio.create_task(client.stop())
+        await asyncio.wait([stopping], timeout=_STOP_SECONDS_MAX)
+        if not stopping.done():
+            stopping.cancel()
+        elif not stopping.cancelled():
+            stopping.result()
 
 
 async def run_intake(settings: IntakeSettings, stop: Stop) -> None:

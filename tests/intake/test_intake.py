@@ -3,11 +3,14 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
+from dueledger.stack.kafka import Kafka
+from dueledger.stack.steps import Steps
 from ledger.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
@@ -157,6 +160,37 @@ async def test_g5_an_intake_killed_at_any_step_loses_nothing_and_doubles_nothing
     assert await connection.fetchval("select count(*) from ledger.event") == 200
     (rejected,) = await read_rejected(1)
     assert dict(rejected.headers)[REJECTED_FIELD] == b"ce_id"
+
+
+@pytest.mark.faults
+async def test_an_intake_ends_when_asked_though_kafka_is_gone(
+    run_process: StartProcess,
+    settings: IntakeSettings,
+    connection: Connection,
+    eventually: Eventually,
+    tmp_path: Path,
+) -> None:
+    kafka = Kafka(tmp_path, steps=Steps(None))
+    kafka.start()
+    try:
+        process = await run_process(bootstrap_servers=kafka.bootstrap_servers)
+        key, value, headers = message(activated("P-1"))
+        async with AIOKafkaProducer(bootstrap_servers=kafka.bootstrap_servers) as producer:
+            await producer.send_and_wait(settings.event_topic, value, key, headers=headers)
+
+        async def taken_in() -> object:
+            return await connection.fetchval("select count(*) from ledger.event")
+
+        await eventually(taken_in)
+    finally:
+        kafka.kill()
+    process.send_signal(signal.SIGTERM)
+
+    async def ended() -> bool:
+        return process.returncode is not None
+
+    await eventually(ended)
+    assert process.returncode == 0
 
 
 async def _committed(settings: IntakeSettings) -> int:
