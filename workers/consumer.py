@@ -39,6 +39,8 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
+RETRY_MILLISECONDS: Final = 1_000  # the client's own 100 ms is ten log lines a second, and a fetch
+STOP_SECONDS: Final = 5.0  # a client may wait for a broker that is gone without end
 # Never assigned: asking for its records tells Kafka's client that this consumer lives.
 _NOWHERE: Final = TopicPartition("", 0)
 
@@ -94,10 +96,12 @@ class WorkConsumer:
 
     async def stop(self) -> None:
         """Leave the group."""
-        if self._consumer is not None:
-            await self._consumer.stop()
-        if self._producer is not None:
-            await self._producer.stop()
+        try:
+            if self._consumer is not None:
+                await _stop(self._consumer)
+        finally:
+            if self._producer is not None:
+                await _stop(self._producer)
 
     def assigned(self) -> set[Partition]:
         """Return the partitions that are this member's now."""
@@ -157,15 +161,22 @@ class WorkConsumer:
             origin=(partition.topic, partition.partition, record.offset),
         )
         headers_sent = [(header, value or b"") for header, value in headers]
-        value = record.value
+        ours = headers_sent[len(record.headers) :]
+        key = record.key
+        value = record.value if key is not None or record.value is not None else b""
         while True:
             try:
                 producer = await self._rejecting()
-                await producer.send_and_wait(
-                    REJECTED_TOPIC, value, record.key, headers=headers_sent
-                )
+                await producer.send_and_wait(REJECTED_TOPIC, value, key, headers=headers_sent)
             except (RecordTooLargeError, MessageSizeTooLargeError):
-                value = None  # the reason and the origin still say where it lies
+                # The reason and the origin still say where it lies.
+                if value:
+                    value = b"" if key is None else None
+                elif key is not None:
+                    key, value = None, b""
+                else:
+                    headers_sent = ours
+                    await asyncio.sleep(REJECT_AGAIN_SECONDS)
             except (KafkaError, OSError) as refusal:
                 log.warning(
                     LogEvent.TICK_FAILED, error=type(refusal).__name__, topic=REJECTED_TOPIC
@@ -186,7 +197,7 @@ class WorkConsumer:
             try:
                 await producer.start()
             except BaseException:
-                await producer.stop()
+                await _stop(producer)
                 raise
             self._producer = producer
         return self._producer
@@ -195,16 +206,14 @@ class WorkConsumer:
         # After a time-out an idempotent producer of aiokafka 0.14 may never send again.
         producer, self._producer = self._producer, None
         if producer is not None:
-            with suppress(KafkaError):
-                await producer.stop()
+            await _stop(producer)
 
     async def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None
         self._failures = 0
         if consumer is not None:
             await self._revoked([Partition(*pair) for pair in consumer.assignment()])
-            with suppress(KafkaError):
-                await consumer.stop()
+            await _stop(consumer)
 
     async def _join(self) -> AIOKafkaConsumer:
         settings = self._settings
@@ -214,6 +223,8 @@ class WorkConsumer:
             group_id=settings.worker_group_id,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
+            isolation_level="read_committed",
+            retry_backoff_ms=RETRY_MILLISECONDS,
             max_poll_records=settings.worker_poll_records_max,
             max_partition_fetch_bytes=FETCH_BYTES_MAX // 2,
             fetch_max_bytes=FETCH_BYTES_MAX,
@@ -229,7 +240,7 @@ class WorkConsumer:
         try:
             await consumer.start()
         except BaseException:
-            await consumer.stop()
+            await _stop(consumer)
             raise
         return consumer
 
@@ -251,3 +262,10 @@ class WorkConsumer:
                 )
         finally:
             await admin.close()
+
+
+async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
+    """Stop a client, in bounded time; what the broker is not told, the session's end tells it."""
+    with suppress(KafkaError, TimeoutError):
+        async with asyncio.timeout(STOP_SECONDS):
+            await client.stop()

@@ -1,18 +1,23 @@
 """What Kafka does to a worker: bad records, records again, partitions that move, a full buffer."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from ledger import envelope
 from ledger.drafts import ItemDraft
+from ledger.errors import InvalidHeader
 from ledger.states import TransitionEvent
 from ledger.store.items import withdraw_items
-from workers import Completed, DueItem, Handlers, Verdict
+from workers import Completed, DueItem, Handlers, Verdict, WorkerSettings
+from workers.consumer import WorkConsumer
+from workers.feed import Partition
+from workers.stretch import Rejected
 
 from .conftest import Site
+from .test_stretch import Written
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 Told = dict[str, bytes]
@@ -34,6 +39,10 @@ def completing(kind: str, seen: list[str] | None = None) -> Handlers:
         return [Completed() for _ in items]
 
     return handlers
+
+
+async def nothing_revoked(partitions: Collection[Partition]) -> None:
+    del partitions
 
 
 async def rejected_of(producer: AIOKafkaProducer, servers: str, topic: str) -> list[Told]:
@@ -85,6 +94,25 @@ async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
     rejected = await site.eventually(all_rejected)
     assert {headers[envelope.REJECTED_FIELD] for headers in rejected} == {b"ce_duefence"}
     assert all(headers[envelope.REJECTED_REASON] for headers in rejected)
+
+
+@pytest.mark.parametrize("size", [0, 2_000_000])
+async def test_a_record_that_cannot_be_copied_whole_is_rejected_without_what_cannot_be_sent(
+    settings: WorkerSettings, kind: str, producer: AIOKafkaProducer, size: int
+) -> None:
+    # Neither key nor value, or both too large: other clients may write the one, brokers take both.
+    content = b"x" * size or None
+    error = InvalidHeader("ce_duefence is missing", [])
+    consumer = WorkConsumer(settings, [f"due.{kind}"], name="test", revoked=nothing_revoked)
+    await consumer.start()
+    try:
+        await consumer.reject(
+            Partition(f"due.{kind}", 0), Rejected(Written(0, [], content, content), error)
+        )
+    finally:
+        await consumer.stop()
+
+    assert len(await rejected_of(producer, settings.bootstrap_servers, f"due.{kind}/")) == 1
 
 
 async def test_g4_records_delivered_again_are_not_worked_again(
