@@ -154,7 +154,7 @@ async def test_g9_innocents_complete_beside_poison_on_two_workers(
 
     await site.emit([*make_drafts(6_000), *make_drafts(2, prefix="poison")])
     await site.connection.execute(
-        "update ledger.pending p set starts = 1 from ledger.due_item i"
+        "update ledger.pending p set batch_max = 1 from ledger.due_item i"
         " where i.item_no = p.item_no and i.business_key like 'poison%'"
     )
     await site.work(poisoned())
