@@ -1,14 +1,14 @@
 """Commands by which a person decides about items, by name and with a reason."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, assert_never
 from uuid import UUID
 
 import typer
 
 from dueledger.cli import options
 from dueledger.cli.exits import Exit
-from dueledger.cli.options import DsnOption, JsonOption
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption
 from dueledger.cli.output import print_lines, print_rows, say
 
 app = typer.Typer()
@@ -23,6 +23,25 @@ class Decision(StrEnum):
     PARK = "park"
     REDRIVE = "redrive"
     WRITE_OFF = "write_off"
+
+
+class Look(StrEnum):
+    """What a person may look through before deciding."""
+
+    REVIEWS = "reviews"
+    REJECTED = "rejected"
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def reviews(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """List what is parked for a person, oldest first, with why."""
+    _look(Look.REVIEWS, limit, dsn, as_json=json_)
+
+
+@app.command(rich_help_panel=options.ITEMS)
+def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """List the stale and illegal writes that changed nothing, newest first."""
+    _look(Look.REJECTED, limit, dsn, as_json=json_)
 
 
 @app.command(rich_help_panel=options.ITEMS)
@@ -47,6 +66,34 @@ def write_off(
 ) -> None:
     """End parked items without doing them, in your name."""
     _decide(Decision.WRITE_OFF, items, reason, dsn, as_json=json_)
+
+
+def _look(look: Look, limit: int, dsn: str | None, *, as_json: bool) -> None:
+    from dueledger.cli.session import run
+
+    rows = run(_read(look, limit, dsn))
+    if as_json:
+        print_lines(rows)
+        return
+    match look:
+        case Look.REVIEWS:
+            columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
+            print_rows(rows, columns, empty="Nothing waits for a person.")
+        case Look.REJECTED:
+            columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")
+            print_rows(rows, columns, empty="No write was refused.")
+        case _:
+            assert_never(look)
+
+
+async def _read(look: Look, limit: int, dsn: str | None) -> list[dict[str, object]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.reviews import list_rejected_writes, list_reviews
+
+    async with ledger_connection(dsn) as connection:
+        if look is Look.REVIEWS:
+            return await list_reviews(connection, limit)
+        return await list_rejected_writes(connection, limit)
 
 
 def _decide(

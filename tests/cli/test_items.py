@@ -66,3 +66,14 @@ def test_nothing_is_found_under_a_key_that_nobody_owes(dueledger_on: Command) ->
     ran = dueledger_on("show", "INV-404", "--json")
     assert ran.code == 2
     assert ran.document["error"]["code"] == "NOT_FOUND"
+
+
+def test_what_is_parked_and_what_was_refused_can_be_looked_through(dueledger_on: Command) -> None:
+    item = dueledger_on(
+        "emit", *OWED, "--key", "INV-1", "--due-at", "2199-01-01", "--json"
+    ).document["id"]
+    assert dueledger_on("reviews", "--json").lines == []
+    dueledger_on("redrive", item, "--reason", "try again")
+    [refused] = dueledger_on("rejected", "--json").lines
+    assert (refused["verb"], refused["reason"]) == ("redrive", "illegal")
+    assert refused["actor"].startswith("person:")
