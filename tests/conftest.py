@@ -25,7 +25,7 @@ T = TypeVar("T")
 hypothesis_settings.register_profile("default", deadline=None)  # no timed assertions
 hypothesis_settings.load_profile("default")
 
-EVENTUALLY_SECONDS = 60.0
+EVENTUALLY_SECONDS = 180.0
 LOOK_AGAIN_SECONDS = 0.02
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -154,7 +154,7 @@ def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
-    """Look until a question is answered with something true; fail after a generous minute.
+    """Look until a question is answered with something true; fail after three generous minutes.
 
     The one place in the tests that waits by looking again: for other processes, whose signals
     cannot be awaited.
