@@ -14,7 +14,14 @@ from ledger.store import Connection
 from ledger.store.actors import ActorKind, register_actor
 from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
 from ledger.store.clock import set_clock, set_machine_clock
-from ledger.store.items import emit_items, read_accounting, show_item, skip_items, withdraw_items
+from ledger.store.items import (
+    Answer,
+    emit_items,
+    read_accounting,
+    show_item,
+    skip_items,
+    withdraw_items,
+)
 from ledger.store.partitions import make_partitions
 from ledger.store.reviews import write_off_items
 from ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
@@ -150,6 +157,16 @@ class Ledger:
             case _:
                 assert_never(state)
         return placed
+
+    async def cancel(self, item: UUID) -> Answer:
+        (answered,) = await withdraw_items(
+            self.connection,
+            [item],
+            event=TransitionEvent.CANCELLED,
+            reason="policy ended",
+            actor_no=self.worker_no,
+        )
+        return answered.answer
 
     async def state_of(self, item: UUID) -> State:
         shown = await show_item(self.connection, item)

@@ -2,7 +2,6 @@
 
 import asyncio
 from datetime import datetime, timedelta
-from uuid import UUID
 
 import asyncpg
 import pytest
@@ -10,20 +9,17 @@ import pytest
 from ledger.states import State, TransitionEvent
 from ledger.store import connect
 from ledger.store.claims import (
-    apply_withdrawals,
     mark_published,
-    reap_claims,
     reap_runs,
     release_claims,
 )
 from ledger.store.clock import read_now, set_clock
-from ledger.store.items import Answer, withdraw_items
+from ledger.store.items import Answer
 from ledger.store.runs import (
     Outcome,
     Refusal,
     Refused,
     Settlement,
-    extend_leases,
     settle_runs,
     start_runs,
 )
@@ -93,18 +89,6 @@ async def test_g4_another_worker_cannot_settle_what_it_was_not_given(ledger: Led
     assert refused == [Refused(placed.run_no, Refusal.STALE)]
     assert await ledger.state_of(placed.id) is State.RUNNING
     assert await ledger.rejected() == [("settle", "stale")]
-
-
-async def test_g4_a_start_under_a_released_claim_is_stale_and_recorded(ledger: Ledger) -> None:
-    placed = await ledger.place(State.CLAIMED)
-    await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
-
-    start = await ledger.start(placed.fence)
-
-    assert start.run_no is None
-    assert start.closed
-    assert await ledger.rejected() == [("start", "stale")]
-    assert await ledger.state_of(placed.id) is State.SCHEDULED
 
 
 async def test_g4_a_start_under_a_fence_that_never_was_is_unknown_and_recorded(
@@ -201,82 +185,6 @@ async def test_g8_the_schema_itself_refuses_a_second_terminal_row(ledger: Ledger
         )
 
 
-async def test_g5_a_crowd_that_dies_together_comes_back_in_smaller_batches_unblamed(
-    ledger: Ledger,
-) -> None:
-    await ledger.emit(64)
-    sizes: list[int] = []
-    for _ in range(4):
-        claim = await ledger.claim(limit=64)
-        crowd = len(claim.item_nos)
-        sizes.append(claim.batch_max or crowd)
-        await ledger.start(claim.fence, 1, min(crowd, claim.batch_max or crowd))
-        await ledger.let_leases_lapse()
-        await reap_runs(ledger.connection, 100, ledger.worker_no)
-        await reap_claims(ledger.connection, 100)
-        attempts = await ledger.connection.fetchval("select max(attempt) from ledger.pending")
-        if sizes[-1] > 1:
-            assert attempts == 0
-        await ledger.connection.execute(
-            "update ledger.pending set available_at = ledger.now() - interval '1 hour'"
-            " where batch_max is not null"
-        )
-        await ledger.check_balance()
-    assert sizes == [64, 8, 1, 1]
-
-
-async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
-    ledger: Ledger,
-) -> None:
-    (item,) = await ledger.emit()
-    for _ in range(5):
-        claim = await ledger.claim()
-        await ledger.start(claim.fence)
-        await ledger.let_leases_lapse()
-        await reap_runs(ledger.connection, 100, ledger.worker_no)
-        await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
-    assert await ledger.state_of(item) is State.MANUAL_REVIEW
-
-
-async def test_g9_a_failure_at_the_cap_of_attempts_is_parked_in_the_same_statement(
-    ledger: Ledger,
-) -> None:
-    (item,) = await ledger.emit()
-    for attempt in range(1, 6):
-        claim = await ledger.claim()
-        assert list(claim.attempts) == [attempt]
-        run_no = (await ledger.start(claim.fence)).run_no
-        assert run_no is not None
-        await ledger.settle(run_no, FAILED, after_seconds=0)
-    assert await ledger.state_of(item) is State.MANUAL_REVIEW
-
-
-async def test_g9_an_endless_snooze_meets_the_cap_of_starts(ledger: Ledger) -> None:
-    (item,) = await ledger.emit()
-    starts = 0
-    while await ledger.state_of(item) is State.SCHEDULED:
-        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
-        assert run_no is not None
-        await ledger.settle(run_no, TransitionEvent.SNOOZED, after_seconds=0)
-        starts += 1
-    assert starts == 30
-    assert await ledger.state_of(item) is State.MANUAL_REVIEW
-
-
-async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open(
-    ledger: Ledger,
-) -> None:
-    placed = await ledger.place(State.RUNNING)
-    assert await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2) == {
-        placed.run_no: True
-    }
-    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
-    await ledger.let_leases_lapse()
-    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
-    await ledger.settle(placed.run_no, COMPLETED)
-    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 60)
-
-
 async def test_a_late_acknowledgement_keeps_the_offset_but_revives_no_claim(
     ledger: Ledger,
 ) -> None:
@@ -293,72 +201,6 @@ async def test_a_late_acknowledgement_keeps_the_offset_but_revives_no_claim(
     other = await ledger.place(State.CLAIMED)
     assert await mark_published(ledger.connection, [other.fence], [2_000]) == [other.fence]
     assert await mark_published(ledger.connection, [other.fence], [3_000]) == []
-
-
-async def _cancel(ledger: Ledger, item: UUID) -> Answer:
-    (answered,) = await withdraw_items(
-        ledger.connection,
-        [item],
-        event=TransitionEvent.CANCELLED,
-        reason="policy ended",
-        actor_no=ledger.worker_no,
-    )
-    return answered.answer
-
-
-async def test_a_cancellation_in_flight_is_honoured_at_start_and_the_others_run(
-    ledger: Ledger,
-) -> None:
-    items = await ledger.emit(3)
-    claim = await ledger.claim()
-    assert await _cancel(ledger, items[1]) is Answer.REQUESTED
-    assert await ledger.state_of(items[1]) is State.CLAIMED
-
-    start = await ledger.start(claim.fence, 1, 3)
-
-    cancelled = [item for item in items if await ledger.state_of(item) is State.CANCELLED]
-    assert cancelled == [items[1]]
-    assert len(start.withdrawn) == 1
-    assert start.run_no is not None
-    outcomes: list[TransitionEvent | None] = [COMPLETED] * 3
-    outcomes[start.withdrawn[0] - 1] = None
-    assert await ledger.settle(start.run_no, *outcomes) == []
-    assert await ledger.state_of(items[0]) is State.COMPLETED
-    assert await ledger.connection.fetchval("select count(*) from ledger.withdrawal") == 0
-    await ledger.check_balance()
-
-
-async def test_a_run_whose_every_item_was_withdrawn_is_closed_at_once(ledger: Ledger) -> None:
-    items = await ledger.emit(2)
-    claim = await ledger.claim()
-    for item in items:
-        await _cancel(ledger, item)
-
-    start = await ledger.start(claim.fence, 1, 2)
-
-    assert start.withdrawn == (1, 2)
-    still_open = "select count(*) from ledger.run where closed_at is null"
-    assert await ledger.connection.fetchval(still_open) == 0
-    await ledger.check_balance()
-
-
-async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion_stands(
-    ledger: Ledger,
-) -> None:
-    placed = await ledger.place(State.RUNNING)
-    assert await _cancel(ledger, placed.id) is Answer.REQUESTED
-    await ledger.settle(placed.run_no, COMPLETED)
-
-    swept = await apply_withdrawals(ledger.connection, 100)
-
-    assert (swept.applied, swept.too_late) == (0, 1)
-    assert await ledger.state_of(placed.id) is State.COMPLETED
-    assert await ledger.rejected() == [("withdraw", "finished")]
-    assert await _cancel(ledger, placed.id) is Answer.FINISHED
-
-
-async def test_withdrawing_what_does_not_exist_is_answered_unknown(ledger: Ledger) -> None:
-    assert await _cancel(ledger, UUID(int=0)) is Answer.UNKNOWN
 
 
 async def test_two_allocators_never_take_the_same_item(ledger: Ledger, database: str) -> None:
@@ -405,7 +247,7 @@ async def test_business_time_flows_at_the_rate_that_is_set(ledger: Ledger, noon:
 async def test_a_stretch_can_be_started_as_runs_of_one_that_settle_apart(ledger: Ledger) -> None:
     items = await ledger.emit(5)
     claim = await ledger.claim()
-    assert await _cancel(ledger, items[3]) is Answer.REQUESTED
+    assert await ledger.cancel(items[3]) is Answer.REQUESTED
 
     starts = await start_runs(
         ledger.connection,
@@ -433,78 +275,6 @@ async def test_a_stretch_can_be_started_as_runs_of_one_that_settle_apart(ledger:
     await ledger.check_balance()
 
 
-async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(
-    ledger: Ledger,
-) -> None:
-    await ledger.emit(8)
-    claim = await ledger.claim()
-    await start_runs(
-        ledger.connection,
-        [claim.fence],
-        [1],
-        [8],
-        worker_no=ledger.worker_no,
-        lease_seconds=60,
-        run_items_max=[1],
-    )
-    await ledger.let_leases_lapse()
-    await reap_runs(ledger.connection, 100, ledger.worker_no)
-    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
-
-
-async def test_runs_of_one_dead_worker_are_judged_together_though_their_leases_end_apart(
-    ledger: Ledger,
-) -> None:
-    await ledger.emit(4)
-    fence = (await ledger.claim()).fence
-    for position in range(1, 5):
-        await ledger.start(fence, position, position, lease_seconds=60 + position)
-
-    await ledger.pass_machine_seconds(62.5)
-    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
-    await ledger.pass_machine_seconds(2)
-    reaped = await reap_runs(ledger.connection, 100, ledger.worker_no)
-
-    assert (reaped.runs, reaped.retried, reaped.parked) == (4, 4, 0)
-    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
-
-
-async def test_a_settlement_being_committed_does_not_keep_other_leases_from_extension(
-    ledger: Ledger, database: str
-) -> None:
-    await ledger.emit(2)
-    fence = (await ledger.claim()).fence
-    busy = (await ledger.start(fence, 1, 1)).run_no
-    free = (await ledger.start(fence, 2, 2)).run_no
-    assert busy
-    assert free
-    committing = await connect(database, application_name="committing")
-    transaction = committing.transaction()
-    await transaction.start()
-    await settle_runs(committing, [Settlement(busy, [Outcome(COMPLETED)])], ledger.worker_no)
-
-    held = await extend_leases(ledger.connection, [busy, free], ledger.worker_no, 60)
-
-    assert held == {busy: False, free: True}
-    await transaction.rollback()
-    await committing.close()
-
-
-async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_honoured(
-    ledger: Ledger,
-) -> None:
-    running = await ledger.place(State.RUNNING)
-    other = await ledger.place(State.RUNNING)
-    assert await _cancel(ledger, running.id) is Answer.REQUESTED
-    assert await _cancel(ledger, other.id) is Answer.REQUESTED
-    await ledger.settle(other.run_no, TransitionEvent.PARKED)
-
-    swept = await apply_withdrawals(ledger.connection, 1)
-
-    assert (swept.applied, swept.too_late) == (1, 0)
-    assert await ledger.state_of(other.id) is State.CANCELLED
-
-
 async def test_an_ending_that_no_run_can_have_is_refused_before_anything_is_written(
     ledger: Ledger,
 ) -> None:
@@ -515,3 +285,15 @@ async def test_an_ending_that_no_run_can_have_is_refused_before_anything_is_writ
     with pytest.raises(ValueError, match="once"):
         await settle_runs(ledger.connection, twice, ledger.worker_no)
     assert await ledger.state_of(placed.id) is State.RUNNING
+
+
+async def test_g4_a_start_under_a_released_claim_is_stale_and_recorded(ledger: Ledger) -> None:
+    placed = await ledger.place(State.CLAIMED)
+    await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
+
+    start = await ledger.start(placed.fence)
+
+    assert start.run_no is None
+    assert start.closed
+    assert await ledger.rejected() == [("start", "stale")]
+    assert await ledger.state_of(placed.id) is State.SCHEDULED

@@ -1,0 +1,153 @@
+"""Leases that lapse: who takes what back, whom it blames, and what is parked at its cap."""
+
+from ledger.states import State, TransitionEvent
+from ledger.store import connect
+from ledger.store.claims import (
+    reap_claims,
+    reap_runs,
+)
+from ledger.store.runs import (
+    Outcome,
+    Settlement,
+    extend_leases,
+    settle_runs,
+    start_runs,
+)
+
+from .conftest import Ledger
+
+COMPLETED = TransitionEvent.COMPLETED
+FAILED = TransitionEvent.FAILED
+
+
+async def test_g5_a_crowd_that_dies_together_comes_back_in_smaller_batches_unblamed(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(64)
+    sizes: list[int] = []
+    for _ in range(4):
+        claim = await ledger.claim(limit=64)
+        crowd = len(claim.item_nos)
+        sizes.append(claim.batch_max or crowd)
+        await ledger.start(claim.fence, 1, min(crowd, claim.batch_max or crowd))
+        await ledger.let_leases_lapse()
+        await reap_runs(ledger.connection, 100, ledger.worker_no)
+        await reap_claims(ledger.connection, 100)
+        attempts = await ledger.connection.fetchval("select max(attempt) from ledger.pending")
+        if sizes[-1] > 1:
+            assert attempts == 0
+        await ledger.connection.execute(
+            "update ledger.pending set available_at = ledger.now() - interval '1 hour'"
+            " where batch_max is not null"
+        )
+        await ledger.check_balance()
+    assert sizes == [64, 8, 1, 1]
+
+
+async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
+    ledger: Ledger,
+) -> None:
+    (item,) = await ledger.emit()
+    for _ in range(5):
+        claim = await ledger.claim()
+        await ledger.start(claim.fence)
+        await ledger.let_leases_lapse()
+        await reap_runs(ledger.connection, 100, ledger.worker_no)
+        await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
+    assert await ledger.state_of(item) is State.MANUAL_REVIEW
+
+
+async def test_g9_a_failure_at_the_cap_of_attempts_is_parked_in_the_same_statement(
+    ledger: Ledger,
+) -> None:
+    (item,) = await ledger.emit()
+    for attempt in range(1, 6):
+        claim = await ledger.claim()
+        assert list(claim.attempts) == [attempt]
+        run_no = (await ledger.start(claim.fence)).run_no
+        assert run_no is not None
+        await ledger.settle(run_no, FAILED, after_seconds=0)
+    assert await ledger.state_of(item) is State.MANUAL_REVIEW
+
+
+async def test_g9_an_endless_snooze_meets_the_cap_of_starts(ledger: Ledger) -> None:
+    (item,) = await ledger.emit()
+    starts = 0
+    while await ledger.state_of(item) is State.SCHEDULED:
+        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        assert run_no is not None
+        await ledger.settle(run_no, TransitionEvent.SNOOZED, after_seconds=0)
+        starts += 1
+    assert starts == 30
+    assert await ledger.state_of(item) is State.MANUAL_REVIEW
+
+
+async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open(
+    ledger: Ledger,
+) -> None:
+    placed = await ledger.place(State.RUNNING)
+    assert await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2) == {
+        placed.run_no: True
+    }
+    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
+    await ledger.let_leases_lapse()
+    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
+    await ledger.settle(placed.run_no, COMPLETED)
+    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 60)
+
+
+async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(8)
+    claim = await ledger.claim()
+    await start_runs(
+        ledger.connection,
+        [claim.fence],
+        [1],
+        [8],
+        worker_no=ledger.worker_no,
+        lease_seconds=60,
+        run_items_max=[1],
+    )
+    await ledger.let_leases_lapse()
+    await reap_runs(ledger.connection, 100, ledger.worker_no)
+    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
+
+
+async def test_runs_of_one_dead_worker_are_judged_together_though_their_leases_end_apart(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(4)
+    fence = (await ledger.claim()).fence
+    for position in range(1, 5):
+        await ledger.start(fence, position, position, lease_seconds=60 + position)
+
+    await ledger.pass_machine_seconds(62.5)
+    assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
+    await ledger.pass_machine_seconds(2)
+    reaped = await reap_runs(ledger.connection, 100, ledger.worker_no)
+
+    assert (reaped.runs, reaped.retried, reaped.parked) == (4, 4, 0)
+    assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
+
+
+async def test_a_settlement_being_committed_does_not_keep_other_leases_from_extension(
+    ledger: Ledger, database: str
+) -> None:
+    await ledger.emit(2)
+    fence = (await ledger.claim()).fence
+    busy = (await ledger.start(fence, 1, 1)).run_no
+    free = (await ledger.start(fence, 2, 2)).run_no
+    assert busy
+    assert free
+    committing = await connect(database, application_name="committing")
+    transaction = committing.transaction()
+    await transaction.start()
+    await settle_runs(committing, [Settlement(busy, [Outcome(COMPLETED)])], ledger.worker_no)
+
+    held = await extend_leases(ledger.connection, [busy, free], ledger.worker_no, 60)
+
+    assert held == {busy: False, free: True}
+    await transaction.rollback()
+    await committing.close()

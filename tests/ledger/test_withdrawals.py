@@ -1,0 +1,84 @@
+"""Cancelling what waits, what is in flight, and what has ended."""
+
+from uuid import UUID
+
+from ledger.states import State, TransitionEvent
+from ledger.store.claims import (
+    apply_withdrawals,
+)
+from ledger.store.items import Answer
+
+from .conftest import Ledger
+
+COMPLETED = TransitionEvent.COMPLETED
+FAILED = TransitionEvent.FAILED
+
+
+async def test_a_cancellation_in_flight_is_honoured_at_start_and_the_others_run(
+    ledger: Ledger,
+) -> None:
+    items = await ledger.emit(3)
+    claim = await ledger.claim()
+    assert await ledger.cancel(items[1]) is Answer.REQUESTED
+    assert await ledger.state_of(items[1]) is State.CLAIMED
+
+    start = await ledger.start(claim.fence, 1, 3)
+
+    cancelled = [item for item in items if await ledger.state_of(item) is State.CANCELLED]
+    assert cancelled == [items[1]]
+    assert len(start.withdrawn) == 1
+    assert start.run_no is not None
+    outcomes: list[TransitionEvent | None] = [COMPLETED] * 3
+    outcomes[start.withdrawn[0] - 1] = None
+    assert await ledger.settle(start.run_no, *outcomes) == []
+    assert await ledger.state_of(items[0]) is State.COMPLETED
+    assert await ledger.connection.fetchval("select count(*) from ledger.withdrawal") == 0
+    await ledger.check_balance()
+
+
+async def test_a_run_whose_every_item_was_withdrawn_is_closed_at_once(ledger: Ledger) -> None:
+    items = await ledger.emit(2)
+    claim = await ledger.claim()
+    for item in items:
+        await ledger.cancel(item)
+
+    start = await ledger.start(claim.fence, 1, 2)
+
+    assert start.withdrawn == (1, 2)
+    still_open = "select count(*) from ledger.run where closed_at is null"
+    assert await ledger.connection.fetchval(still_open) == 0
+    await ledger.check_balance()
+
+
+async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion_stands(
+    ledger: Ledger,
+) -> None:
+    placed = await ledger.place(State.RUNNING)
+    assert await ledger.cancel(placed.id) is Answer.REQUESTED
+    await ledger.settle(placed.run_no, COMPLETED)
+
+    swept = await apply_withdrawals(ledger.connection, 100)
+
+    assert (swept.applied, swept.too_late) == (0, 1)
+    assert await ledger.state_of(placed.id) is State.COMPLETED
+    assert await ledger.rejected() == [("withdraw", "finished")]
+    assert await ledger.cancel(placed.id) is Answer.FINISHED
+
+
+async def test_withdrawing_what_does_not_exist_is_answered_unknown(ledger: Ledger) -> None:
+    assert await ledger.cancel(UUID(int=0)) is Answer.UNKNOWN
+
+
+async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_honoured(
+    ledger: Ledger,
+) -> None:
+    running = await ledger.place(State.RUNNING)
+    other = await ledger.place(State.RUNNING)
+    assert await ledger.cancel(running.id) is Answer.REQUESTED
+    assert await ledger.cancel(other.id) is Answer.REQUESTED
+    await ledger.settle(other.run_no, TransitionEvent.PARKED)
+
+    swept = await apply_withdrawals(ledger.connection, 1)
+
+    assert (swept.applied, swept.too_late) == (1, 0)
+    assert await ledger.state_of(other.id) is State.CANCELLED
