@@ -24,9 +24,12 @@ from dueledger.stack.postgres import Postgres, find_binaries
 from dueledger.stack.steps import Steps
 
 OWNER = """
-import json, sys
+import json, signal, sys
 from pathlib import Path
 from dueledger.stack.embedded import open_embedded
+
+# A test run started in the background ignores Ctrl-C, and so would what it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 directory, keep = Path(sys.argv[1]), sys.argv[2] == "keep"
 with open_embedded(data_dir=directory, keep=keep, durable=False) as stack:
