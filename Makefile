@@ -4,6 +4,8 @@
 VENV   = .venv
 PYTHON =
 ARGS   =
+# Each process of a run has servers of its own; a file's tests stay together.
+PYTEST = $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
 PACKAGES = allocator dueledger ledger reconciler workers
@@ -24,16 +26,16 @@ demo: env ## run the whole thing on real input: a virtual day of an insurer, kil
 	@$(BIN)/dueledger demo $(ARGS)
 
 test: env ## run the tests that every change must pass
-	@$(BIN)/pytest $(ARGS)
+	@$(PYTEST) $(ARGS)
 
 test-full: env ## run those and the slow ones
-	@$(BIN)/pytest -m 'not faults and not bench' $(ARGS)
+	@$(PYTEST) -m 'not faults and not bench' $(ARGS)
 
-test-faults: env ## stop, kill and cut off real servers
-	@$(BIN)/pytest -m faults $(ARGS)
+test-faults: env ## stop, kill and cut off real servers, then ten minutes of random faults
+	@DUELEDGER_FAULT_SECONDS=$${DUELEDGER_FAULT_SECONDS:-600} $(BIN)/pytest -m faults -o faulthandler_timeout=1200 $(ARGS)
 
-bench: env ## measure the pipeline through Kafka and print JSON
-	@$(BIN)/dueledger bench pipeline --json $(ARGS)
+bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='--scale 0.01' only checks)
+	@$(BIN)/dueledger bench all --json $(ARGS)
 
 check: check-format check-lint check-style check-types check-imports check-sql check-docs ## everything below that needs no judgement
 	@echo 'check: all passed'
@@ -57,8 +59,8 @@ check-sql: env ## lock hazards in migrations; statement headers and schema.sql a
 	$(if $(wildcard sql/migrations/*.sql),$(BIN)/squawk sql/migrations/*.sql)
 	$(if $(wildcard tests/sql),$(BIN)/pytest tests/sql -q -k 'header or schema')
 
-schema: env ## write sql/schema.sql and docs/states.md anew from what they tell of
-	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql -q -k 'schema_dump or docs_show'
+schema: env ## write sql/schema.sql, docs/states.md and docs/definition.schema.json anew from what they tell of
+	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql tests/test_definitions.py -q -k 'schema_dump or docs_show or published_schema'
 
 check-docs: env ## links, addresses and paths in everything that is tracked
 	$(BIN)/python tools/check_docs.py

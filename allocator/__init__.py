@@ -1,6 +1,6 @@
 """Claims due batches, publishes them to Kafka partitions, and takes back what was lost."""
 
-from allocator.publisher import Publisher, PublisherOptions, make_missing_topics
+from allocator.publisher import Publisher, PublisherOptions
 from allocator.run import open_allocator, run_allocator
 from allocator.settings import AllocatorSettings
 from allocator.tick import Allocator
@@ -10,7 +10,6 @@ __all__ = [
     "AllocatorSettings",
     "Publisher",
     "PublisherOptions",
-    "make_missing_topics",
     "open_allocator",
     "run_allocator",
 ]

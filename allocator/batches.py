@@ -1,37 +1,34 @@
-"""Turning claimed rows into record batches: one claim, one topic-partition, one batch.
+"""Turning claimed rows into claims and their records: one claim, one topic-partition, one batch.
 
-The loop over items is the hottest of the allocator. No call into the database, no task and no
-decoding in it: the payload passes as text, headers that repeat are one tuple each.
+Small claims for one partition share a batch: Kafka takes one at a time, and each takes as long.
+
+No call into the database, no task and no decoding a row: the payload passes as text.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from typing import Final, TypeVar, final
+from typing import Final, final
 
 from allocator.publisher import RecordBatch
-from ledger import envelope
+from allocator.records import RecordWriter, Wording
 from ledger.murmur2 import partitions_of
 from ledger.store import Record
 from ledger.store.claims import Claim, DueFlow
 
-K = TypeVar("K")
-V = TypeVar("V")
-Header = tuple[str, bytes]
 DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
-_SPECVERSION: Final[Header] = (envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES)
-_ALONE: Final[Header] = (envelope.ALONE, b"1")
-_CONTENT_TYPE: Final[Header] = (envelope.CONTENT_TYPE, envelope.CONTENT_TYPE_JSON)
+_TURN_ROWS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimBatch:
-    """A claim and the records that will be its batch."""
+    """A claim and the batch that holds its records, behind the `first` ones of other claims."""
 
     claim: Claim
     records: RecordBatch
+    first: int
 
     @property
     def fence(self) -> int:
@@ -56,33 +53,26 @@ class _Lane:
     topic: str
     partition: int
     batch_max: int | None
+    flow_no: int | None  # where it is of one limited flow
     rows: list[Record] = field(default_factory=list[Record])
     keys: list[bytes] = field(default_factory=list[bytes])
-
-
-@final
-class _Wording:
-    """What every record of a flow says alike."""
-
-    __slots__ = ("headers", "queue_seconds", "topic")
-
-    def __init__(self, flow: DueFlow) -> None:
-        self.topic = flow.topic
-        self.queue_seconds = flow.queue_seconds
-        self.headers: tuple[Header, Header, Header] = (
-            (envelope.SOURCE, (envelope.SOURCE_PREFIX + flow.tenant).encode()),
-            (envelope.TYPE, flow.kind.encode()),
-            (envelope.TENANT, flow.tenant.encode()),
-        )
 
 
 @final
 class BatchMaker:
     """Makes claims from rows for one allocator."""
 
-    def __init__(self, allocator_no: int, new_batch: Callable[[], RecordBatch]) -> None:
+    def __init__(
+        self,
+        allocator_no: int,
+        new_batch: Callable[[], RecordBatch],
+        holders: Mapping[str, int] | None = None,
+    ) -> None:
+        """`holders` are the actors, by topic, who settle what is held by topic."""
         self._allocator_no = allocator_no
         self._new_batch = new_batch
+        self._writer = RecordWriter()
+        self._holders: Mapping[str, int] = {} if holders is None else holders
 
     async def make(
         self,
@@ -93,31 +83,58 @@ class BatchMaker:
     ) -> list[ClaimBatch]:
         """Split `rows` (columns of claim_items) into claims, each full or the last of its lane.
 
-        Fences are drawn after the rows were locked, so that an item's fences only grow; a stock
-        drawn earlier could go to an item that another allocator has had since.
+        Fences are drawn with the rows or after they were locked, so that an item's fences only
+        grow; a stock drawn earlier could go to an item that another allocator has had since.
         """
-        wordings = {flow_no: _Wording(flow) for flow_no, flow in flows.items()}
+        wordings = self._writer.wordings(flows)
         lanes = _lanes(rows, wordings, partitions)
-        fences = await draw_fences(sum(map(_claims_expected, lanes)) + _SPARE_FENCES)
-        fences.reverse()
+        expected = sum(map(_claims_expected, lanes))
+        fences = [row[13] for row in rows if row[13] is not None]
+        if len(fences) < expected:
+            fences = await draw_fences(expected + _SPARE_FENCES)
+        fences.sort(reverse=True)
         made: list[ClaimBatch] = []
+        last: dict[tuple[str, int], RecordBatch] = {}
         for lane in lanes:
             start = 0
             while start < len(lane.rows):
                 if not fences:
                     fences = (await draw_fences(len(lanes) + _SPARE_FENCES))[::-1]
-                batch, start = self._fill(lane, start, fences.pop(), wordings)
+                batch, start = self._fill(lane, start, fences.pop(), wordings, last)
                 made.append(batch)
+                if len(rows) > _TURN_ROWS:
+                    await asyncio.sleep(0)  # so that what is small need not wait for what is large
         return made
 
     def _fill(
-        self, lane: _Lane, start: int, fence: int, wordings: Mapping[int, _Wording]
+        self,
+        lane: _Lane,
+        start: int,
+        fence: int,
+        wordings: Mapping[int, Wording],
+        last: dict[tuple[str, int], RecordBatch],
     ) -> tuple[ClaimBatch, int]:
-        """Append rows from `start` on until the batch is full; return it and the next start."""
-        records = self._new_batch()
+        """Add rows from `start` on to the last batch of their partition, or to a new one.
+
+        Returns the claim and the next start.
+        """
         stop = len(lane.rows) if lane.batch_max is None else start + lane.batch_max
-        end = _append(records, lane.rows[start:stop], lane.keys[start:stop], fence, wordings)
+        rows, keys = lane.rows[start:stop], lane.keys[start:stop]
+        at = (lane.topic, lane.partition)
+        records = last.get(at)
+        written: list[bytes] = []
+        first = 0
+        if records is not None:
+            first = records.record_count()
+            written = self._writer.write(rows, keys, fence, wordings, records.room, first=first)
+        if records is None or not written:
+            records, first = self._new_batch(), 0
+            last[at] = records
+            written = self._writer.write(rows, keys, fence, wordings, records.room)
+        records.add(written)
+        end = len(written)
         rows = lane.rows[start : start + end]
+        flows = [wordings[flow_no].flow for flow_no in {row[3] for row in rows}]
         claim = Claim(
             fence=fence,
             allocator_no=self._allocator_no,
@@ -127,12 +144,19 @@ class BatchMaker:
             effective_dates=[row[2] for row in rows],
             attempts=[row[10] + 1 for row in rows],
             starts=[row[11] + 1 for row in rows],
-            queue_seconds=max(
-                wordings[flow_no].queue_seconds for flow_no in {row[3] for row in rows}
-            ),
             batch_max=lane.batch_max,
+            flow_no=lane.flow_no,
+            holder_no=self._holders.get(lane.topic) if flows[0].held_by_topic else None,
+            lease_seconds=max(flow.lease_seconds for flow in flows),
+            dispatch_seconds=max(flow.dispatch_seconds for flow in flows),
+            queue_seconds=max(flow.queue_seconds for flow in flows),
+            run_seconds=_least(flow.run_seconds for flow in flows),
         )
-        return ClaimBatch(claim, records), start + end
+        return ClaimBatch(claim, records, first), start + end
+
+
+def _least(seconds: Iterable[float | None]) -> float | None:
+    return min((each for each in seconds if each is not None), default=None)
 
 
 def _claims_expected(lane: _Lane) -> int:
@@ -140,98 +164,21 @@ def _claims_expected(lane: _Lane) -> int:
 
 
 def _lanes(
-    rows: Sequence[Record], wordings: Mapping[int, _Wording], partitions: Mapping[str, int]
+    rows: Sequence[Record], wordings: Mapping[int, Wording], partitions: Mapping[str, int]
 ) -> list[_Lane]:
     by_topic: dict[str, list[Record]] = {}
     for row in rows:
         by_topic.setdefault(wordings[row[3]].topic, []).append(row)
-    lanes: dict[tuple[str, int, int | None], _Lane] = {}
+    lanes: dict[tuple[str, int, int | None, int | None], _Lane] = {}
     for topic, members in by_topic.items():
         keys = [(row[4] if row[5] is None else row[5]).encode() for row in members]
         for row, key, partition in zip(
             members, keys, partitions_of(keys, partitions[topic]), strict=True
         ):
-            at = (topic, partition, row[12])
+            at = (topic, partition, row[12], wordings[row[3]].limited_flow_no)
             lane = lanes.get(at)
             if lane is None:
                 lane = lanes[at] = _Lane(*at)
             lane.rows.append(row)
             lane.keys.append(key)
     return list(lanes.values())
-
-
-def _append(
-    records: RecordBatch,
-    rows: Sequence[Record],
-    keys: Sequence[bytes],
-    fence: int,
-    wordings: Mapping[int, _Wording],
-) -> int:
-    """Append rows until the batch is full; return how many went in, at least one."""
-    append = records.append
-    fence_text = b"%d" % fence
-    fence_header = (envelope.FENCE, fence_text)
-    cycle_headers = _Known(_cycle_header)
-    effective_headers = _Known(_effective_header)
-    attempt_headers = _Known(_attempt_header)
-    due_before: datetime | None = None
-    time = due = _SPECVERSION
-    position = 0
-    for row, key in zip(rows, keys, strict=True):
-        _, item, effective, flow_no, business_key, partition_key, cycle, due_at, *rest = row
-        payload, traceparent, attempt, _, batch_max = rest
-        if due_at != due_before:
-            due_before = due_at
-            instant = envelope.format_instant(due_at)
-            time, due = (envelope.TIME, instant), (envelope.DUE_AT, instant)
-        position += 1
-        item_text = str(item).encode()
-        source, kind, tenant = wordings[flow_no].headers
-        headers = [
-            fence_header,
-            (envelope.POSITION, b"%d" % position),
-            _SPECVERSION,
-            (envelope.ID, b"%b:%b" % (item_text, fence_text)),
-            source,
-            kind,
-            (envelope.SUBJECT, key if partition_key is None else business_key.encode()),
-            time,
-            _CONTENT_TYPE,
-            tenant,
-            cycle_headers[cycle],
-            effective_headers[effective],
-            due,
-            (envelope.ITEM, item_text),
-            attempt_headers[attempt + 1],
-        ]
-        if traceparent is not None:
-            headers.append((envelope.TRACEPARENT, traceparent.encode()))
-        if batch_max == 1:
-            headers.append(_ALONE)
-        if append(timestamp=None, key=key, value=payload.encode(), headers=headers) is None:
-            return position - 1
-    return position
-
-
-class _Known(dict[K, V]):
-    """What was made before for the same value; a claim's items share most of their headers."""
-
-    def __init__(self, make: Callable[[K], V]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, value: K) -> V:
-        made = self[value] = self._make(value)
-        return made
-
-
-def _cycle_header(cycle: str) -> Header:
-    return envelope.CYCLE, cycle.encode()
-
-
-def _effective_header(effective_date: date) -> Header:
-    return envelope.EFFECTIVE, effective_date.isoformat().encode()
-
-
-def _attempt_header(attempt: int) -> Header:
-    return envelope.ATTEMPT, b"%d" % attempt

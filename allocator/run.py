@@ -1,17 +1,19 @@
 """The allocator as a process."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from allocator.publisher import Publisher, PublisherOptions
 from allocator.settings import AllocatorSettings
+from allocator.shares import Load
 from allocator.tick import Allocator
 from ledger.log import LogEvent, get_logger
 from ledger.service import Signals, Stop, run_service
 from ledger.store import open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
 
-_CONNECTIONS_MAX = 4
+_CONNECTIONS_MAX = 8
 
 
 @asynccontextmanager
@@ -28,9 +30,9 @@ async def open_allocator(
     ) as pool:
         async with pool.acquire() as connection:
             allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)
-        publisher = Publisher(_options(settings, name), stop=stop)
+        publishers = {load: Publisher(_options(settings, name), stop=stop) for load in Load}
         allocator = Allocator(
-            pool, publisher, settings, allocator_no=allocator_no, stop=stop, signals=signals
+            pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals
         )
         log = get_logger("allocator")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=allocator_no)
@@ -38,15 +40,24 @@ async def open_allocator(
             yield allocator
             await allocator.drain()
         finally:
-            await publisher.stop()
+            for publisher in publishers.values():
+                await publisher.stop()
             log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 
 async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
     """Allocate until a stop is asked for; then finish or give back what is in flight."""
     async with open_allocator(settings, stop=stop) as allocator:
-        await run_service(
-            "allocator", allocator.tick, stop=stop, idle_seconds=allocator.idle_seconds
+        await asyncio.gather(
+            run_service(
+                "allocator", allocator.serve, stop=stop, idle_seconds=allocator.idle_seconds
+            ),
+            run_service(
+                "allocator.upkeep",
+                allocator.keep_up,
+                stop=stop,
+                idle_seconds=allocator.upkeep_seconds,
+            ),
         )
 
 
@@ -57,6 +68,7 @@ def _options(settings: AllocatorSettings, name: str) -> PublisherOptions:
         topic_partitions=settings.topic_partitions,
         topic_replication=settings.topic_replication,
         batch_bytes_max=settings.allocator_batch_bytes_max,
+        compression=settings.allocator_compression,
         request_seconds=settings.allocator_request_seconds,
         send_seconds=settings.allocator_send_seconds,
         drain_seconds=settings.allocator_drain_seconds,

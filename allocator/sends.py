@@ -1,12 +1,17 @@
 """What is known of finished sends and not written to the ledger yet."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
-from typing import final
+from typing import Final, final
 
 from ledger.log import LogEvent, get_logger
-from ledger.store import Pool
+from ledger.service import crash_point
+from ledger.store import CONNECTION_LOST, Pool
 from ledger.store.claims import mark_published, release_claims
+
+GATHER_SECONDS: Final = 0.02
+"""Marks of so long are written together: one commit for several small claims."""
 
 
 @final
@@ -24,6 +29,7 @@ class Sends:
         self._offsets: dict[int, int] = {}
         self._items: dict[int, int] = {}
         self._unsent: set[int] = set()
+        self._writing: asyncio.Task[None] | None = None
 
     def mark(self, fence: int, base_offset: int, items: int) -> None:
         """Remember that Kafka acknowledged a claim of `items` items."""
@@ -34,12 +40,31 @@ class Sends:
         """Remember that these claims certainly never left."""
         self._unsent.update(fences)
 
+    def write_soon(self, counts: Counter[str]) -> None:
+        """Write what is remembered in a moment, in the background."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_gathered(counts))
+
+    async def finish(self) -> None:
+        """Wait for the writing in the background."""
+        if self._writing is not None:
+            await self._writing
+
     async def write(self, counts: Counter[str]) -> None:
         """Write what is remembered; on a lost connection it stays remembered, and this raises."""
         if self._offsets:
             await self._write_marks(counts)
         if self._unsent:
             await self._write_releases(counts)
+
+    async def _write_gathered(self, counts: Counter[str]) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        try:
+            while self._offsets or self._unsent:
+                await self.write(counts)
+        except CONNECTION_LOST as error:
+            # The next pass writes it before anything else; should this process die, deadlines act.
+            self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
 
     async def _write_marks(self, counts: Counter[str]) -> None:
         offsets, self._offsets = self._offsets, {}
@@ -49,6 +74,7 @@ class Sends:
         except BaseException:
             self._offsets = offsets | self._offsets
             raise
+        crash_point("allocator.marked")
         items = {fence: self._items.pop(fence) for fence in offsets}
         counts["published"] += sum(items[fence] for fence in in_force)
         late = sorted(offsets.keys() - in_force)

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from allocator.publisher import Compression
 from ledger.settings import Settings
 
 
@@ -17,11 +18,22 @@ class AllocatorSettings(Settings):
         le=16_777_216,
         description="bytes of one record batch; at most the broker's message.max.bytes",
     )
+    allocator_compression: Compression = Field(
+        default=Compression.LZ4,
+        description="of record batches: `lz4`, or `none` where a consumer's client cannot read it",
+    )
     allocator_flows_max: int = Field(
         default=500, ge=1, le=5_000, description="flows served by one claim transaction"
     )
     allocator_rounds_max: int = Field(
-        default=16, ge=1, le=1_000, description="claim transactions in one tick"
+        default=100, ge=1, le=1_000, description="claim transactions for floods in one tick"
+    )
+    allocator_topic_window_items: int = Field(
+        default=1000,
+        ge=1,
+        le=1_000_000,
+        description="items handed out and not ended, of a flow that is settled by topic and sets no"
+        " window of its own",
     )
     allocator_publishing_max: int = Field(
         default=2, ge=1, le=8, description="claimed batches on their way to Kafka at once"

@@ -1,40 +1,30 @@
 """One pass of an allocator: take back what was lost, claim what is due, publish, mark."""
 
 import asyncio
-from collections import Counter, deque
-from collections.abc import Sequence
-from operator import itemgetter
+from collections import Counter
+from collections.abc import Awaitable, Mapping
 from time import monotonic
 from typing import Final, final
 
-from allocator.batches import BatchMaker, ClaimBatch
-from allocator.publisher import Delivery, Outcome, Publisher
-from allocator.rotation import Rotation, Share
+from allocator.credits import Credits
+from allocator.hands import Hands
+from allocator.office import Office
+from allocator.outlook import Outlook
+from allocator.publisher import Publisher
+from allocator.rotation import Rotation
 from allocator.sends import Sends
 from allocator.settings import AllocatorSettings
+from allocator.shares import Load
+from allocator.topics import Topics
+from allocator.track import Track
 from ledger.log import LogEvent, get_logger
-from ledger.service import Signals, Stop, crash_point
-from ledger.store import CONNECTION_LOST, Pool, Record
-from ledger.store.claims import (
-    apply_withdrawals,
-    claim_items,
-    list_due_flows,
-    next_fences,
-    next_wake_seconds,
-    reap_claims,
-    reap_runs,
-    record_claims,
-)
-from ledger.store.partitions import make_partitions
+from ledger.service import Signals, Stop
+from ledger.store import CONNECTION_LOST, Pool
+from ledger.upkeep import Upkeep
 
 _COUNTS: Final = ("claimed", "published", "released", "reaped_runs", "reaped_claims", "withdrawn")
-_FLOW_NO: Final = itemgetter(3)
-_FLOWS_LISTED_MAX: Final = 20_000
-_LIST_SECONDS: Final = 1.0
-# Listing 10,000 flows takes 40–50 ms: it may use a tenth of the time. Less than this is free.
-_LIST_CHEAP_SECONDS: Final = 0.01
-_LIST_SHARE: Final = 10
-_PARTITIONS_SECONDS: Final = 3600.0
+_STEPS_A_ROUND: Final = 10
+_WAIT_SECONDS_MAX: Final = 0.25
 _IDLE_FIRST_SECONDS: Final = 0.002
 _IDLE_DOUBLINGS_MAX: Final = 12
 
@@ -46,7 +36,7 @@ class Allocator:
     def __init__(
         self,
         pool: Pool,
-        publisher: Publisher,
+        publishers: Mapping[Load, Publisher],
         settings: AllocatorSettings,
         *,
         allocator_no: int,
@@ -54,61 +44,80 @@ class Allocator:
         signals: Signals | None = None,
     ) -> None:
         self._pool = pool
-        self._publisher = publisher
         self._settings = settings
-        self._allocator_no = allocator_no
         self._stop = stop
-        self._signals = signals or Signals()
         self._log = get_logger("allocator")
-        self._maker = BatchMaker(allocator_no, publisher.new_batch)
-        self._rotation = Rotation()
         self._sends = Sends(pool, allocator_no)
-        self._resting: dict[str, float] = {}
-        self._listed_at = self._reap_at = self._partitions_at = float("-inf")
-        self._list_seconds = 0.0
+        self._office = Office(
+            allocator_no=allocator_no,
+            settings=settings,
+            rotation=Rotation(),
+            credits=Credits(),
+            topics=Topics(settings.allocator_rest_seconds),
+            sends=self._sends,
+            stop=stop,
+            signals=signals or Signals(),
+        )
+        self._outlook = Outlook(self._office, publishers[Load.LIGHT])
+        self._light, self._heavy = (Track(load, self._office, publishers[load]) for load in Load)
+        self._flood: asyncio.Task[None] | None = None
+        self._upkeep = Upkeep(
+            pool,
+            actor_no=allocator_no,
+            seconds=settings.allocator_reap_seconds,
+            role="allocator",
+            limit=settings.allocator_reap_runs_max,
+        )
         self._idle_passes = 0
 
     async def tick(self) -> Counter[str]:
-        """Do one bounded pass and return what it did; everything it claimed has been sent.
+        """Keep up, then serve what is due; everything it claimed has been sent.
 
         Counts items: claimed, published (acknowledged and marked), released, withdrawn,
-        reaped_claims; and runs: reaped_runs. Raises Unavailable when items are due and Kafka
-        cannot be reached: nothing is claimed then.
+        reaped_claims, woken; and runs: reaped_runs. Raises Unavailable when items are due and
+        Kafka cannot be reached: nothing is claimed then.
         """
         counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
-        await self._sends.write(counts)
-        await self._reap(counts)
-        await self._list_due(patient=True)
-        publishing: deque[asyncio.Task[None]] = deque()
+        counts.update(await self.keep_up())
+        counts.update(await self.serve())
+        return counts
+
+    async def keep_up(self) -> Counter[str]:
+        """Take back what was lost, and what else an upkeep does, once."""
+        counts = await self._upkeep.tick()
+        if any(counts.values()):
+            self._outlook.forget()
+        return counts
+
+    async def serve(self) -> Counter[str]:
+        """Claim and publish until nothing is due, or for a bounded number of steps."""
+        counts: Counter[str] = Counter()
         try:
-            for _ in range(self._settings.allocator_rounds_max):
-                batches = await self._claim(counts)
-                if batches is None:
-                    break
-                if batches:
-                    publishing.append(asyncio.create_task(self._publish(batches, counts)))
-                if len(publishing) >= self._settings.allocator_publishing_max:
-                    await publishing.popleft()
-        finally:
-            await asyncio.gather(*publishing)
+            await self._sends.write(counts)
+            await self._serve(counts)
+        except BaseException:
+            self._outlook.forget()
+            raise
         if any(counts.values()):
             self._idle_passes = 0
             self._log.debug(LogEvent.TICK_COMPLETED, **counts)
         return counts
 
+    async def upkeep_seconds(self) -> float:
+        """Say how long until the next upkeep."""
+        return self._upkeep.pause_seconds()
+
     async def idle_seconds(self) -> float:
         """Say how long to pause after a pass that did nothing.
 
-        Until the next item, deadline or lease; but looks follow at growing distances, so that
-        items emitted for at once are found soon after others were.
+        Until what is known to be due next; but looks follow at growing distances, so that items
+        emitted for at once are found soon after others were.
         """
-        async with self._pool.acquire() as connection:
-            wake = await next_wake_seconds(connection)
         self._idle_passes = min(self._idle_passes + 1, _IDLE_DOUBLINGS_MAX)
-        longest = self._settings.allocator_idle_seconds
-        pause = min(longest, _IDLE_FIRST_SECONDS * 2**self._idle_passes)
-        # What is due already could not be served: a topic rests, or another allocator has it.
-        return pause if wake is None or wake <= 0 else min(pause, wake)
+        now = monotonic()
+        growing = max(_IDLE_FIRST_SECONDS * 2**self._idle_passes, self._outlook.list_pause)
+        look = now + min(self._settings.allocator_idle_seconds, growing)
+        return max(0.0, min(look, self._outlook.wake_at) - now)
 
     async def drain(self) -> None:
         """Write down what is known of finished sends; the process may end after this."""
@@ -117,137 +126,69 @@ class Allocator:
         except CONNECTION_LOST as error:
             self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
 
-    async def _claim(self, counts: Counter[str]) -> list[ClaimBatch] | None:
-        """Claim one round and record it; None when no flow has anything, or a stop was asked."""
-        await self._list_due(patient=False)
-        shares = self._rotation.next_shares(
-            self._settings.allocator_batch_items_max, self._settings.allocator_flows_max
-        )
-        if not shares or self._stop.asked:
-            return None
-        partitions = await self._partitions(shares)
-        shares = [
-            share
-            for share in shares
-            if share.flow.topic in partitions and not self._rests(share.flow.topic)
-        ]
-        if not shares:
-            return []
-        batches: list[ClaimBatch] = []
+    async def _serve(self, counts: Counter[str]) -> None:
+        self._office.credits.expire()
+        began, steps = monotonic(), _STEPS_A_ROUND * self._settings.allocator_rounds_max
         try:
-            async with self._pool.acquire() as connection, connection.transaction():
-                rows = await claim_items(
-                    connection,
-                    [share.flow.flow_no for share in shares],
-                    [share.quota for share in shares],
-                )
-                if rows:
-                    crash_point("allocator.claimed")
-                    batches = await self._maker.make(
-                        rows,
-                        {share.flow.flow_no: share.flow for share in shares},
-                        partitions,
-                        lambda count: next_fences(connection, count),
-                    )
-                    await record_claims(connection, [batch.claim for batch in batches])
-        except CONNECTION_LOST:
-            # Whether the commit happened is unknown; that nothing was published is certain.
-            self._sends.release([batch.fence for batch in batches])
-            raise
-        self._recorded(rows, shares, counts)
-        return batches
+            async with self._pool.acquire() as connection, Hands(self._pool, self._light) as hands:
+                # A flood that is being drained goes on to its end, and so do the others beside it.
+                while steps > 0 or self._flood is not None:
+                    steps -= 1
+                    await self._outlook.look(connection, flooded=self._flood is not None)
+                    if self._stop.asked:
+                        break
+                    if self._flood is None and self._heavy.has_turn():
+                        self._flood = asyncio.create_task(self._drain_flood(counts))
+                    if not await self._step(hands, counts, began):
+                        break
+        finally:
+            flood, self._flood = self._flood, None
+            await _all(*([flood] if flood else []), *self._light.publishing)
+            await self._sends.finish()
 
-    def _recorded(
-        self, rows: Sequence[Record], shares: Sequence[Share], counts: Counter[str]
-    ) -> None:
-        if rows:
-            crash_point("allocator.recorded")
-            self._signals.emit("claim.recorded", len(rows))
-        counts["claimed"] += len(rows)
-        self._rotation.served(shares, Counter(map(_FLOW_NO, rows)))
+    async def _step(self, hands: Hands, counts: Counter[str], began: float) -> bool:
+        """Begin a light claim, or wait for one or for something due; false when all is done.
 
-    async def _publish(self, batches: Sequence[ClaimBatch], counts: Counter[str]) -> None:
-        deliveries = await self._publisher.publish(batches)
-        crash_point("allocator.published")
-        for batch, delivery in zip(batches, deliveries, strict=True):
-            self._note(delivery, len(batch.claim.item_nos))
+        Which is only known from a list made since the pass began.
+        """
+        flood = self._flood
+        at = min(self._outlook.list_at, self._outlook.wake_at)
+        has_turn = self._light.has_turn()
+        if has_turn:
+            at = hands.free_at()
+            if at <= monotonic():
+                hands.begin(counts)
+                return True
+        running = {*hands.busy, *self._light.publishing, *([flood] if flood else [])}
+        pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
+        if running:
+            await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+            hands.settle()
+            if flood is not None and flood.done():
+                self._flood = None
+                flood.result()
+            return True
+        if not has_turn and self._outlook.listed_at >= began:
+            return False
+        await self._stop.wait(min(pause, max(0.0, self._outlook.list_at - monotonic())))
+        return True
+
+    async def _drain_flood(self, counts: Counter[str]) -> None:
+        """Claim for the flows that have much, a bounded number of rounds."""
+        publishing = self._heavy.publishing
         try:
-            await self._sends.write(counts)
-        except CONNECTION_LOST as error:
-            # The next pass writes it before anything else; should this process die, deadlines act.
-            self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
-            return
-        crash_point("allocator.marked")
-        self._signals.emit("claim.published", deliveries)
+            async with self._pool.acquire() as connection:
+                for _ in range(self._settings.allocator_rounds_max):
+                    if self._stop.asked or not await self._heavy.round(connection, counts):
+                        break
+                    if len(publishing) >= self._settings.allocator_publishing_max:
+                        await asyncio.wait(publishing, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _all(*publishing)
 
-    def _note(self, delivery: Delivery, items: int) -> None:
-        if delivery.outcome is Outcome.ACKNOWLEDGED and delivery.base_offset is not None:
-            self._sends.mark(delivery.fence, delivery.base_offset, items)
-            return
-        event = LogEvent.CLAIM_AMBIGUOUS
-        if delivery.outcome is Outcome.NEVER_LEFT:
-            event = LogEvent.CLAIM_UNSENT
-            self._sends.release([delivery.fence])
-            self._rest(delivery.topic)
-        self._log.warning(
-            event,
-            fence=delivery.fence,
-            topic=delivery.topic,
-            items=items,
-            reason=delivery.reason,
-        )
 
-    async def _list_due(self, *, patient: bool) -> None:
-        """List the due flows once the list is old or used up, within its share of the time."""
-        age = monotonic() - self._listed_at
-        if self._rotation and age < _LIST_SECONDS:
-            return
-        expensive = self._list_seconds > _LIST_CHEAP_SECONDS
-        early = min(_LIST_SECONDS, _LIST_SHARE * self._list_seconds) - age if expensive else 0.0
-        if early > 0:
-            if not patient:
-                return
-            await self._stop.wait(early)
-        began = monotonic()
-        async with self._pool.acquire() as connection:
-            flows = await list_due_flows(connection, _FLOWS_LISTED_MAX)
-        self._listed_at = monotonic()
-        self._list_seconds = self._listed_at - began
-        self._rotation.relist(flow for flow in flows if self._resting.get(flow.topic, 0.0) <= began)
-
-    async def _partitions(self, shares: Sequence[Share]) -> dict[str, int]:
-        topics = {share.flow.topic for share in shares}
-        partitions = await self._publisher.partitions(topics)
-        for topic in topics - partitions.keys():
-            self._rest(topic)
-            self._log.warning(
-                LogEvent.TOPIC_REFUSED, topic=topic, reason=self._publisher.refused.get(topic)
-            )
-        return partitions
-
-    def _rests(self, topic: str) -> bool:
-        return self._resting.get(topic, 0.0) > monotonic()
-
-    def _rest(self, topic: str) -> None:
-        """Leave a topic alone for a while, or its items would go round without end."""
-        self._resting[topic] = monotonic() + self._settings.allocator_rest_seconds
-
-    async def _reap(self, counts: Counter[str]) -> None:
-        began = monotonic()
-        if began < self._reap_at:
-            return
-        limit = self._settings.allocator_reap_runs_max
-        async with self._pool.acquire() as connection:
-            if began >= self._partitions_at:
-                await make_partitions(connection)
-                self._partitions_at = began + _PARTITIONS_SECONDS
-            runs = await reap_runs(connection, limit, self._allocator_no)
-            counts["reaped_runs"] += runs.runs
-            counts["reaped_claims"] += await reap_claims(connection, limit)
-            counts["withdrawn"] += (await apply_withdrawals(connection, limit)).applied
-        full = runs.runs == limit
-        self._reap_at = began if full else began + self._settings.allocator_reap_seconds
-        if runs.runs:
-            self._log.warning(
-                LogEvent.RUN_REAPED, runs=runs.runs, retried=runs.retried, parked=runs.parked
-            )
+async def _all(*work: Awaitable[None]) -> None:
+    """Wait for all of it, then raise the first of what was raised."""
+    for result in await asyncio.gather(*work, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

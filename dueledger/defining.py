@@ -1,18 +1,19 @@
 """Definitions on their way into the ledger: read from files, checked, put in force."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ledger.definitions import Definition, load_definitions
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
+from ledger.http_dispatch import http_topic
 from ledger.schedule import Relative
 from ledger.schedule.when import DUE_END, DUE_MIN
 from ledger.store import Connection
 from ledger.store.clock import read_now
-from ledger.store.definitions import KindPolicy, define, put_kind_policy
+from ledger.store.definitions import KindPolicy, define, list_kind_policies, put_kind_policy
 
 _PAST_MAX: Final = timedelta(days=366)
 
@@ -47,13 +48,15 @@ async def put_in_force(
 ) -> list[DefinedDocument]:
     """Define all in one transaction; the same documents again change nothing.
 
-    Raises InvalidInput where `effective_from` is outside the years that can be owed, or where a
-    schedule would owe more than a year of the past and `backfill` does not say that it shall.
+    Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
+    schedule would owe more than a year of the past and `backfill` does not say that it shall, or
+    where two definitions of one kind, here or in the ledger, differ in how its work is handed out.
     """
     if effective_from is not None:
         scheduled = any(not isinstance(one.when, Relative) for one in definitions)
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
         _check_effective_from(effective_from, earliest)
+    _check_together(definitions)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
     # Always in the same order, so that two who define at once never wait for each other.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
@@ -61,6 +64,8 @@ async def put_in_force(
     async with connection.transaction():
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
+            # Now that the kind is locked: who defines another of it at once is seen, or sees this.
+            await _check_against_ledger(connection, definitions, kind)
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
     return [answers[place] for place in range(len(definitions))]
@@ -101,13 +106,77 @@ async def _define(
     return DefinedDocument(definition.tenant, definition.definition, answer.version, answer.changed)
 
 
+def _check_together(definitions: Sequence[Definition]) -> None:
+    """Refuse two ways for one kind: its work is handed out, tried again and settled in one way."""
+    found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+    for definition in definitions:
+        parts = _parts(definition)
+        name, its_parts = found.setdefault(
+            (definition.tenant, definition.kind), (definition.definition, parts)
+        )
+        _check_parts(definition, parts, name, its_parts)
+
+
+async def _check_against_ledger(
+    connection: Connection, definitions: Sequence[Definition], kind: tuple[str, str]
+) -> None:
+    """Refuse what contradicts a definition of the kind that is not defined anew with these."""
+    ours = [one for one in definitions if (one.tenant, one.kind) == kind]
+    names = [one.definition for one in definitions if one.tenant == kind[0]]
+    for name, parts in (await list_kind_policies(connection, *kind, names)).items():
+        _check_parts(ours[0], _parts(ours[0]), name, parts)
+
+
+def _parts(definition: Definition) -> dict[str, Any]:
+    """Return what a definition says for its whole kind."""
+    parts = definition.model_dump(
+        mode="json", exclude_none=True, include={"dispatch", "retry", "deadlines", "order"}
+    )
+    for way in parts["dispatch"].values():
+        way.pop("partition_key", None)
+    return parts
+
+
+def _check_parts(
+    definition: Definition, parts: Mapping[str, Any], name: str, its_parts: Mapping[str, Any]
+) -> None:
+    for part, said in parts.items():
+        if its_parts[part] not in (None, said):
+            problem = Problem(
+                f"({definition.definition}).{part}",
+                "",
+                f"another {part} for {definition.kind} than {name} has",
+                f"the same {part} in both, or a kind of its own; to change it, define both at once",
+            )
+            raise InvalidInput("The definitions cannot be put in force:", [problem])
+
+
 def _policy(definition: Definition) -> KindPolicy:
-    retry = definition.retry
+    retry, deadlines = definition.retry, definition.deadlines
+    kafka, http = definition.dispatch.kafka, definition.dispatch.http
+    lease = None if kafka is None else kafka.lease
+    topic = None if kafka is None else kafka.topic
     return KindPolicy(
         definition.tenant,
         definition.kind,
-        topic=definition.dispatch.kafka.topic,
+        topic=topic if http is None else http_topic(definition.kind),
+        dispatch=definition.dispatch.way,
+        http=None if http is None else http.model_dump(mode="json", exclude_none=True),
+        settled_by="worker" if kafka is None else kafka.settled_by,
+        lease_seconds=None if lease is None else _whole_seconds(lease),
         attempt_max=retry.attempt_max,
         backoff_base_seconds=retry.base.total_seconds(),
         backoff_cap_seconds=retry.cap.total_seconds(),
+        total_seconds=None if retry.deadline is None else retry.deadline.total_seconds(),
+        dispatch_seconds=_whole_seconds(deadlines.dispatch),
+        queue_seconds=_whole_seconds(deadlines.queue),
+        queue_late=deadlines.queue_late,
+        run_seconds=None if deadlines.run is None else deadlines.run.total_seconds(),
+        run_late=deadlines.run_late,
+        ordering="key" if definition.order.by == "partition_key" else "none",
+        failure_holds=definition.order.failure == "hold",
     )
+
+
+def _whole_seconds(period: timedelta) -> int:
+    return max(1, round(period.total_seconds()))

@@ -1,20 +1,38 @@
 """When a definition falls due: the same code that materialises, without a database."""
 
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import TypedDict
+from typing import Final, NotRequired, TypedDict
 
 from ledger.definitions import Definition
 from ledger.errors import InvalidInput, Problem
-from ledger.schedule import Occurrence, Relative, Window, due_for, expand
+from ledger.schedule import (
+    AfterCompletion,
+    Occurrence,
+    Relative,
+    Skipped,
+    Window,
+    due_for,
+    expand,
+)
+from ledger.schedule.when import DUE_END, OCCURRENCES_MAX
+from ledger.scheduled import draft_window
+
+_FIRST_SPAN: Final = timedelta(hours=1)
+_INSTANT: Final = timedelta(microseconds=1)
 
 
 class PreviewOccurrence(TypedDict):
-    """One instant. `nominal` is local, `utc_offset` is the one in force there."""
+    """One instant. `nominal` is local, `utc_offset` is the one in force there.
+
+    By `smear_seconds` the item falls due later, where its schedule smears.
+    """
 
     due_at: str
     nominal: str
     utc_offset: str
     decision: str
+    smear_seconds: NotRequired[int]
 
 
 class PreviewSkipped(TypedDict):
@@ -37,10 +55,35 @@ def preview_definition(
     since: datetime | None,
     until: datetime | None,
     effective_date: date | None,
-) -> Preview:
-    """Return what falls into [since, until), or for an event rule what one date gives."""
-    window = _window(definition, since, until, effective_date)
-    return Preview(
+    count: int | None = None,
+) -> Window:
+    """Return what falls into [since, until), or for an event rule what one date gives.
+
+    `count` asks for the first so many from `since` on; `until` may then be left out. A fixed delay
+    is shown as though each item ended in the instant in which it is due.
+    """
+    if count is None or isinstance(definition.when, Relative):
+        return _window(definition, since, until, effective_date)
+    if since is None:
+        raise _lacking("--from", "counting begins somewhere", "2027-03-01T00:00:00Z")
+    return _first(definition, since, until or DUE_END, count)
+
+
+def preview_smears(definition: Definition, window: Window) -> list[int]:
+    """Return by how many seconds each occurrence of a schedule is moved, none where it smears not.
+
+    An event rule's smear hangs on the business key.
+    """
+    if definition.smear is None or not definition.is_schedule or not window.occurrences:
+        return []
+    end = window.occurrences[-1].due_at + _INSTANT
+    owed = draft_window(definition, Window(window.occurrences, ()), end)
+    return [draft.smear_seconds or 0 for draft in owed.drafts]
+
+
+def preview_document(window: Window, smears: Sequence[int] = ()) -> Preview:
+    """Return the document that `--json` prints."""
+    document = Preview(
         occurrences=[
             PreviewOccurrence(
                 due_at=found.due_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
@@ -55,6 +98,9 @@ def preview_definition(
             for found in window.skipped
         ],
     )
+    for shown, seconds in zip(document["occurrences"], smears, strict=False):
+        shown["smear_seconds"] = seconds
+    return document
 
 
 def _window(
@@ -66,11 +112,44 @@ def _window(
     if isinstance(definition.when, Relative):
         if effective_date is None:
             raise _lacking("--effective-date", "its `when` hangs on a date", "2027-03-31")
-        found = due_for(definition.when, effective_date)
+        found = due_for(definition.when, effective_date, definition.observance())
         return Window((found,) if _within(found, since, until) else (), ())
     if since is None or until is None:
         raise _lacking("--from, --to", "a schedule needs a window", "2027-03-01T00:00:00Z")
-    return expand(definition.when, since, until)
+    if isinstance(definition.when, AfterCompletion):
+        return _chain(definition.when, since, until)
+    return expand(definition.when, since, until, definition.observance())
+
+
+def _first(definition: Definition, since: datetime, until: datetime, count: int) -> Window:
+    """Look through ever longer windows, which compose, until there are enough."""
+    if isinstance(definition.when, AfterCompletion):
+        return _chain(definition.when, since, until, count)
+    occurrences: list[Occurrence] = []
+    skipped: list[Skipped] = []
+    low, span = since, _FIRST_SPAN
+    while low < until and len(occurrences) < count:
+        high = until if until - low <= span else low + span
+        window = _window(definition, low, high, None)
+        occurrences += window.occurrences
+        skipped += window.skipped
+        low, span = high, span * 2
+    if len(occurrences) > count:
+        last = occurrences[count - 1].due_at
+        skipped = [one for one in skipped if one.at <= last]
+    return Window(tuple(occurrences[:count]), tuple(skipped))
+
+
+def _chain(
+    when: AfterCompletion, since: datetime, until: datetime, count: int = OCCURRENCES_MAX
+) -> Window:
+    """Follow a fixed delay whose items take no time: the most that it can owe."""
+    fitting = -((since - until) // when.after_completion)
+    if min(fitting, count) >= OCCURRENCES_MAX:
+        problem = Problem("--to", until.isoformat(), "more occurrences than can be shown")
+        raise InvalidInput("The window is too long:", [problem])
+    instants = (since + n * when.after_completion for n in range(min(fitting, count)))
+    return Window(tuple(when.first(instant) for instant in instants), ())
 
 
 def _within(found: Occurrence, since: datetime | None, until: datetime | None) -> bool:

@@ -19,8 +19,11 @@ class Explanation:
     remedy: str | None
 
 
-def explain(item: Mapping[str, Any]) -> Explanation:
-    """Explain an item as `ledger.store.items.show_item` shows it."""
+def explain(item: Mapping[str, Any], hindrances: Mapping[str, Any] | None = None) -> Explanation:
+    """Explain an item as `ledger.store.items.show_item` shows it.
+
+    `hindrances` are what `ledger.store.flows.find_hindrances` says of one that waits.
+    """
     state = _BY_LABEL[item["state"]]
     match state:
         case (
@@ -36,7 +39,7 @@ def explain(item: Mapping[str, Any]) -> Explanation:
                 f"`dueledger redrive {item['id']} --reason …`, or `dueledger write-off`.",
             )
         case State.SCHEDULED | State.RETRYABLE_FAILURE:
-            return _waiting(item, state)
+            return _waiting(item, state, hindrances or {})
         case State.CLAIMED:
             return Explanation(
                 "NOT_STARTED",
@@ -55,14 +58,22 @@ def explain(item: Mapping[str, Any]) -> Explanation:
             assert_never(state)
 
 
-def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
+def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any]) -> Explanation:
     now, available_at = item["now"], item["available_at"]
     if item["paused_at"] is not None:
         return Explanation(
             "PAUSED",
             f"Its flow is paused since {_at(item['paused_at'])}: "
             f"{item['pause_reason'] or 'no reason given'}.",
-            "It goes on once the flow is no longer paused; ask whoever paused it.",
+            "`dueledger flow pauses` says by whom; `dueledger resume` ends it.",
+        )
+    if hindrances.get("blocked"):
+        behind = hindrances.get("behind")
+        return Explanation(
+            "BEHIND",
+            "It waits for another of its key to end"
+            + (f": {behind}." if behind else "; the next pass of an allocator wakes it."),
+            f"`dueledger why {behind}` says where that one stands." if behind else None,
         )
     if state is State.RETRYABLE_FAILURE and available_at > now:
         return Explanation(
@@ -84,11 +95,57 @@ def _waiting(item: Mapping[str, Any], state: State) -> Explanation:
             f"{_span(available_at - now)} from now.",
             None,
         )
-    return Explanation(
+    held_back = _held_back(item, hindrances) if hindrances else None
+    return held_back or Explanation(
         "NOT_CLAIMED",
         f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
         "See that an allocator runs: `dueledger allocate`.",
     )
+
+
+def _held_back(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explanation | None:
+    """Explain by the flow's limits, the strictest first."""
+    flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
+    in_flight = hindrances["handed_out"] + hindrances["running"]
+    by_topic = hindrances["settled_by"] == "topic"
+    if hindrances["circuit"] != "closed":
+        return Explanation(
+            "CIRCUIT_OPEN",
+            f"Its flow failed too often: the circuit is {hindrances['circuit'].replace('_', '-')} "
+            f"since {_at(hindrances['circuit_at'])}.",
+            f"A probe is let through {hindrances['circuit_rest_seconds']:g} seconds after it "
+            f"opened; `dueledger flow set {flow} --circuit none` ends the breaker.",
+        )
+    if hindrances["concurrency_max"] is not None and in_flight >= hindrances["concurrency_max"]:
+        return Explanation(
+            "CONCURRENCY",
+            f"Its flow may have {hindrances['concurrency_max']} items handed out and running at "
+            f"once, and has {in_flight}.",
+            f"`dueledger flow set {flow} --concurrency COUNT` changes that.",
+        )
+    if hindrances["rate_per_second"] is not None and hindrances["tokens"] < 1:
+        return Explanation(
+            "RATE",
+            f"Its flow is limited to {hindrances['rate_per_second']:g} items a second, and others "
+            "of it are before it.",
+            f"`dueledger flow set {flow} --rate NUMBER` changes that.",
+        )
+    window = hindrances["window_items"]
+    waiting = in_flight if by_topic else hindrances["handed_out"]
+    if window is not None and waiting >= window:
+        return Explanation(
+            "WINDOW",
+            f"Its flow may have {window} items handed out and not "
+            f"{'answered' if by_topic else 'started'}, and has {waiting}.",
+            f"See that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
+        )
+    if not by_topic and hindrances["dispatch"] != "direct" and hindrances["granted"] == 0:
+        return Explanation(
+            "NO_CONSUMER",
+            f"No live worker asks for {item['topic']}, so it is not handed out.",
+            f"See that a worker for {item['kind']} runs: `dueledger work module:handlers`.",
+        )
+    return None
 
 
 def _at(instant: datetime) -> str:

@@ -4,148 +4,49 @@ One definition is a schedule (no `event`: recurs by itself) or an event rule (`e
 that type owes one item). Whatever is not honoured yet is refused by name, never ignored.
 """
 
-from datetime import timedelta
+from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
-import jmespath
 import orjson
-from jmespath.exceptions import JMESPathError
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    JsonValue,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import Field, JsonValue, model_validator
 from pydantic_core import PydanticCustomError
 
-from ledger.identity import unusable_reason
-from ledger.schedule import DATED, Cron, Every, When
-from ledger.schedule.expressions import Period, refused
+from ledger.definition_parts import (
+    CatchUp,
+    Deadlines,
+    Dispatch,
+    EventMatch,
+    KafkaDispatch,
+    Order,
+    Retry,
+    Sla,
+)
+from ledger.fields import EventType, Name, Part, Path, Text, Token, check_path, misfit
+from ledger.schedule import (
+    CHAINED,
+    DATED,
+    NO_CALENDARS,
+    RECURRING,
+    At,
+    Business,
+    Calendar,
+    CalendarRule,
+    Observance,
+    Relative,
+    Roll,
+    When,
+)
+from ledger.schedule.expressions import Period, period_text
+from ledger.schedule.observance import weekdays_rule
+from ledger.schedule.smear import shortest_period
 
-NAME_CHARS_MAX: Final = 200
-TOKEN_CHARS_MAX: Final = 100
 BUSINESS_KEY_CHARS_MAX: Final = 512
 CYCLE_CHARS_MAX: Final = 200
-PATH_CHARS_MAX: Final = 1000
 LABELS_MAX: Final = 32
 LABEL_CHARS_MAX: Final = 100
 PAYLOAD_BYTES_MAX: Final = 262_144
-TOPIC_CHARS_MAX: Final = 249  # Kafka's own limit
-
-
-def _usable(text: str) -> str:
-    if reason := unusable_reason(text):
-        raise refused(reason, "a text without control characters")
-    return text
-
-
-def _path(text: str) -> str:
-    try:
-        jmespath.compile(text)
-    except (JMESPathError, RecursionError) as error:
-        reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
-        raise refused(reason, "a path on the event such as data.policy_number") from None
-    return text
-
-
-def _chars(length_max: int) -> StringConstraints:
-    return StringConstraints(min_length=1, max_length=length_max, strict=True)
-
-
-Token = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=TOKEN_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
-    ),
-]
-Topic = Annotated[
-    str,
-    StringConstraints(
-        min_length=1, max_length=TOPIC_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
-    ),
-]
-Name = Annotated[str, _chars(NAME_CHARS_MAX), AfterValidator(_usable)]
-EventType = Annotated[str, _chars(NAME_CHARS_MAX), AfterValidator(_usable)]
-Path = Annotated[str, _chars(PATH_CHARS_MAX), AfterValidator(_usable), AfterValidator(_path)]
-Text = Annotated[str, _chars(PATH_CHARS_MAX), AfterValidator(_usable)]
-
-
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class EventMatch(_Part):
-    """An event that withdraws what is open for the business key it names."""
-
-    event: EventType
-    business_key: Path
-
-
-class CatchUp(_Part):
-    """What to do with occurrences that were missed: all of them are owed."""
-
-    policy: Literal["all"] = "all"
-
-
-class Sla(_Part):
-    """How soon after it is due an item must be started and completed."""
-
-    start_within: Period | None = None
-    complete_within: Period | None = None
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.start_within and self.complete_within and self.start_within > self.complete_within:
-            raise PydanticCustomError(
-                "refused",
-                "{reason}",
-                {
-                    "field": "start_within",
-                    "reason": "the start may come later than the completion",
-                    "accepted": "start_within no longer than complete_within",
-                },
-            )
-        return self
-
-
-class Retry(_Part):
-    """How often a failed item is tried again, and how long apart: exponential, full jitter."""
-
-    attempt_max: Annotated[int, Field(ge=1, le=1000, strict=True)] = 5
-    base: Period = timedelta(seconds=10)
-    cap: Period = timedelta(minutes=10)
-
-    @model_validator(mode="after")
-    def _in_order(self) -> Self:
-        if self.base > self.cap:
-            raise PydanticCustomError(
-                "refused",
-                "{reason}",
-                {
-                    "field": "cap",
-                    "reason": "the cap is shorter than the base",
-                    "accepted": "a cap of at least the base",
-                },
-            )
-        return self
-
-
-class KafkaDispatch(_Part):
-    """Where due items are published. `partition_key` is `business_key` or a JMESPath."""
-
-    topic: Topic
-    partition_key: Path = "business_key"
-
-
-class Dispatch(_Part):
-    """How work is handed out."""
-
-    kafka: KafkaDispatch
 
 
 def _default_dispatch(fields: dict[str, Any]) -> Dispatch:
@@ -156,7 +57,11 @@ def _default_payload(fields: dict[str, Any]) -> JsonValue:
     return "data" if fields["event"] is not None else {}
 
 
-class Definition(_Part):
+def _default_calendar(fields: dict[str, Any]) -> CalendarRule | None:
+    return weekdays_rule() if isinstance(fields.get("when"), Business) else None
+
+
+class Definition(Part):
     """One version of a definition document, every default filled in."""
 
     definition: Name
@@ -177,6 +82,10 @@ class Definition(_Part):
         description="a JMESPath on the event that gives a date; a schedule's is its nominal date",
     )
     when: When
+    calendar: CalendarRule | None = Field(
+        default_factory=_default_calendar,
+        description="which days count as business days, and what becomes of the others",
+    )
     cancel_on: tuple[EventMatch, ...] = ()
     supersede_on: tuple[EventMatch, ...] = ()
     labels: dict[Token, Text] = Field(
@@ -188,7 +97,17 @@ class Definition(_Part):
         default=None, description="the label that separates flows, so that each can be paused alone"
     )
     catch_up: CatchUp = CatchUp()
-    overlap: Literal["allow"] = "allow"
+    smear: Period | None = Field(
+        default=None,
+        description="items are spread over so long after their nominal time, by a hash of their id",
+    )
+    overlap: Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other"] = Field(
+        default="allow",
+        description="what an item does while another of its definition (and business key, for an "
+        "event rule) is handed out",
+    )
+    order: Order = Order()
+    deadlines: Deadlines = Deadlines()
     sla: Sla = Sla()
     retry: Retry = Retry()
     dispatch: Dispatch = Field(default_factory=_default_dispatch)
@@ -207,11 +126,13 @@ class Definition(_Part):
             _check_schedule(self)
         else:
             _check_event_rule(self)
+        if self.calendar is not None:
+            _check_calendar(self, self.calendar)
         if self.lane is not None and self.lane not in self.labels:
             known = ", ".join(self.labels) or "none is given"
-            raise _misfit(
-                "lane", "names no label of this definition", f"one of the labels: {known}"
-            )
+            raise misfit("lane", "names no label of this definition", f"one of the labels: {known}")
+        _check_smear(self)
+        _check_catch_up(self)
         return self
 
     @property
@@ -226,6 +147,23 @@ class Definition(_Part):
         own = () if self.event is None else (self.event,)
         return frozenset((*own, *(match.event for match in matches)))
 
+    def observance(self, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Observance | None:
+        """Return how it observes a calendar, None where it has none.
+
+        `calendars` are those that have names; UnknownCalendar where its own is not among them.
+        """
+        rule = self.calendar
+        if rule is None:
+            return None
+        if rule.name is None:
+            return self._inline_observance
+        return Observance(rule.calendar(calendars), rule.roll or Roll.SKIP)
+
+    @cached_property
+    def _inline_observance(self) -> Observance | None:
+        rule = self.calendar
+        return None if rule is None else Observance(rule.calendar(), rule.roll or Roll.SKIP)
+
     def normalised(self) -> dict[str, JsonValue]:
         """Return the canonical document, every default explicit. It reads back as equal."""
         return self.model_dump(mode="json", exclude_none=True)
@@ -236,41 +174,105 @@ class Definition(_Part):
         return sha256(orjson.dumps(self.normalised(), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
-def _misfit(field: str, reason: str, accepted: str) -> PydanticCustomError:
-    return PydanticCustomError(
-        "refused", "{reason}", {"field": field, "reason": reason, "accepted": accepted}
+def _check_calendar(definition: Definition, rule: CalendarRule) -> None:
+    when = definition.when
+    if isinstance(when, CHAINED):
+        reason = "`after_completion` has no times of its own that a calendar could move"
+        raise misfit("calendar", reason, "nothing here, or another `when`")
+    own = isinstance(when, Business) and (when.business.roll or when.business.nth)
+    if rule.roll is None and not own:
+        accepted = "roll: following, preceding, modified_following, nearest, or skip"
+        if isinstance(when, Business):
+            accepted = "{day_of_month: …, roll: …} in `when`, or `roll` here"
+        raise misfit("calendar.roll", "is missing", accepted)
+    if isinstance(when, Business) and when.business.roll not in {None, rule.roll, *_no_roll(rule)}:
+        raise misfit("calendar.roll", "another than in `when.business`", "one of them")
+    if isinstance(when, Relative) and rule.roll is Roll.SKIP:
+        reason = "an event's item is owed once, so no day can be left out"
+        raise misfit("calendar.roll", reason, "following, preceding, modified_following or nearest")
+    if rule.name is None:
+        _check_reach(when, rule.calendar())
+
+
+def _no_roll(rule: CalendarRule) -> tuple[Roll | None, ...]:
+    return tuple(Roll) if rule.roll is None else ()
+
+
+def _check_reach(when: When, calendar: Calendar) -> None:
+    """Refuse what begins after the calendar's last day, and a business day that no month has."""
+    begin = when.at if isinstance(when, At) else getattr(when, "start", None)
+    if begin is not None and calendar.last_day is not None and begin.date() > calendar.last_day:
+        field = "when.at" if isinstance(when, At) else "when.start"
+        reason = f"after the last day that the calendar knows, {calendar.last_day}"
+        raise misfit(field, reason, "a calendar that reaches further")
+    days_worked = 7 - len(calendar.weekend)
+    if isinstance(when, Business) and when.business.nth and not calendar.workdays:
+        # Four whole weeks and three days: at most three of them are weekend days less.
+        most = 4 * days_worked + min(3, days_worked)
+        if abs(when.business.nth) > most:
+            reason = f"no month has more than {most} business days"
+            raise misfit("when.business", reason, f"nth: 1 to {most}, or from the end")
+
+
+def _check_smear(definition: Definition) -> None:
+    if definition.smear is None:
+        return
+    if isinstance(definition.when, CHAINED):
+        raise misfit(
+            "smear",
+            "each item follows the one before it: there is nothing to spread",
+            "nothing here, or a longer `after_completion`",
+        )
+    period = shortest_period(definition.when)
+    if period is not None and definition.smear > period:
+        raise misfit(
+            "smear",
+            f"longer than the shortest time between two occurrences, {period_text(period)}",
+            f"at most {period_text(period)}",
+        )
+
+
+def _check_catch_up(definition: Definition) -> None:
+    if definition.catch_up.keeps_all or isinstance(definition.when, RECURRING):
+        return
+    limits = (name for name in ("window", "max_items") if getattr(definition.catch_up, name))
+    reason = (
+        "the next item is owed when the one before ends: none is ever missed"
+        if definition.is_schedule
+        else "an event owes its item whenever the event comes"
     )
+    raise misfit(f"catch_up.{next(limits, 'policy')}", reason, "policy: all, and nothing else")
 
 
 def _check_schedule(definition: Definition) -> None:
     if isinstance(definition.when, DATED):
-        raise _misfit(
+        raise misfit(
             "when",
             "`relative` hangs on an event's date, and no `event` is given",
             "an `event:`, or a `when` that recurs by itself: cron or every",
         )
     for field in ("cycle", "effective_date", "cancel_on", "supersede_on"):
         if getattr(definition, field):
-            raise _misfit(
+            raise misfit(
                 field,
                 "belongs to an event rule, and no `event` is given",
                 "nothing here: a schedule takes them from its nominal local time",
             )
     if len(definition.business_key) > BUSINESS_KEY_CHARS_MAX:
-        raise _misfit(
+        raise misfit(
             "business_key",
             f"longer than {BUSINESS_KEY_CHARS_MAX} characters",
             "a shorter constant",
         )
-    if definition.dispatch.kafka.partition_key != "business_key":
-        raise _misfit(
-            "dispatch.kafka.partition_key",
+    if definition.dispatch.partition_key != "business_key":
+        raise misfit(
+            f"dispatch.{definition.dispatch.way}.partition_key",
             "a schedule has no event to take it from",
             "business_key",
         )
     for name, value in definition.labels.items():
         if len(value) > LABEL_CHARS_MAX:
-            raise _misfit(
+            raise misfit(
                 f"labels.{name}", f"longer than {LABEL_CHARS_MAX} characters", "a shorter text"
             )
     _check_constant(definition.payload)
@@ -280,23 +282,34 @@ def _check_constant(payload: JsonValue) -> None:
     try:
         encoded = orjson.dumps(payload)
     except orjson.JSONEncodeError as error:
-        raise _misfit("payload", str(error), "a JSON value") from None
+        raise misfit("payload", str(error), "a JSON value") from None
     if payload is None or len(encoded) > PAYLOAD_BYTES_MAX:
-        raise _misfit(
+        raise misfit(
             "payload", "null, or over 256 KiB", "a JSON value of at most 262,144 bytes, or {}"
         )
 
 
-def _check_event_rule(definition: Definition) -> None:
-    if isinstance(definition.when, Cron | Every):
-        raise _misfit(
+def _check_dated(when: When) -> None:
+    if isinstance(when, At):
+        raise misfit(
+            "when",
+            "`at` is one time for every event; an event's item hangs on a date of its own",
+            "{relative: P0D, at: …, timezone: …} with a constant such as "
+            """effective_date: '`"2027-01-01"`'""",
+        )
+    if not isinstance(when, DATED):
+        raise misfit(
             "when",
             "recurs by itself, but an `event:` owes one item at one time",
             "{relative: P-30D, at: …, timezone: …}, or no `event:`",
         )
+
+
+def _check_event_rule(definition: Definition) -> None:
+    _check_dated(definition.when)
     for field in ("cycle", "effective_date"):
         if getattr(definition, field) is None:
-            raise _misfit(
+            raise misfit(
                 field, "an event rule must name it", f"a path on the event such as data.{field}"
             )
     paths = {"business_key": definition.business_key} | {
@@ -308,17 +321,17 @@ def _check_event_rule(definition: Definition) -> None:
         case dict() as members:
             for name, member in members.items():
                 if not isinstance(member, str):
-                    raise _misfit(
+                    raise misfit(
                         f"payload.{name}", "not a JMESPath", "a path, or a literal in backticks"
                     )
                 paths[f"payload.{name}"] = member
         case _:
-            raise _misfit(
+            raise misfit(
                 "payload", "neither a JMESPath nor a map of them", "data, or {policy: data.number}"
             )
     for field, path in paths.items():
         try:
-            _path(path)
+            check_path(path)
         except PydanticCustomError as error:
             context = error.context or {}
-            raise _misfit(field, context["reason"], context["accepted"]) from None
+            raise misfit(field, context["reason"], context["accepted"]) from None

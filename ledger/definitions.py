@@ -7,31 +7,48 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final, cast
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from ledger.definition_model import (
+from ledger.definition_model import Definition
+from ledger.definition_parts import (
     CatchUp,
-    Definition,
+    Deadlines,
+    DirectDispatch,
     Dispatch,
     EventMatch,
     KafkaDispatch,
+    Order,
     Retry,
     Sla,
 )
 from ledger.documents import read_documents
-from ledger.errors import InvalidDefinition, Problem, shown_value
-from ledger.schedule import Cron, Every, Relative
-from ledger.schedule.when import KINDS, LATER_KINDS, kind_of
+from ledger.errors import InvalidDefinition, Problem, UnknownCalendar, shown_value
+from ledger.http_dispatch import HttpDispatch, may_be_secret
+from ledger.schedule import (
+    NO_CALENDARS,
+    AfterCompletion,
+    At,
+    Business,
+    Calendar,
+    CalendarRule,
+    Cron,
+    Every,
+    Relative,
+    Rrule,
+)
+from ledger.schedule.when import KINDS, named_kinds
 
 __all__ = [
     "CatchUp",
     "Definition",
     "Dispatch",
     "EventMatch",
+    "HttpDispatch",
     "KafkaDispatch",
     "Retry",
     "Sla",
@@ -43,50 +60,49 @@ __all__ = [
 DOCUMENTS_MAX: Final = 1_000_000
 PROBLEMS_MAX: Final = 50
 
-# Fields and values of the document's shape that are not honoured yet: refused by name.
-LATER: Final = frozenset(
-    {
-        "calendar",
-        "smear",
-        "start",
-        "end",
-        "catch_up.window",
-        "catch_up.max_items",
-        "retry.deadline",
-        "dispatch.http",
-        "dispatch.direct",
-        "when.preset",
-        "when.start",
-        "when.end",
-        "when.calendar",
-        "when.smear",
-        *(f"when.{kind}" for kind in LATER_KINDS),
-    }
-)
-_OTHER_WORD: Final = "not one of the words that are accepted"
-_LATER_VALUES: Final = {
-    "catch_up.policy": ("latest", "skip"),
-    "overlap": ("skip", "buffer_one", "buffer_all", "cancel_other"),
+# Fields written on the wrong floor of the document, and where they belong.
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "start": "`start` inside `when`",
+    "end": "`end` inside `when`",
+    "preset": "`preset` inside `when`",
+    "timezone": "`timezone` inside `when`",
+    "when.calendar": "`calendar` beside `when`",
+    "when.roll": "`calendar: {…, roll: …}` beside `when`",
+    "when.smear": "`smear` beside `when`",
+    "when.catch_up": "`catch_up` beside `when`",
 }
+_OTHER_WORD: Final = "not one of the words that are accepted"
 _ENUM_MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")  # as pydantic lists a few of an enum
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "": Definition,
     "catch_up": CatchUp,
     "sla": Sla,
     "retry": Retry,
+    "order": Order,
+    "deadlines": Deadlines,
     "dispatch": Dispatch,
     "dispatch.kafka": KafkaDispatch,
+    "dispatch.http": HttpDispatch,
+    "dispatch.direct": DirectDispatch,
+    "calendar": CalendarRule,
     "when.cron": Cron,
+    "when.rrule": Rrule,
     "when.every": Every,
+    "when.at": At,
+    "when.business": Business,
+    "when.after_completion": AfterCompletion,
     "when.relative": Relative,
 }
 
 
-def load_definitions(text: str, *, source: str) -> list[Definition]:
+def load_definitions(
+    text: str, *, source: str, calendars: Mapping[str, Calendar] = NO_CALENDARS
+) -> list[Definition]:
     """Read every definition of a YAML or JSON text.
 
     All or none: InvalidDefinition lists each problem with its path, value, reason and, where there
-    is one, the accepted spelling. `source` names the text in messages.
+    is one, the accepted spelling. `source` names the text in messages. `calendars` are those that
+    a definition may name.
     """
     documents = read_documents(text, source=source)
     if len(documents) > DOCUMENTS_MAX:
@@ -101,6 +117,7 @@ def load_definitions(text: str, *, source: str) -> list[Definition]:
         except ValidationError as error:
             problems += _problems(error, document.value, prefix)
             continue
+        problems += _calendar_problems(definition, calendars, prefix)
         key = (definition.tenant, definition.definition)
         earlier = first_index.setdefault(key, index)
         if earlier != index:
@@ -113,12 +130,31 @@ def load_definitions(text: str, *, source: str) -> list[Definition]:
     return definitions
 
 
-def parse_definition(document: Mapping[str, object], *, source: str = "document") -> Definition:
+def parse_definition(
+    document: Mapping[str, object],
+    *,
+    source: str = "document",
+    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+) -> Definition:
     """Read one definition out of a document that is read already, as the ledger keeps it."""
     try:
-        return Definition.model_validate(document)
+        definition = Definition.model_validate(document)
     except ValidationError as error:
         raise _invalid(source, _problems(error, document, "")) from None
+    if problems := _calendar_problems(definition, calendars, ""):
+        raise _invalid(source, problems)
+    return definition
+
+
+def _calendar_problems(
+    definition: Definition, calendars: Mapping[str, Calendar], prefix: str
+) -> list[Problem]:
+    """Return what keeps a definition from observing the calendar that it names."""
+    try:
+        definition.observance(calendars)
+    except UnknownCalendar as error:
+        return [replace(problem, field=prefix + problem.field) for problem in error.problems]
+    return []
 
 
 def definition_schema() -> str:
@@ -148,11 +184,7 @@ def _problems(error: ValidationError, document: object, prefix: str) -> list[Pro
 
 def _follows(details: ErrorDetails) -> bool:
     """Tell whether it only follows from another problem, which is named itself."""
-    given = details["input"]
-    if details["type"] != "missing" or not isinstance(given, Mapping):
-        return details["type"] == "default_factory_not_called"
-    parent = _path(details["loc"][:-1])[1]
-    return any(f"{parent}.{field}" in LATER for field in cast("Mapping[str, object]", given))
+    return details["type"] == "default_factory_not_called"
 
 
 def _problem(details: ErrorDetails, label: str) -> Problem:
@@ -163,7 +195,8 @@ def _problem(details: ErrorDetails, label: str) -> Problem:
         path = f"{path}.{context['field']}" if path else str(context["field"])
         value = _member(value, str(context["field"]))
     reason, accepted = _reason(details, path, kind)
-    shown = "" if details["type"] == "missing" or value is None else shown_value(value)
+    withheld = details["type"] == "missing" or context.get("withheld") or may_be_secret(path)
+    shown = "" if withheld or value is None else shown_value(value)
     return Problem(label + (path or "document"), shown, reason, accepted)
 
 
@@ -198,9 +231,7 @@ def _reason(details: ErrorDetails, path: str, kind: str) -> tuple[str, str | Non
         case "union_tag_not_found" | "union_tag_invalid":
             told = _when_reason(details["input"])
         case "literal_error" | "enum":
-            later = details["input"] in _LATER_VALUES.get(path, ())
-            word = f"not yet supported: {path}: {details['input']}" if later else _OTHER_WORD
-            told = word, _words(context)
+            told = _OTHER_WORD, _words(context)
         case "string_type":
             told = "must be a text", "the value in quotes"
         case "string_pattern_mismatch":
@@ -213,8 +244,8 @@ def _reason(details: ErrorDetails, path: str, kind: str) -> tuple[str, str | Non
 
 
 def _extra_reason(path: str, kind: str) -> tuple[str, str | None]:
-    if path in LATER:
-        return f"not yet supported: {path}", "the document without it"
+    if path in _ELSEWHERE:
+        return "does not belong here", _ELSEWHERE[path]
     return "no such field", _similar_field(path, kind)
 
 
@@ -226,11 +257,7 @@ def _when_reason(when: object) -> tuple[str, str | None]:
     accepted = "one of " + ", ".join(f"`{kind}: …`" for kind in KINDS)
     if not isinstance(when, Mapping):
         return "must be a mapping", accepted
-    keys = set(cast("Mapping[str, object]", when))
-    later = [kind for kind in LATER_KINDS if kind in keys]
-    if later and kind_of(cast("object", when)) is None:
-        return f"not yet supported: when.{later[0]}", accepted
-    several = [kind for kind in KINDS if kind in keys]
+    several = named_kinds(set(cast("Mapping[str, object]", when)))
     if several:
         return f"says {' and '.join(several)} at once", "one of them, or two definitions"
     return "does not say which kind it is", accepted

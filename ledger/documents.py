@@ -94,8 +94,27 @@ def _read_json(text: str, source: str) -> list[Document] | None:
     return [Document(value, None)]
 
 
+def too_deep_at(text: str) -> int | None:
+    """Return the line on which YAML nests deeper than DEPTH_MAX, or None.
+
+    Asked before anything is composed: the C parser composes by recursion and ends the process on
+    a hundred thousand levels. Raises yaml.YAMLError where the text is none.
+    """
+    depth = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > DEPTH_MAX + 1:
+                return 1 if event.start_mark is None else int(event.start_mark.line) + 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+    return None
+
+
 def _read_yaml(text: str, source: str) -> list[Document]:
     try:
+        if too_deep_at(text) is not None:
+            raise _unreadable(source, [_too_deep()])
         loader = _LOADER(text)
     except yaml.YAMLError as error:
         raise _unreadable(source, [_syntax(error)]) from None

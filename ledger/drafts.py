@@ -5,14 +5,33 @@ Nothing here is checked again by the store except what the database constrains.
 
 from dataclasses import dataclass
 from datetime import date, datetime
+from enum import IntEnum
 from uuid import UUID
 
 from ledger.identity import item_id
 
 
+class Overlap(IntEnum):
+    """What an item does while another of its overlap key is handed out. The numbers are stored.
+
+    WAIT: it waits, in the order due. SKIP: it ends as Skipped. BUFFER_ONE: one waits, the rest end
+    as Skipped. CANCEL_OTHER: it asks an older one to end and waits for that; of several that wait
+    the newest stays, the rest end as Skipped.
+    """
+
+    WAIT = 1
+    SKIP = 2
+    BUFFER_ONE = 3
+    CANCEL_OTHER = 4
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemDraft:
-    """One item as it will be owed. `payload` and `labels` are JSON text, `lane` '' is none."""
+    """One item as it will be owed. `payload` and `labels` are JSON text, `lane` '' is none.
+
+    `due_at` is moved by `smear_seconds` already. `overlap` None may run beside any other;
+    `overlap_key` None is the business key.
+    """
 
     tenant: str
     kind: str
@@ -32,6 +51,9 @@ class ItemDraft:
     decision: str | None = None
     tzdata: str | None = None
     traceparent: str | None = None
+    smear_seconds: int | None = None
+    overlap: Overlap | None = None
+    overlap_key: str | None = None
 
     @property
     def id(self) -> UUID:

@@ -41,24 +41,24 @@ TRACEPARENT: Final = "traceparent"
 # Only on an item whose worker died with it: nothing else must run in the process that works it.
 ALONE: Final = "ce_duealone"
 
-# The order in which the allocator writes them: fence and position first, so that who only settles
-# reads two headers. Readers must not rely on it.
+# The order in which the allocator writes them: first what tells a record's place in its claim, then
+# what many items have in common, last what is an item's own. Readers must not rely on it.
 WORK_HEADERS: Final = (
     FENCE,
     POSITION,
-    SPECVERSION_HEADER,
-    ID,
-    SOURCE,
     TYPE,
-    SUBJECT,
-    TIME,
+    ATTEMPT,
+    SPECVERSION_HEADER,
+    SOURCE,
     CONTENT_TYPE,
     TENANT,
     CYCLE,
     EFFECTIVE,
+    TIME,
     DUE_AT,
+    ID,
     ITEM,
-    ATTEMPT,
+    SUBJECT,
 )
 _WORK_HEADERS_TRACED: Final = (*WORK_HEADERS, TRACEPARENT)
 
@@ -88,6 +88,7 @@ class WorkHeaders(NamedTuple):
     attempt: int
     content_type: str
     traceparent: str | None
+    is_alone: bool = False
 
 
 def work_topic(kind: str) -> str:
@@ -128,16 +129,16 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
     if names in {WORK_HEADERS, _WORK_HEADERS_TRACED}:
         values = [value for _, value in headers]
         traceparent = values[-1] if len(values) > len(WORK_HEADERS) else None
+        is_alone = False
     else:
         by_name = dict(headers)
         values = [by_name.get(name) for name in WORK_HEADERS]
         traceparent = by_name.get(TRACEPARENT)
+        is_alone = by_name.get(ALONE) == b"1"
     if None in values:
         raise _first_fault(values)
-    fence, position, version, identity, _, kind, subject, _, content, tenant = cast(
-        "list[bytes]", values[:10]
-    )
-    cycle, effective, due_at, item, attempt = cast("list[bytes]", values[10:15])
+    fence, position, kind, attempt, version, _, content, tenant = cast("list[bytes]", values[:8])
+    cycle, effective, _, due_at, identity, item, subject = cast("list[bytes]", values[8:15])
     if not (
         fence.isdigit()
         and position.isdigit()
@@ -160,6 +161,7 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
             int(attempt),
             content.decode(),
             None if traceparent is None else traceparent.decode(),
+            is_alone,
         )
     except ValueError:
         raise _first_fault(values) from None

@@ -72,6 +72,18 @@ class InvalidItem(InvalidInput):
     code = "INVALID_ITEM"
 
 
+class BeyondCalendar(InvalidItem):
+    """A calendar is asked about a day before its first or after its last: it does not know."""
+
+    code = "BEYOND_CALENDAR"
+
+
+class UnknownCalendar(InvalidInput):
+    """A definition names a calendar that nobody has given."""
+
+    code = "UNKNOWN_CALENDAR"
+
+
 class InvalidHeader(InvalidInput):
     """A Kafka record's headers do not follow the contract."""
 

@@ -13,12 +13,14 @@ from typing import Final
 
 from pydantic import Field
 
+from ledger.catch_up import Lapse, count_lapsed, judge_missed
 from ledger.definition_model import Definition
 from ledger.definitions import parse_definition
+from ledger.drafts import ItemDraft
 from ledger.errors import DueledgerError, InvalidItem
 from ledger.log import LogEvent, get_logger
-from ledger.rules import Scheduled, draft_occurrences
-from ledger.schedule import Relative
+from ledger.schedule import AfterCompletion, Relative, Window
+from ledger.scheduled import MISSED, Scheduled, draft_first, draft_window, owed_window
 from ledger.service import Stop, crash_point, run_service
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, Pool, open_pool
@@ -26,7 +28,10 @@ from ledger.store.actors import ActorKind, incarnation, register_actor
 from ledger.store.definitions import (
     Materialisable,
     advance_materialised,
+    begin_chains,
+    list_chainless,
     mark_definition_failed,
+    record_lapses,
     take_materialisable,
 )
 from ledger.store.items import emit_items, skip_items
@@ -66,12 +71,28 @@ class MaterialiserSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
+class Chain:
+    """A fixed delay: the item that begins it where nothing leads it on."""
+
+    first: ItemDraft
+    delay_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Stretch:
     """What one definition owes from its watermark up to `until`."""
 
     definition_no: int
     until: datetime
     owed: Scheduled
+    chain: "Chain | None" = None
+    lapse: Lapse | None = None
+
+    @property
+    def weight(self) -> int:
+        """What it takes of a pass's room: counting costs a tenth of emitting, or less."""
+        counted = 0 if self.lapse is None else self.lapse.occurrences // 10
+        return len(self.owed.drafts) + len(self.owed.skipped) + counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +139,7 @@ class Materialiser:
             "definitions": len(stretches) - len(refused),
             "emitted": emitted,
             "skipped": skipped,
+            "lapsed": sum(each.lapse.occurrences for each in stretches if each.lapse is not None),
             "failed": len(failures),
         }
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
@@ -139,7 +161,7 @@ class Materialiser:
                 failures.append(Failure(row, f"{type(error).__name__}: {error}"))
                 continue
             stretches.append(stretch)
-            room -= len(stretch.owed.drafts) + len(stretch.owed.skipped)
+            room -= stretch.weight
         return stretches, failures
 
     def _read(self, row: Materialisable) -> Definition:
@@ -196,6 +218,8 @@ class Materialiser:
             actor_no=self._actor_no,
             definition_nos=[definition_no for definition_no, _ in lapsed],
         )
+        emitted += await self._begin_chains(connection, stretches)
+        await self._record_lapses(connection, stretches)
         crash_point("materialise.emitted")
         await advance_materialised(
             connection,
@@ -203,6 +227,43 @@ class Materialiser:
             [stretch.until for stretch in stretches],
         )
         return emitted, sum(answer.created for answer in skipped)
+
+    async def _record_lapses(self, connection: Connection, stretches: Sequence[Stretch]) -> None:
+        lapses = {each.definition_no: each.lapse for each in stretches if each.lapse is not None}
+        if not lapses:
+            return
+        await record_lapses(
+            connection,
+            list(lapses),
+            [lapse.from_at for lapse in lapses.values()],
+            [lapse.until_at for lapse in lapses.values()],
+            [lapse.occurrences for lapse in lapses.values()],
+            reason=MISSED,
+            actor_no=self._actor_no,
+        )
+
+    async def _begin_chains(self, connection: Connection, stretches: Sequence[Stretch]) -> int:
+        chains = {
+            stretch.definition_no: stretch.chain
+            for stretch in stretches
+            if stretch.chain is not None
+        }
+        chainless = await list_chainless(connection, list(chains)) if chains else []
+        if not chainless:
+            return 0
+        answers = await emit_items(
+            connection,
+            [chains[definition_no].first for definition_no in chainless],
+            actor_no=self._actor_no,
+            definition_nos=chainless,
+        )
+        await begin_chains(
+            connection,
+            [answer.id for answer in answers],
+            chainless,
+            [chains[definition_no].delay_seconds for definition_no in chainless],
+        )
+        return sum(answer.created for answer in answers)
 
     def _report(self, failures: Sequence[Failure]) -> None:
         for failure in failures:
@@ -224,18 +285,33 @@ def expand_stretch(definition: Definition, row: Materialisable, *, items_max: in
     """
     start, until = row.materialised_until, row.until
     when = definition.when
+    if isinstance(when, AfterCompletion):
+        begins_at = max(min(row.materialised_until, row.now), row.effective_from)
+        first = draft_first(definition, when, begins_at)
+        chain = Chain(first, when.after_completion.total_seconds())
+        return Stretch(row.definition_no, until, Scheduled([], []), chain)
+    missed = judge_missed(definition, start, until, row.now)
+    lapse: Lapse | None = None
+    if missed.in_one and start < missed.owed_from:
+        lapse = count_lapsed(definition, start, missed.owed_from)
+        start = lapse.until_at
+        lapse = lapse if lapse.occurrences else None
+        if start < missed.owed_from:
+            return Stretch(row.definition_no, start, Scheduled([], []), lapse=lapse)
     if not isinstance(when, Relative):
         expected = when.estimate(start, until)
         if expected > items_max:
             until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
-    owed = draft_occurrences(definition, start, until)
-    if len(owed.drafts) > items_max and owed.drafts[items_max].due_at > start:
-        until = owed.drafts[items_max].due_at
-        owed = Scheduled(
-            [draft for draft in owed.drafts if draft.due_at < until],
-            [skip for skip in owed.skipped if skip.draft.due_at < until],
+    window = owed_window(definition, start, until)
+    found = window.occurrences
+    if len(found) > items_max and found[items_max].due_at > start:
+        until = found[items_max].due_at
+        window = Window(
+            tuple(each for each in found if each.due_at < until),
+            tuple(each for each in window.skipped if each.at < until),
         )
-    return Stretch(row.definition_no, until, owed)
+    owed = draft_window(definition, window, until, owed_from=missed.owed_from)
+    return Stretch(row.definition_no, until, owed, lapse=lapse)
 
 
 @asynccontextmanager

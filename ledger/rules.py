@@ -1,4 +1,4 @@
-"""What a domain event and a schedule owe: pure, the same drafts for the same input, always.
+"""What a domain event owes: pure, the same drafts for the same input, always.
 
 An event rule addresses the event as the document `{id, source, type, subject, time, data}` with
 JMESPath. What is missing or of the wrong kind is an InvalidEvent that names the path, the
@@ -6,11 +6,11 @@ definition and the reason; nothing is guessed.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Any, Final, cast
+from typing import Final, cast
 
 import jmespath
 import orjson
@@ -21,13 +21,19 @@ from ledger.definition_model import (
     LABEL_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
     Definition,
-    EventMatch,
 )
-from ledger.drafts import Cancellation, ItemDraft, SkippedDraft, Supersession
+from ledger.definition_parts import EventMatch
+from ledger.drafts import Cancellation, ItemDraft, Supersession
 from ledger.errors import InvalidEvent, InvalidItem, Problem, shown_value
-from ledger.identity import unusable_reason
-from ledger.schedule import Decision, Occurrence, Relative, Skipped, expand, tzdata_version
+from ledger.identity import item_id, unusable_reason
+from ledger.schedule import (
+    Occurrence,
+    Relative,
+    tzdata_version,
+)
+from ledger.schedule.smear import smear_seconds
 from ledger.schedule.when import DUE_END, DUE_MIN
+from ledger.scheduled import OVERLAPS, cycle_of
 
 PARTITION_BY_BUSINESS_KEY: Final = "business_key"
 _NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
@@ -61,14 +67,6 @@ class DomainEvent:
     subject: str | None = None
     data: object = None
     traceparent: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduled:
-    """What a schedule owes in a window: items, and occurrences recorded as skipped."""
-
-    drafts: list[ItemDraft]
-    skipped: list[SkippedDraft]
 
 
 def apply_rule(
@@ -105,80 +103,6 @@ def apply_rule(
     return found
 
 
-def draft_occurrences(definition: Definition, start: datetime, end: datetime) -> Scheduled:
-    """Return what a schedule owes in the half-open [start, end), in order of time.
-
-    Cycle is the nominal local time, with ``#2`` for the second of two instants that are both
-    owed; the effective date is the nominal local date.
-    """
-    when = definition.when
-    if isinstance(when, Relative):
-        problem = Problem("when", "relative", "hangs on an event; it has no window of its own")
-        raise InvalidItem(f"{definition.definition} is no schedule.", [problem])
-    window = expand(when, start, end)
-    constant = _constant_fields(definition)
-    return Scheduled(
-        [_scheduled_draft(constant, definition, found) for found in window.occurrences],
-        [
-            SkippedDraft(_skipped_draft(constant, definition, skipped), skipped.reason.value)
-            for skipped in window.skipped
-        ],
-    )
-
-
-def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
-    """Return the name of a recurring schedule's round."""
-    text = nominal.isoformat(
-        timespec="microseconds"
-        if nominal.microsecond
-        else "seconds"
-        if nominal.second
-        else "minutes"
-    )
-    return f"{text}#2" if decision is Decision.FOLD_BOTH_SECOND else text
-
-
-def _constant_fields(definition: Definition) -> dict[str, Any]:
-    labels = definition.labels
-    return {
-        "tenant": definition.tenant,
-        "kind": definition.kind,
-        "lane": labels[definition.lane] if definition.lane else "",
-        "business_key": definition.business_key,
-        "payload": orjson.dumps(definition.payload).decode(),
-        "labels": orjson.dumps(labels).decode() if labels else None,
-        "definition_name": definition.definition,
-        "zone": getattr(definition.when, "timezone", "UTC"),
-        "tzdata": tzdata_version(),
-    }
-
-
-def _scheduled_draft(
-    constant: Mapping[str, Any], definition: Definition, found: Occurrence
-) -> ItemDraft:
-    sla = definition.sla
-    return ItemDraft(
-        **constant,
-        cycle=cycle_of(found.nominal, found.decision),
-        effective_date=found.nominal.date(),
-        due_at=found.due_at,
-        start_by=found.due_at + sla.start_within if sla.start_within else None,
-        complete_by=found.due_at + sla.complete_within if sla.complete_within else None,
-        nominal=cycle_of(found.nominal),
-        decision=found.decision.value,
-    )
-
-
-def _skipped_draft(
-    constant: Mapping[str, Any], definition: Definition, skipped: Skipped
-) -> ItemDraft:
-    found = Occurrence(skipped.at, skipped.nominal, _NO_OFFSET, Decision.GAP_SKIPPED)
-    return _scheduled_draft(constant, definition, found)
-
-
-_NO_OFFSET: Final = DUE_MIN - DUE_MIN
-
-
 def _document(event: DomainEvent) -> dict[str, object]:
     return {
         "id": event.id,
@@ -196,6 +120,7 @@ class _Rule:
     def __init__(self, definition: Definition, when: Relative) -> None:
         self.definition = definition
         self.when = when
+        self.observance = definition.observance()
         self.tenant = definition.tenant
         self.kind = definition.kind
         self.name = definition.definition
@@ -205,20 +130,28 @@ class _Rule:
         self.effective_date = definition.effective_date or ""
         self.cancels = _matches(definition.cancel_on)
         self.supersedes = _matches(definition.supersede_on)
-        self.partition_key = definition.dispatch.kafka.partition_key
+        self.partition_key = definition.dispatch.partition_key
+        self.partition_field = f"dispatch.{definition.dispatch.way}.partition_key"
         self.start_within = definition.sla.start_within
         self.complete_within = definition.sla.complete_within
         self.payload = _payload(definition.payload)
         self.labels = tuple(definition.labels.items())
         self.lane = definition.lane
+        self.overlap = OVERLAPS[definition.overlap]
         self.tzdata = tzdata_version()
+        self.smear = definition.smear
 
     def draft(self, event: DomainEvent, document: object, business_key_path: str) -> ItemDraft:
         """Return the item that the event owes."""
         business_key = self.text_of(document, business_key_path, "business_key")
         effective_date = self.date_of(document, self.effective_date)
         occurrence = self.occurrence_for(effective_date)
-        due_at = occurrence.due_at
+        cycle = self.text_of(document, self.cycle, "cycle", CYCLE_CHARS_MAX)
+        due_at, smear_by = occurrence.due_at, None
+        if self.smear is not None:
+            item = item_id(self.tenant, self.kind, business_key, cycle, effective_date)
+            smear_by = smear_seconds(item, self.smear)
+            due_at += timedelta(seconds=smear_by)
         labels = {
             name: self.text_of(document, path, f"labels.{name}", LABEL_CHARS_MAX)
             for name, path in self.labels
@@ -228,7 +161,7 @@ class _Rule:
             kind=self.kind,
             lane=labels[self.lane] if self.lane else "",
             business_key=business_key,
-            cycle=self.text_of(document, self.cycle, "cycle", CYCLE_CHARS_MAX),
+            cycle=cycle,
             effective_date=effective_date,
             due_at=due_at,
             start_by=due_at + self.start_within if self.start_within else None,
@@ -236,7 +169,7 @@ class _Rule:
             payload=self.payload_of(document),
             partition_key=None
             if self.partition_key == PARTITION_BY_BUSINESS_KEY
-            else self.text_of(document, self.partition_key, "dispatch.kafka.partition_key"),
+            else self.text_of(document, self.partition_key, self.partition_field),
             labels=orjson.dumps(labels).decode() if labels else None,
             definition_name=self.name,
             nominal=cycle_of(occurrence.nominal),
@@ -244,6 +177,9 @@ class _Rule:
             decision=occurrence.decision.value,
             tzdata=self.tzdata,
             traceparent=event.traceparent,
+            smear_seconds=smear_by,
+            overlap=self.overlap,
+            overlap_key=None if self.overlap is None else f"{self.name}/{business_key}",
         )
 
     def text_of(
@@ -282,7 +218,7 @@ class _Rule:
     def occurrence_for(self, effective_date: date) -> Occurrence:
         """Return when the item is due, within the years that a ledger keeps."""
         try:
-            occurrence = self.when.due_for(effective_date)
+            occurrence = self.when.due_for(effective_date, self.observance)
         except InvalidItem as error:
             raise InvalidEvent(self.complaint, error.problems, definition=self.name) from None
         if not DUE_MIN <= occurrence.due_at < DUE_END:

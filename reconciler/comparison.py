@@ -126,12 +126,12 @@ class Comparison:
     """The tallies of all windows of a pass.
 
     `as_of` is business time at the start of the pass: what was emitted later is not judged.
-    `ahead` tells whether an item lies beyond what its schedule was expanded to.
+    `excused` tells whether an item that no source names is accounted for all the same.
     """
 
     as_of: datetime
     flows: dict[int, FlowFacts]
-    ahead: Callable[[Actual], bool]
+    excused: Callable[[Actual], bool]
     tallies: defaultdict[KindKey, KindTally] = field(
         default_factory=lambda: defaultdict[KindKey, KindTally](KindTally)
     )
@@ -167,7 +167,7 @@ class WindowComparison:
             elif not flow.covered:
                 whole.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
-            elif item.event in EXCUSING or item.emitted_at >= whole.as_of or whole.ahead(item):
+            elif item.event in EXCUSING or item.emitted_at >= whole.as_of or whole.excused(item):
                 tally.expected += 1
             else:
                 result.unexpected.append(item)

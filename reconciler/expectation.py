@@ -7,16 +7,17 @@ rows is asked.
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final
 
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidInput, WindowTooLarge
+from ledger.schedule import AfterCompletion
 from ledger.store import Connection, findings
 from reconciler.comparison import Actual, Expected, KindKey
 from reconciler.event_rules import Birth, EventRules, Withdrawn
-from reconciler.schedules import schedule_drafts, schedule_slices
+from reconciler.schedules import occurrence_of, schedule_drafts, schedule_slices, within
 from reconciler.sources import Population, SourceFailed, SourceRead
 from reconciler.spool import Row, Spool
 from reconciler.terms import instant_of, microseconds_of, terms_of_draft, terms_of_population
@@ -28,6 +29,9 @@ EVENTS: Final = 1
 FIRST_POPULATION: Final = 2
 EVENTS_A_READ: Final = 5_000
 NEVER: Final = (0, "", "")
+
+Lapses = dict[int, list[tuple[datetime, datetime]]]
+"""By definition, the ranges of occurrences that are recorded as owed no more."""
 
 # Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
 _ID: Final = Expected._fields.index("id")
@@ -58,6 +62,10 @@ class Expectation:
     covered: set[KindKey] = field(default_factory=set[KindKey])
     single: set[KindKey] = field(default_factory=set[KindKey])
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
+    chained: set[int] = field(default_factory=set[int])
+    triggered: set[int] = field(default_factory=set[int])
+    lapses: Lapses = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
+    unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
 
     @property
     def failed(self) -> bool:
@@ -77,10 +85,19 @@ class Expectation:
         """Tell whether a source's place is a population's."""
         return source >= FIRST_POPULATION
 
-    def is_ahead(self, item: Actual) -> bool:
-        """Tell whether the item lies beyond what its schedule was expanded to."""
-        horizon = self.horizons.get(item.definition_no or 0)
-        return horizon is not None and item.due_at >= horizon
+    def excuses(self, item: Actual) -> bool:
+        """Tell whether the item is accounted for though no source names it.
+
+        It lies beyond what its schedule was expanded to, it follows one that ended, or a person
+        wanted it: that stands in the ledger by name.
+        """
+        definition_no = item.definition_no or 0
+        horizon = self.horizons.get(definition_no)
+        return (
+            (horizon is not None and item.due_at >= horizon)
+            or definition_no in self.chained
+            or item.item_no in self.triggered
+        )
 
     def read_window(self, window: Window) -> dict[bytes, Row]:
         """Return what is expected in a window, each thing once, whatever sources name it.
@@ -117,7 +134,8 @@ class Expectation:
                 terms[expected.id] = terms_of_population(expected)
             elif expected.source == DEFINITIONS and expected.definition_no in by_number:
                 version = by_number[expected.definition_no]
-                for draft in schedule_drafts(version, *_instant_span(expected)):
+                span = _instant_span(expected, version.definition.smear)
+                for draft in schedule_drafts(version, *span):
                     if draft.id.bytes == expected.id:
                         terms[expected.id] = terms_of_draft(draft, version.definition_no, None)
         wanted = {expected.id for expected in missing if expected.source == EVENTS}
@@ -164,6 +182,8 @@ async def gather_expectation(
         expectation.failures = [FailedVersion(*failure) for failure in failures]
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
+        expectation.triggered = await findings.list_expedited(connection)
+        expectation.lapses = await findings.list_lapses(connection)
         _put_schedules(expectation, as_of)
         await _put_events(connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
@@ -178,22 +198,34 @@ def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
         if version.definition.event is not None:
             continue
         expectation.covered.add(version.key)
+        if isinstance(version.definition.when, AfterCompletion):
+            expectation.chained.add(version.definition_no)
         horizon = version.horizon(as_of)
+        lapses = expectation.lapses.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
             for start, end in schedule_slices(version.effective_from, horizon):
                 for draft in schedule_drafts(version, start, end):
-                    identity = draft.id.bytes
-                    read.extract.add(identity)
-                    _put_draft(expectation.spool, draft, identity, version.definition_no)
+                    identity, at = draft.id.bytes, occurrence_of(draft)
+                    live = version.owes(at) and not within(lapses, at)
+                    if live:
+                        read.extract.add(identity)
+                    _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
         except (InvalidInput, WindowTooLarge) as refusal:
             expectation.failures.append(
                 FailedVersion(*version.key, version.name, version.number, refusal.message)
             )
+            continue
+        if reason := version.unmaterialised:
+            expectation.unmaterialised.append(
+                FailedVersion(*version.key, version.name, version.number, reason)
+            )
     read.duration_seconds = monotonic() - began
 
 
-def _put_draft(spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int) -> None:
+def _put_draft(
+    spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int, *, live: bool
+) -> None:
     day = draft.effective_date.toordinal()
     spool.put(
         day,
@@ -206,7 +238,7 @@ def _put_draft(spool: Spool, draft: ItemDraft, identity: bytes, definition_no: i
             day,
             microseconds_of(draft.due_at),
             DEFINITIONS,
-            True,
+            live,
             definition_no,
             None,
             None,
@@ -308,5 +340,7 @@ def _birth(expected: Expected) -> Birth:
     )
 
 
-def _instant_span(expected: Expected) -> tuple[datetime, datetime]:
-    return instant_of(expected.due_microseconds), instant_of(expected.due_microseconds + 1)
+def _instant_span(expected: Expected, smear: timedelta | None) -> tuple[datetime, datetime]:
+    """Return where its occurrence lies: it is due no earlier, and later by less than its smear."""
+    due_at = instant_of(expected.due_microseconds)
+    return due_at - (smear or timedelta()), instant_of(expected.due_microseconds + 1)

@@ -1,7 +1,7 @@
 """One pass: read what should be, hold it against what is, record what differs."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final
@@ -21,7 +21,7 @@ from reconciler.comparison import (
     KindKey,
     WindowResult,
 )
-from reconciler.expectation import Expectation, gather_expectation
+from reconciler.expectation import Expectation, FailedVersion, gather_expectation
 from reconciler.findings import (
     definition_failed,
     source_failed,
@@ -114,7 +114,7 @@ class Pass:
             )
             for row in await findings.list_flow_facts(connection)
         }
-        return Comparison(as_of, flows, expectation.is_ahead)
+        return Comparison(as_of, flows, expectation.excuses)
 
     async def _compare_windows(
         self, connection: Connection, expectation: Expectation, result: PassResult
@@ -323,7 +323,7 @@ class Pass:
             definition_failed(
                 failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
-            for failed in expectation.failures
+            for failed in _failed_once(expectation)
         )
 
     async def _conclude(
@@ -378,6 +378,14 @@ class Pass:
                 before, held_by = None, f"{omitted:,} findings beyond what one pass lists"
             records.append(findings.WatermarkRecord(tenant, kind, before, held_by))
         return records
+
+
+def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:
+    """Return each definition that fails once: what it fails in itself, or in the materialiser."""
+    failed: dict[tuple[str, str, str], FailedVersion] = {}
+    for each in (*expectation.failures, *expectation.unmaterialised):
+        failed.setdefault((each.tenant, each.kind, each.name), each)
+    return failed.values()
 
 
 def _places(row: items.Accounting) -> dict[str, int]:

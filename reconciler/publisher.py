@@ -8,11 +8,11 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
-from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+from aiokafka.errors import KafkaError
 
 from ledger import envelope
 from ledger.errors import Unavailable
+from ledger.topics import make_missing_topics
 
 REPAIR_TYPE: Final = "dueledger.repair"
 _SEND_SECONDS: Final = 30
@@ -61,7 +61,7 @@ class KafkaRepairPublisher:
                 ]
                 await asyncio.gather(*sent)
         except (KafkaError, TimeoutError) as error:
-            raise _unavailable(error) from error
+            raise _unavailable(type(error).__name__) from error
 
 
 @asynccontextmanager
@@ -70,31 +70,24 @@ async def open_publisher(
 ) -> AsyncGenerator[KafkaRepairPublisher]:
     """Connect a producer and make the repair topic where it is missing. Raises Unavailable."""
     try:
-        await _make_topic(bootstrap_servers, partitions, replication)
+        refused = await make_missing_topics(
+            bootstrap_servers,
+            [envelope.REPAIR_TOPIC],
+            partitions=partitions,
+            replication=replication,
+        )
+        for reason in refused.values():
+            raise _unavailable(reason)
         producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True
         )
         await producer.start()
     except (KafkaError, OSError) as error:
-        raise _unavailable(error) from error
+        raise _unavailable(type(error).__name__) from error
     try:
         yield KafkaRepairPublisher(producer)
     finally:
         await producer.stop()
-
-
-async def _make_topic(bootstrap_servers: str, partitions: int, replication: int) -> None:
-    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
-    await admin.start()
-    try:
-        answer = await admin.create_topics(
-            [NewTopic(envelope.REPAIR_TOPIC, partitions, replication)]
-        )
-    finally:
-        await admin.close()
-    for _, code, *_ in answer.topic_errors:
-        if code and for_code(code) is not TopicAlreadyExistsError:
-            raise for_code(code)
 
 
 def _headers(command: RepairCommand) -> list[tuple[str, bytes]]:
@@ -117,9 +110,9 @@ def _headers(command: RepairCommand) -> list[tuple[str, bytes]]:
     return headers
 
 
-def _unavailable(error: Exception) -> Unavailable:
+def _unavailable(reason: str) -> Unavailable:
     return Unavailable(
-        f"Repairs cannot be published to {envelope.REPAIR_TOPIC}: {type(error).__name__}. "
+        f"Repairs cannot be published to {envelope.REPAIR_TOPIC}: {reason}. "
         "Check DUELEDGER_BOOTSTRAP_SERVERS; nothing is lost, the next pass publishes them.",
         service="kafka",
     )

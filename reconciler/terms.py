@@ -45,6 +45,7 @@ def terms_of_draft(draft: ItemDraft, definition_no: int | None, event_no: int | 
             "decision": draft.decision,
             "tzdata": draft.tzdata,
             "traceparent": draft.traceparent,
+            "smear_seconds": draft.smear_seconds,
             "definition_no": definition_no,
             "event_no": event_no,
         }

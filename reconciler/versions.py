@@ -23,6 +23,24 @@ class Version:
     effective_from: datetime
     superseded_at: datetime | None
     materialised_until: datetime | None
+    failure: str | None = None
+
+    def owes(self, occurrence_at: datetime) -> bool:
+        """Tell whether an occurrence must have its item, as far as what is missed decides.
+
+        Where what is missed may be owed no more, the materialiser decides it, by the time at which
+        it comes to it: until then nothing can be said.
+        """
+        if self.definition.catch_up.keeps_all or self.materialised_until is None:
+            return True
+        return occurrence_at < self.materialised_until
+
+    @property
+    def unmaterialised(self) -> str | None:
+        """Why the materialiser cannot expand it, while it still has something to expand."""
+        reached, end = self.materialised_until, self.superseded_at
+        finished = reached is not None and end is not None and reached >= end
+        return None if finished else self.failure
 
     @property
     def key(self) -> tuple[str, str]:
@@ -63,6 +81,7 @@ def parse_versions(rows: Sequence[Record]) -> tuple[list[Version], list[Failure]
                 row["effective_from"],
                 row["superseded_at"],
                 row["materialised_until"],
+                row["failure"],
             )
         )
     return versions, failures

@@ -155,6 +155,3 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN, _ERROR, None, "A definition could not be expanded"
     ),
 }
-
-CLEARED: Final = "cleared"
-"""The reason of a finding that stopped holding by itself; it reopens if it holds again."""

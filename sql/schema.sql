@@ -33,23 +33,128 @@ CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN GREATEST((COALESCE(NULLIF(split_part(COALESCE(current_setting('ledger.clock'::text, true), ''::text), '|'::text, 3), ''::text), '1'::text))::double precision, (0.000000001)::double precision);
 
+CREATE TABLE ledger.due_item (
+    effective_date date NOT NULL,
+    item_no bigint NOT NULL,
+    id uuid NOT NULL,
+    flow_no integer NOT NULL,
+    business_key text NOT NULL,
+    cycle text NOT NULL,
+    due_at timestamp with time zone NOT NULL,
+    start_by timestamp with time zone,
+    complete_by timestamp with time zone,
+    partition_key text,
+    payload json NOT NULL,
+    labels jsonb,
+    definition_no bigint,
+    event_no bigint,
+    tzdata text,
+    nominal text,
+    zone text,
+    decision text,
+    smear_seconds double precision,
+    traceparent text,
+    emitted_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    serial bigint,
+    overlap smallint,
+    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
+    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
+    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
+    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
+    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
+    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
+    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
+)
+PARTITION BY RANGE (effective_date);
+
+CREATE TABLE ledger.transition (
+    effective_date date NOT NULL,
+    item_no bigint NOT NULL,
+    event smallint NOT NULL,
+    attempt smallint NOT NULL,
+    run_no bigint,
+    actor_no integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    detail jsonb
+)
+PARTITION BY RANGE (effective_date);
+
+CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) RETURNS boolean
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN (EXISTS (SELECT FROM (ledger.due_item i JOIN ledger.transition t ON (((t.item_no = i.item_no) AND (t.effective_date = i.effective_date)))) WHERE ((i.business_key = completed_since.business_key) AND (i.flow_no = completed_since.flow_no) AND (t.event = 5) AND (t.at > completed_since.since))));
+
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  select e.id, e.created
-  from ledger.emit_items(
-    array[emit.tenant], array[emit.kind], array[emit.lane], array[1],
-    array[emit.business_key], array[emit.cycle], array[emit.effective_date], array[emit.due_at],
-    array[emit.payload::text],
-    (select coalesce(
-      (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
-      ledger.register_actor('service:' || session_user, 'service'))),
-    partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
-    traceparents => array[emit.traceparent]) e;
+  select ledger.item_id(emit.tenant, emit.kind, emit.business_key, emit.cycle, emit.effective_date),
+    not exists (
+      select from ledger.emit_items(
+        array[emit.tenant], array[emit.kind], array[emit.lane], array[1],
+        array[emit.business_key], array[emit.cycle], array[emit.effective_date], array[emit.due_at],
+        array[emit.payload::text],
+        (select coalesce(
+          (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
+          ledger.register_actor('service:' || session_user, 'service'))),
+        partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
+        traceparents => array[emit.traceparent]));
 $$;
 
-CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[]) RETURNS TABLE(id uuid, created boolean)
+CREATE FUNCTION ledger.emit_follower() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  before ledger.due_item;
+  flow record;
+  due timestamptz := ledger.now() + make_interval(secs => old.delay_seconds);
+  round text;
+  effective date;
+  name text := (select d.name from ledger.definition d where d.definition_no = old.definition_no);
+  by_name boolean;
+  known bigint;
+begin
+  if exists (
+    select from ledger.definition d
+    join ledger.definition n on n.tenant = d.tenant and n.name = d.name and n.version > d.version
+    where d.definition_no = old.definition_no and n.effective_from <= ledger.now()
+  ) then
+    return null;
+  end if;
+  select i.* into before from ledger.due_item i
+  where i.effective_date = old.effective_date and i.item_no = old.item_no;
+
+  select k.kind_no, k.tenant, k.name as kind, f.lane into flow
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where f.flow_no = before.flow_no;
+  round := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
+  effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
+  -- Where its definition has no overlap policy, its kind says anew whether its partition key is ordered.
+  by_name := coalesce(before.serial = ledger.serial_of(flow.kind_no, name), false);
+
+  select e.ord into known
+  from ledger.emit_items(
+    array[flow.tenant], array[flow.kind], array[flow.lane], array[1], array[before.business_key],
+    array[round], array[effective], array[due], array[before.payload::text], before.actor_no,
+    partition_keys => array[before.partition_key], labels => array[before.labels::text],
+    definition_nos => array[before.definition_no], tzdata => before.tzdata, nominals => array[round],
+    start_bys => array[due + (before.start_by - before.due_at)],
+    complete_bys => array[due + (before.complete_by - before.due_at)],
+    zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
+    overlap_keys => array[case when by_name then name end]) e;
+
+  if known is null then
+    insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
+    select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
+    from ledger.due_item i
+    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, round, effective);
+  end if;
+  return null;
+end $$;
+
+CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -82,15 +187,20 @@ begin
   ),
   input as materialized (
     select n.*, f.flow_no,
-      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id
+      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id,
+      case
+        when n.overlap is not null then ledger.serial_of(f.kind_no, coalesce(n.overlap_key, n.business_key))
+        when f.ordered then ledger.serial_of(f.kind_no, coalesce(n.partition_key, n.business_key))
+      end as serial,
+      case when n.overlap is not null then n.overlap when f.ordered then 1::smallint end as how
     from unnest(
       flow_of, business_keys, cycles, effective_dates, due_ats, payloads, partition_keys, labels,
       start_bys, complete_bys, definition_nos, event_nos, nominals, zones, decisions, smears, traceparents,
-      skip_reasons
+      skip_reasons, overlap_rules, overlap_keys
     ) with ordinality n (
       flow_of, business_key, cycle, effective_date, due_at, payload, partition_key, labels,
       start_by, complete_by, definition_no, event_no, nominal, zone, decision, smear, traceparent,
-      skip_reason, ord
+      skip_reason, overlap, overlap_key, ord
     )
     left join flow f on f.ord = n.flow_of
   ),
@@ -98,19 +208,22 @@ begin
     insert into ledger.due_item (
       effective_date, id, flow_no, business_key, cycle, due_at, start_by, complete_by, partition_key, payload,
       labels, definition_no, event_no, tzdata, nominal, zone, decision, smear_seconds, traceparent,
-      emitted_at, actor_no)
+      emitted_at, actor_no, serial, overlap)
     select n.effective_date, n.id, n.flow_no, n.business_key, n.cycle, n.due_at, n.start_by, n.complete_by,
       n.partition_key, n.payload::json, n.labels::jsonb, n.definition_no, n.event_no, emit_items.tzdata,
-      n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor
+      n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor,
+      n.serial, n.how
     from input n
     where not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
-    returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at
+    returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,
+      due_item.serial, due_item.overlap
   ),
   waiting as (
-    insert into ledger.pending (item_no, effective_date, flow_no, available_at)
-    select m.item_no, m.effective_date, m.flow_no, greatest(m.due_at, (select ledger.now()))
+    insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
+    select m.item_no, m.effective_date, m.flow_no, greatest(m.due_at, (select ledger.now())), m.serial,
+      case when m.serial is not null then m.due_at end, m.overlap
     from made m
     where skip_reasons is null
   ),
@@ -123,12 +236,17 @@ begin
     where skip_reasons is not null
     order by m.item_no, n.ord
   )
-  select n.id, m.id is not null and row_number() over (partition by n.id order by n.ord) = 1
-  from input n left join made m on m.id = n.id
-  order by n.ord;
+  select x.ord
+  from (
+    select n.ord, m.id is null or row_number() over (partition by n.id order by n.ord) > 1 as known
+    from input n left join made m on m.id = n.id
+  ) x
+  where (select count(*) from made) < (select count(*) from input)  -- nearly always everything is new
+    and x.known
+  order by x.ord;
 end $$;
 
-CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text)
+CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text, kind_no integer, ordered boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -140,16 +258,18 @@ begin
   order by 1, 2
   on conflict do nothing;
 
-  insert into ledger.flow (kind_no, lane)
-  select distinct k.kind_no, u.lane
+  insert into ledger.flow (kind_no, lane, paused_at, paused_by, pause_reason)
+  select distinct on (k.kind_no, u.lane) k.kind_no, u.lane, p.paused_at, p.actor_no, p.reason
   from unnest(tenants, kinds, lanes) u (tenant, kind, lane)
   join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
+  left join ledger.pause p on p.tenant = u.tenant and p.resumed_at is null
+    and coalesce(p.kind = u.kind, true) and coalesce(p.lane = u.lane, true)
   where not exists (select from ledger.flow f where f.kind_no = k.kind_no and f.lane = u.lane)
-  order by 1, 2
+  order by k.kind_no, u.lane, p.paused_at
   on conflict do nothing;
 
   return query
-  select u.ord, f.flow_no, u.tenant, u.kind
+  select u.ord, f.flow_no, u.tenant, u.kind, k.kind_no, k.ordering = 'key'
   from unnest(tenants, kinds, lanes) with ordinality u (tenant, kind, lane, ord)
   join ledger.kind k on k.tenant = u.tenant and k.name = u.kind
   join ledger.flow f on f.kind_no = k.kind_no and f.lane = u.lane;
@@ -238,6 +358,18 @@ CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
 
+CREATE TABLE ledger.expedited (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    expedited_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    reason text NOT NULL
+);
+
+CREATE FUNCTION ledger.not_before(item_no bigint, due_at timestamp with time zone) RETURNS timestamp with time zone
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN (EXISTS (SELECT FROM ledger.expedited e WHERE (e.item_no = not_before.item_no))) THEN ledger.now() ELSE GREATEST(due_at, ledger.now()) END;
+
 CREATE FUNCTION ledger.partition_start(day date) RETURNS date
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN (date_trunc('month'::text, (day)::timestamp without time zone))::date ELSE (date_trunc('year'::text, (day)::timestamp without time zone))::date END;
@@ -250,6 +382,14 @@ CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
   on conflict (name) do update set seen_at = statement_timestamp()
   returning a.actor_no;
 $$;
+
+CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN hashtextextended(key, (kind_no)::bigint);
+
+CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) RETURNS double precision
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN LEAST(GREATEST(rate, (1)::double precision), (COALESCE(tokens, GREATEST(rate, (1)::double precision)) + (rate * (GREATEST(EXTRACT(epoch FROM (ledger.machine_now() - tokens_at)), (0)::numeric))::double precision)));
 
 CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -272,44 +412,19 @@ CREATE TABLE ledger.claim (
     started integer DEFAULT 0 NOT NULL,
     deadline timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
+    flow_no integer,
+    holder_no integer,
+    lease_seconds double precision,
+    queue_seconds double precision,
+    run_seconds double precision,
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
     CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size)))
 )
 PARTITION BY RANGE (claimed_at);
-
-CREATE TABLE ledger.due_item (
-    effective_date date NOT NULL,
-    item_no bigint NOT NULL,
-    id uuid NOT NULL,
-    flow_no integer NOT NULL,
-    business_key text NOT NULL,
-    cycle text NOT NULL,
-    due_at timestamp with time zone NOT NULL,
-    start_by timestamp with time zone,
-    complete_by timestamp with time zone,
-    partition_key text,
-    payload json NOT NULL,
-    labels jsonb,
-    definition_no bigint,
-    event_no bigint,
-    tzdata text,
-    nominal text,
-    zone text,
-    decision text,
-    smear_seconds double precision,
-    traceparent text,
-    emitted_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
-    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
-    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
-    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
-    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
-    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
-    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
-    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
-    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
-)
-PARTITION BY RANGE (effective_date);
+ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN effective_date SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN attempt SET STORAGE EXTERNAL;
+ALTER TABLE ONLY ledger.claim ALTER COLUMN starts SET STORAGE EXTERNAL;
 
 CREATE TABLE ledger.flow (
     flow_no integer NOT NULL,
@@ -322,11 +437,26 @@ CREATE TABLE ledger.flow (
     paused_at timestamp with time zone,
     paused_by integer,
     pause_reason text,
+    retry_share double precision DEFAULT 0.2 NOT NULL,
+    tokens double precision,
+    tokens_at timestamp with time zone,
+    circuit_failure_ratio double precision,
+    circuit_calls_min integer DEFAULT 20 NOT NULL,
+    circuit_window_seconds double precision DEFAULT 60 NOT NULL,
+    circuit_rest_seconds double precision DEFAULT 30 NOT NULL,
+    circuit text DEFAULT 'closed'::text NOT NULL,
+    circuit_at timestamp with time zone,
+    limited boolean GENERATED ALWAYS AS (((rate_per_second IS NOT NULL) OR (concurrency_max IS NOT NULL) OR (window_items IS NOT NULL) OR (circuit_failure_ratio IS NOT NULL))) STORED NOT NULL,
+    circuit_run_no bigint,
+    CONSTRAINT flow_circuit_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
+    CONSTRAINT flow_circuit_range CHECK (((circuit_failure_ratio > (0)::double precision) AND (circuit_failure_ratio <= (1)::double precision) AND (circuit_calls_min > 0) AND (circuit_window_seconds > (0)::double precision) AND (circuit_rest_seconds > (0)::double precision))),
     CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
     CONSTRAINT flow_limits_positive CHECK (((rate_per_second > (0)::double precision) AND (concurrency_max > 0) AND (window_items > 0))),
     CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
+    CONSTRAINT flow_retry_share_range CHECK (((retry_share >= (0)::double precision) AND (retry_share <= (1)::double precision))),
     CONSTRAINT flow_weight_positive CHECK ((weight > 0))
-);
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
 CREATE TABLE ledger.kind (
     kind_no integer NOT NULL,
@@ -341,9 +471,26 @@ CREATE TABLE ledger.kind (
     backoff_cap_seconds double precision DEFAULT 600 NOT NULL,
     grace_seconds integer DEFAULT 900 NOT NULL,
     no_replay boolean DEFAULT false NOT NULL,
+    dispatch text DEFAULT 'kafka'::text NOT NULL,
+    http jsonb,
+    settled_by text DEFAULT 'worker'::text NOT NULL,
+    dispatch_seconds integer DEFAULT 30 NOT NULL,
+    run_seconds double precision,
+    total_seconds double precision,
+    queue_late text DEFAULT 'retry'::text NOT NULL,
+    run_late text DEFAULT 'retry'::text NOT NULL,
+    ordering text DEFAULT 'none'::text NOT NULL,
+    failure_holds boolean DEFAULT true NOT NULL,
+    streak_max smallint DEFAULT 3 NOT NULL,
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
+    CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
+    CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
+    CONSTRAINT kind_late_known CHECK (((queue_late = ANY (ARRAY['retry'::text, 'park'::text])) AND (run_late = ANY (ARRAY['retry'::text, 'park'::text])))),
     CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
+    CONSTRAINT kind_ordering_known CHECK ((ordering = ANY (ARRAY['none'::text, 'key'::text]))),
+    CONSTRAINT kind_policy_positive CHECK (((dispatch_seconds > 0) AND (run_seconds > (0)::double precision) AND (total_seconds > (0)::double precision) AND (streak_max > 0))),
     CONSTRAINT kind_seconds_positive CHECK (((queue_seconds > 0) AND (lease_seconds > 0) AND (backoff_base_seconds > (0)::double precision) AND (backoff_cap_seconds >= backoff_base_seconds) AND (grace_seconds >= 0))),
+    CONSTRAINT kind_settled_by_known CHECK ((settled_by = ANY (ARRAY['worker'::text, 'topic'::text]))),
     CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
 );
 
@@ -358,6 +505,8 @@ CREATE TABLE ledger.run (
     lease_seconds double precision NOT NULL,
     ended bit varying NOT NULL,
     closed_at timestamp with time zone,
+    flow_no integer,
+    run_until timestamp with time zone,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
     CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
 )
@@ -394,6 +543,11 @@ CREATE TABLE ledger.pending (
     attempt smallint DEFAULT 0 NOT NULL,
     starts smallint DEFAULT 0 NOT NULL,
     batch_max smallint,
+    serial bigint,
+    serial_due_at timestamp with time zone,
+    overlap smallint,
+    CONSTRAINT pending_overlap_known CHECK (((overlap >= 1) AND (overlap <= 4))),
+    CONSTRAINT pending_serial_whole CHECK ((((serial IS NULL) = (serial_due_at IS NULL)) AND ((serial IS NULL) = (overlap IS NULL)))),
     CONSTRAINT pending_state_waits CHECK ((state = ANY (ARRAY[1, 4])))
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
@@ -409,18 +563,6 @@ CREATE TABLE ledger.review (
     run_no bigint,
     actor_no integer NOT NULL
 );
-
-CREATE TABLE ledger.transition (
-    effective_date date NOT NULL,
-    item_no bigint NOT NULL,
-    event smallint NOT NULL,
-    attempt smallint NOT NULL,
-    run_no bigint,
-    actor_no integer NOT NULL,
-    at timestamp with time zone NOT NULL,
-    detail jsonb
-)
-PARTITION BY RANGE (effective_date);
 
 CREATE VIEW ledger.accounting AS
  WITH standing AS (
@@ -537,6 +679,15 @@ ALTER TABLE ledger.close ALTER COLUMN close_no ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ledger.credit (
+    topic text NOT NULL,
+    worker_no integer NOT NULL,
+    items integer NOT NULL,
+    granted_until timestamp with time zone NOT NULL,
+    CONSTRAINT credit_items_range CHECK ((items >= 0))
+)
+WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE ledger.definition (
     definition_no bigint NOT NULL,
     tenant text NOT NULL,
@@ -594,6 +745,18 @@ ALTER TABLE ledger.event ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY 
     CACHE 1
 );
 
+CREATE TABLE ledger.failure_streak (
+    flow_no integer NOT NULL,
+    business_key text NOT NULL,
+    failures integer NOT NULL,
+    first_at timestamp with time zone NOT NULL,
+    last_at timestamp with time zone NOT NULL,
+    reason text,
+    flagged_at timestamp with time zone,
+    judged_at timestamp with time zone
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0');
+
 CREATE SEQUENCE ledger.fence
     START WITH 1
     INCREMENT BY 1
@@ -630,6 +793,13 @@ CREATE TABLE ledger.finding (
     CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text])))
 );
 
+CREATE TABLE ledger.flow_change (
+    flow_no integer NOT NULL,
+    changed_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    change jsonb NOT NULL
+);
+
 ALTER TABLE ledger.flow ALTER COLUMN flow_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.flow_flow_no_seq
     START WITH 1
@@ -639,6 +809,33 @@ ALTER TABLE ledger.flow ALTER COLUMN flow_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ledger.flow_outcome (
+    flow_no integer NOT NULL,
+    at timestamp with time zone NOT NULL,
+    completed integer NOT NULL,
+    failed integer NOT NULL,
+    run_no bigint DEFAULT 0 NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
+
+CREATE TABLE ledger.following (
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    definition_no bigint NOT NULL,
+    delay_seconds double precision NOT NULL,
+    CONSTRAINT following_delay_positive CHECK ((delay_seconds > (0)::double precision))
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
+
+CREATE TABLE ledger.held_key (
+    serial bigint NOT NULL,
+    item_no bigint NOT NULL,
+    effective_date date NOT NULL,
+    flow_no integer NOT NULL,
+    held_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
+
 ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.kind_kind_no_seq
     START WITH 1
@@ -646,6 +843,19 @@ ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE ledger.lapse (
+    definition_no bigint NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    occurrences bigint NOT NULL,
+    reason text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    CONSTRAINT lapse_in_order CHECK ((from_at < until_at)),
+    CONSTRAINT lapse_occurrences_positive CHECK ((occurrences > 0)),
+    CONSTRAINT lapse_reason_known CHECK ((reason = 'catch_up'::text))
 );
 
 CREATE TABLE ledger.materialised (
@@ -660,6 +870,27 @@ CREATE TABLE ledger.partition_span (
     starts_on date NOT NULL,
     ends_before date NOT NULL,
     made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+);
+
+CREATE TABLE ledger.pause (
+    pause_no integer NOT NULL,
+    tenant text NOT NULL,
+    kind text,
+    lane text,
+    paused_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    reason text NOT NULL,
+    resumed_at timestamp with time zone,
+    resumed_by integer
+);
+
+ALTER TABLE ledger.pause ALTER COLUMN pause_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.pause_pause_no_seq
+    START WITH 1
+    INCREMENT BY 1
+    NO MINVALUE
+    NO MAXVALUE
+    CACHE 1
 );
 
 CREATE TABLE ledger.permitted_transition (
@@ -817,7 +1048,8 @@ CREATE TABLE ledger.withdrawal (
     actor_no integer NOT NULL,
     requested_at timestamp with time zone NOT NULL,
     CONSTRAINT withdrawal_event_known CHECK ((event = ANY (ARRAY[11, 12])))
-);
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
 
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_name_key UNIQUE (name);
@@ -837,6 +1069,9 @@ ALTER TABLE ONLY ledger.claim
 ALTER TABLE ONLY ledger.close
     ADD CONSTRAINT close_pkey PRIMARY KEY (close_no);
 
+ALTER TABLE ONLY ledger.credit
+    ADD CONSTRAINT credit_pkey PRIMARY KEY (topic, worker_no);
+
 ALTER TABLE ONLY ledger.definition
     ADD CONSTRAINT definition_pkey PRIMARY KEY (definition_no);
 
@@ -855,6 +1090,12 @@ ALTER TABLE ONLY ledger.event
 ALTER TABLE ONLY ledger.event
     ADD CONSTRAINT event_source_id_occurred_at_key UNIQUE (source, id, occurred_at);
 
+ALTER TABLE ONLY ledger.expedited
+    ADD CONSTRAINT expedited_pkey PRIMARY KEY (item_no);
+
+ALTER TABLE ONLY ledger.failure_streak
+    ADD CONSTRAINT failure_streak_pkey PRIMARY KEY (flow_no, business_key);
+
 ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_pkey PRIMARY KEY (id);
 
@@ -864,17 +1105,32 @@ ALTER TABLE ONLY ledger.flow
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_pkey PRIMARY KEY (flow_no);
 
+ALTER TABLE ONLY ledger.following
+    ADD CONSTRAINT following_pkey PRIMARY KEY (item_no);
+
+ALTER TABLE ONLY ledger.held_key
+    ADD CONSTRAINT held_key_item_no_key UNIQUE (item_no);
+
+ALTER TABLE ONLY ledger.held_key
+    ADD CONSTRAINT held_key_pkey PRIMARY KEY (serial);
+
 ALTER TABLE ONLY ledger.kind
     ADD CONSTRAINT kind_pkey PRIMARY KEY (kind_no);
 
 ALTER TABLE ONLY ledger.kind
     ADD CONSTRAINT kind_tenant_name_key UNIQUE (tenant, name);
 
+ALTER TABLE ONLY ledger.lapse
+    ADD CONSTRAINT lapse_pkey PRIMARY KEY (definition_no, from_at);
+
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_pkey PRIMARY KEY (definition_no);
 
 ALTER TABLE ONLY ledger.partition_span
     ADD CONSTRAINT partition_span_pkey PRIMARY KEY (parent, starts_on);
+
+ALTER TABLE ONLY ledger.pause
+    ADD CONSTRAINT pause_pkey PRIMARY KEY (pause_no);
 
 ALTER TABLE ONLY ledger.pending
     ADD CONSTRAINT pending_pkey PRIMARY KEY (item_no);
@@ -926,11 +1182,15 @@ ALTER TABLE ONLY ledger.withdrawal
 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
+CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
+
 CREATE INDEX close_period_idx ON ledger.close USING btree (tenant, period_from);
+
+CREATE INDEX credit_worker_idx ON ledger.credit USING btree (worker_no);
 
 CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, tenant) WHERE (event_type IS NOT NULL);
 
-CREATE INDEX due_item_due_idx ON ONLY ledger.due_item USING btree (due_at);
+CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant);
 
 CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key, flow_no);
 
@@ -938,17 +1198,35 @@ CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_ke
 
 CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
 
+CREATE INDEX failure_streak_unjudged_idx ON ledger.failure_streak USING btree (failures) WHERE ((judged_at IS NULL) OR (last_at > judged_at));
+
 CREATE INDEX finding_item_idx ON ledger.finding USING btree (item_id) WHERE (item_id IS NOT NULL);
 
 CREATE INDEX finding_open_idx ON ledger.finding USING btree (type, tenant, kind) WHERE (closed_at IS NULL);
 
 CREATE INDEX finding_seen_idx ON ledger.finding USING btree (first_seen_at, id);
 
+CREATE INDEX flow_change_idx ON ledger.flow_change USING btree (flow_no, changed_at);
+
+CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
+
+CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
+
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until);
 
 CREATE INDEX partition_span_made_idx ON ledger.partition_span USING btree (made_at);
 
-CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at);
+CREATE UNIQUE INDEX pause_standing_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
+
+CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at, ((item_no >> 10))) WHERE ((state = 1) AND (serial IS NULL));
+
+CREATE INDEX pending_blocked_idx ON ledger.pending USING btree (serial, serial_due_at, item_no) WHERE ((serial IS NOT NULL) AND (available_at = 'infinity'::timestamp with time zone));
+
+CREATE INDEX pending_key_idx ON ledger.pending USING btree (serial, serial_due_at, item_no) WHERE (serial IS NOT NULL);
+
+CREATE INDEX pending_retry_idx ON ledger.pending USING btree (flow_no, available_at) WHERE ((state = 4) AND (serial IS NULL));
+
+CREATE INDEX pending_serial_idx ON ledger.pending USING btree (flow_no, available_at) WHERE (serial IS NOT NULL);
 
 CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
 
@@ -962,6 +1240,8 @@ CREATE INDEX review_parked_idx ON ledger.review USING btree (parked_at);
 
 CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
 
+CREATE INDEX run_flow_idx ON ONLY ledger.run USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
+
 CREATE INDEX run_lease_idx ON ONLY ledger.run USING btree (lease_until) WHERE (closed_at IS NULL);
 
 CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
@@ -969,6 +1249,8 @@ CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
 CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
 CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+
+CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -991,14 +1273,29 @@ ALTER TABLE ONLY ledger.finding
 ALTER TABLE ONLY ledger.finding
     ADD CONSTRAINT finding_resolved_by_fkey FOREIGN KEY (resolved_by) REFERENCES ledger.actor(actor_no);
 
+ALTER TABLE ONLY ledger.flow_change
+    ADD CONSTRAINT flow_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_kind_no_fkey FOREIGN KEY (kind_no) REFERENCES ledger.kind(kind_no);
 
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
 
+ALTER TABLE ONLY ledger.lapse
+    ADD CONSTRAINT lapse_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.lapse
+    ADD CONSTRAINT lapse_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.pause
+    ADD CONSTRAINT pause_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.pause
+    ADD CONSTRAINT pause_resumed_by_fkey FOREIGN KEY (resumed_by) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.permitted_transition
     ADD CONSTRAINT permitted_transition_before_state_fkey FOREIGN KEY (before_state) REFERENCES ledger.state(state);
@@ -1035,11 +1332,19 @@ GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
 REVOKE ALL ON FUNCTION ledger.await_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.await_partitions() TO ledger_worker;
 
+GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_worker;
+GRANT SELECT ON TABLE ledger.transition TO ledger_auditor;
+
 REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
 
-REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[]) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
+
+REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
@@ -1050,14 +1355,14 @@ GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date) TO ledger_wor
 REVOKE ALL ON FUNCTION ledger.make_partitions(ahead interval) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
 
+GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_worker;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
+
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
-
-GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
-GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow TO ledger_worker;
 GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
@@ -1077,9 +1382,6 @@ GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.review TO ledger_worker;
 GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
 
-GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_worker;
-GRANT SELECT ON TABLE ledger.transition TO ledger_auditor;
-
 GRANT SELECT ON TABLE ledger.accounting TO ledger_worker;
 GRANT SELECT ON TABLE ledger.accounting TO ledger_auditor;
 
@@ -1092,22 +1394,46 @@ GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 GRANT SELECT,INSERT,UPDATE ON TABLE ledger.close TO ledger_worker;
 GRANT SELECT ON TABLE ledger.close TO ledger_auditor;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.credit TO ledger_worker;
+GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;
+
 GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_worker;
 GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.event TO ledger_worker;
 GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
 
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.failure_streak TO ledger_worker;
+GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
+
 GRANT USAGE ON SEQUENCE ledger.fence TO ledger_worker;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE ledger.finding TO ledger_worker;
 GRANT SELECT ON TABLE ledger.finding TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.flow_change TO ledger_worker;
+GRANT SELECT ON TABLE ledger.flow_change TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow_outcome TO ledger_worker;
+GRANT SELECT ON TABLE ledger.flow_outcome TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.following TO ledger_worker;
+GRANT SELECT ON TABLE ledger.following TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.held_key TO ledger_worker;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.lapse TO ledger_worker;
+GRANT SELECT ON TABLE ledger.lapse TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.materialised TO ledger_worker;
 GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_worker;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.pause TO ledger_worker;
+GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_worker;
 GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_auditor;
@@ -1126,6 +1452,8 @@ GRANT SELECT ON TABLE ledger.repair TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_worker;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
+
+GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.seal TO ledger_worker;
 GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;

@@ -30,6 +30,12 @@ LOOK_AGAIN_SECONDS = 0.02
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
+@pytest.hookimpl(trylast=True)  # after they were shuffled
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes minutes: beside it another process can run all the rest."""
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
 @pytest.fixture(scope="session")
 def stack() -> Generator[Endpoints]:
     """PostgreSQL and Kafka, embedded unless the environment chooses otherwise."""
@@ -92,7 +98,7 @@ async def database(make_database: MakeDatabase) -> AsyncGenerator[str]:
 
 @pytest.fixture
 async def pool(database: str) -> AsyncGenerator[Pool]:
-    async with open_pool(database, application_name="test") as pool:
+    async with open_pool(database, application_name="test", size_max=8) as pool:
         yield pool
 
 

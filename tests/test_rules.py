@@ -7,9 +7,10 @@ import pytest
 
 from ledger.definitions import Definition, load_definitions
 from ledger.drafts import Cancellation, ItemDraft, Supersession
-from ledger.errors import InvalidEvent, InvalidItem
-from ledger.rules import DomainEvent, apply_rule, cycle_of, draft_occurrences
+from ledger.errors import BeyondCalendar, InvalidEvent, InvalidItem
+from ledger.rules import DomainEvent, apply_rule
 from ledger.schedule import tzdata_version
+from ledger.scheduled import cycle_of, draft_occurrences
 
 RENEWAL = """
 definition: policy-renewal
@@ -258,6 +259,47 @@ def test_g2_an_occurrence_in_a_gap_is_recorded_as_skipped() -> None:
     (skipped,) = found.skipped
     assert (skipped.reason, skipped.draft.cycle) == ("gap", "2027-03-14T02:30")
     assert skipped.draft.due_at == datetime(2027, 3, 14, 7, tzinfo=UTC)
+
+
+def test_g2_what_a_calendar_leaves_out_is_recorded_as_skipped() -> None:
+    sundays = {"weekend": ["sun"], "holidays": ["2026-10-31"], "roll": "skip"}
+    start, end = datetime(2026, 10, 31, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC)
+    found = draft_occurrences(rule(NIGHTLY, calendar=sundays), start, end)
+    assert [draft.cycle for draft in found.drafts] == ["2026-11-02T01:30"]
+    assert [(skip.reason, skip.draft.cycle) for skip in found.skipped] == [
+        ("calendar", "2026-10-31T01:30"),
+        ("calendar", "2026-11-01T01:30"),
+        ("calendar", "2026-11-01T01:30#2"),
+    ]
+    assert len({skip.draft.id for skip in found.skipped}) == 3
+
+
+def test_a_rolled_item_keeps_the_cycle_and_the_date_that_name_it() -> None:
+    monthly = {"business": {"day_of_month": 31}, "at": "09:00", "timezone": "America/New_York"}
+    rolls = {"weekend": ["sat", "sun"], "roll": "following"}
+    start, end = datetime(2026, 10, 1, tzinfo=UTC), datetime(2026, 11, 3, tzinfo=UTC)
+    (draft,) = draft_occurrences(rule(NIGHTLY, when=monthly, calendar=rolls), start, end).drafts
+    assert (draft.cycle, draft.effective_date) == ("2026-10-31T09:00", date(2026, 10, 31))
+    assert (draft.due_at, draft.decision) == (datetime(2026, 11, 2, 14, tzinfo=UTC), "rolled")
+
+
+def test_a_schedule_beyond_its_calendar_is_an_error_that_names_the_day() -> None:
+    ends = {"weekend": ["sat", "sun"], "last_day": "2026-12-31", "roll": "skip"}
+    start, end = datetime(2026, 12, 31, tzinfo=UTC), datetime(2027, 1, 2, tzinfo=UTC)
+    with pytest.raises(BeyondCalendar, match="2027-01-01"):
+        draft_occurrences(rule(NIGHTLY, calendar=ends), start, end)
+
+
+def test_an_event_item_is_moved_to_a_business_day_and_refused_where_none_is_known() -> None:
+    calendar = {"weekend": ["sat", "sun"], "last_day": "2027-12-31", "roll": "preceding"}
+    (draft,) = apply_rule(rule(calendar=calendar), event(expires_on="2027-03-30"))
+    assert isinstance(draft, ItemDraft)
+    assert draft.due_at.date() == date(2027, 2, 26)  # the 28th is a Sunday
+    assert draft.decision == "rolled"
+    assert draft.nominal is not None
+    assert draft.nominal.startswith("2027-02-28")
+    problem = refusal(rule(calendar=calendar), event(expires_on="2028-03-30")).problems[0]
+    assert "ends on 2027-12-31" in problem.reason
 
 
 def test_the_effective_date_is_the_local_one() -> None:

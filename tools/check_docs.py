@@ -24,7 +24,7 @@ _ANCHOR: Final = re.compile(r'<a\s+(?:id|name)="([^"]+)"')
 _MACHINE_PATH: Final = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work)/[A-Za-z0-9_.]")
 _INDEX_HOST: Final = re.compile(
     r"\b(?:[\w-]+\.)*(?:pypi|python\w*host\w*|npm\w*|maven\w*|registry)(?:\.[\w-]+)*\.(?:org|com|io)\b"
-    r"|https?://\S+/(?:simple|maven2)\b|index-url[ =]+\S*://",
+    r"|https?://\S+/(?:simple|maven2)\b|index.url[ =]+\S*://",
 )
 
 

@@ -1,6 +1,7 @@
 """Hold the code to the rules of the house that no linter knows.
 
-A module is named for the thing it holds; states are declared once; no test sleeps.
+A module is named for the thing it holds; states are declared once; what a module keeps to itself it
+uses; no test sleeps.
 """
 
 import ast
@@ -50,6 +51,26 @@ def _literal_states(path: Path, tree: ast.Module) -> Iterator[str]:
             yield f"{where}: a literal state; take it from ledger.states"
 
 
+def _unused(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield the constants that a module keeps to itself and does not use."""
+    declared = {
+        statement.target.id: statement.lineno
+        for statement in tree.body
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and statement.target.id.startswith("_")
+        and not statement.target.id.startswith("__")
+    }
+    used = {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
+    for name, line in declared.items():
+        if name not in used:
+            yield f"{path.relative_to(ROOT)}:{line}: {name} is not used"
+
+
 def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
@@ -69,9 +90,11 @@ def findings() -> Iterator[str]:
     """Yield one line for each breach."""
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(path.read_bytes(), str(path))
             yield from _nameless(path)
+            yield from _unused(path, tree)
             if path != STATES_MODULE:
-                yield from _literal_states(path, ast.parse(path.read_bytes(), str(path)))
+                yield from _literal_states(path, tree)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         yield from _sleeps(path, ast.parse(path.read_bytes(), str(path)))
 

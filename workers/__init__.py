@@ -2,9 +2,9 @@
 
 from workers.handlers import Handlers
 from workers.item import DueItem
+from workers.running import run_worker
 from workers.settings import WorkerSettings
 from workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
-from workers.worker import run_worker
 
 __all__ = [
     "Completed",

@@ -8,13 +8,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from aiokafka import (
-    AIOKafkaConsumer,
     AIOKafkaProducer,
     ConsumerRebalanceListener,
-    ConsumerRecord,
     TopicPartition,
 )
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import (
     CommitFailedError,
     IllegalStateError,
@@ -24,13 +21,15 @@ from aiokafka.errors import (
 )
 
 from ledger.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX, rejected_headers
-from ledger.errors import Unavailable
+from ledger.fetching import BatchConsumer
 from ledger.log import LogEvent, get_logger
+from ledger.topics import make_topics, unavailable
 from workers.feed import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
+    from ledger.records import RecordBatch
     from workers.settings import WorkerSettings
     from workers.stretch import Rejected
 
@@ -78,21 +77,18 @@ class WorkConsumer:
         self._topics = sorted(topics)
         self._name = name
         self._revoked = revoked
-        self._consumer: AIOKafkaConsumer | None = None
+        self._consumer: BatchConsumer | None = None
         self._producer: AIOKafkaProducer | None = None
         self._failures = 0
 
     async def start(self) -> None:
         """Make the topics where they are missing and join the group. Raises Unavailable."""
+        topics = {REJECTED_TOPIC, *self._topics}
+        await make_topics(self._settings, topics, client=self._name, role="worker")
         try:
-            await self._make_topics()
             self._consumer = await self._join()
         except (KafkaError, OSError) as error:
-            raise Unavailable(
-                f"Kafka cannot be used: {type(error).__name__}. "
-                "Check DUELEDGER_BOOTSTRAP_SERVERS and that the broker is up.",
-                service="kafka",
-            ) from error
+            raise unavailable(error) from error
 
     async def stop(self) -> None:
         """Leave the group."""
@@ -111,7 +107,7 @@ class WorkConsumer:
 
     async def poll(
         self, full: Collection[Partition], *, timeout_seconds: float
-    ) -> dict[Partition, list[ConsumerRecord]]:
+    ) -> dict[Partition, list[RecordBatch]]:
         """Return what arrived, but nothing of the partitions that are full."""
         if self._consumer is None:
             self._consumer = await self._join()
@@ -121,10 +117,10 @@ class WorkConsumer:
                 pair for pair in self._consumer.assignment() if Partition(*pair) not in full
             ] or [_NOWHERE]
         try:
-            polled = await self._consumer.getmany(
+            polled = await self._consumer.getbatches(
                 *open_partitions,
                 timeout_ms=int(timeout_seconds * 1000),
-                max_records=self._settings.worker_poll_records_max,
+                records_max=self._settings.worker_poll_records_max,
             )
         except KafkaError:
             self._failures += 1
@@ -132,7 +128,7 @@ class WorkConsumer:
                 await self._leave()
             raise
         self._failures = 0
-        return {Partition(*pair): records for pair, records in polled.items()}
+        return {Partition(*pair): batches for pair, batches in polled.items()}
 
     async def commit(self, offsets: Mapping[Partition, int]) -> bool:
         """Commit offsets of partitions; False where they moved to another member meanwhile."""
@@ -215,9 +211,9 @@ class WorkConsumer:
             await self._revoked([Partition(*pair) for pair in consumer.assignment()])
             await _stop(consumer)
 
-    async def _join(self) -> AIOKafkaConsumer:
+    async def _join(self) -> BatchConsumer:
         settings = self._settings
-        consumer = AIOKafkaConsumer(
+        consumer = BatchConsumer(
             bootstrap_servers=settings.bootstrap_servers,
             client_id=self._name,
             group_id=settings.worker_group_id,
@@ -225,7 +221,6 @@ class WorkConsumer:
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             retry_backoff_ms=RETRY_MILLISECONDS,
-            max_poll_records=settings.worker_poll_records_max,
             max_partition_fetch_bytes=FETCH_BYTES_MAX // 2,
             fetch_max_bytes=FETCH_BYTES_MAX,
             metadata_max_age_ms=METADATA_SECONDS * 1000,
@@ -244,28 +239,17 @@ class WorkConsumer:
             raise
         return consumer
 
-    async def _make_topics(self) -> None:
-        settings = self._settings
-        admin = AIOKafkaAdminClient(
-            bootstrap_servers=settings.bootstrap_servers, client_id=self._name
-        )
-        await admin.start()
-        try:
-            missing = {REJECTED_TOPIC, *self._topics} - set(await admin.list_topics())
-            if missing:
-                # One that another process makes at the same moment is answered as existing.
-                await admin.create_topics(
-                    [
-                        NewTopic(topic, settings.topic_partitions, settings.topic_replication)
-                        for topic in sorted(missing)
-                    ]
-                )
-        finally:
-            await admin.close()
 
+async def _stop(client: BatchConsumer | AIOKafkaProducer) -> None:
+    """Stop a client, in bounded time; what the broker is not told, the session's end tells it.
 
-async def _stop(client: AIOKafkaConsumer | AIOKafkaProducer) -> None:
-    """Stop a client, in bounded time; what the broker is not told, the session's end tells it."""
-    with suppress(KafkaError, TimeoutError):
-        async with asyncio.timeout(STOP_SECONDS):
-            await client.stop()
+    Where the broker is gone it may end as a fetch it cancelled, which is not the caller's end.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    try:
+        await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+    finally:
+        stopping.cancel()
+    if stopping.done() and not stopping.cancelled():
+        with suppress(KafkaError):
+            stopping.result()

@@ -20,6 +20,7 @@ class WorkerCounts:
     withdrawn: int = 0
     settled: int = 0
     refused: int = 0  # outcomes that the ledger answered as stale
+    blocked: int = 0  # times the event loop stood still for too long
     lapsed: int = 0  # items whose handlers were stopped because their lease was over
 
     def snapshot(self) -> dict[str, int]:

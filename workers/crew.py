@@ -9,7 +9,8 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Protocol, cast, final
+from time import monotonic
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast, final
 
 from ledger.service import crash_point
 from ledger.states import TransitionEvent
@@ -20,6 +21,7 @@ from workers.thread import Answer, call_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
+    from types import FrameType
 
     from ledger.store import Connection, Pool
     from workers.item import DueItem
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
+PATIENCE_SECONDS: Final = 30.0  # waiting for a crew that is full is no longer than this
 STOP_SECONDS: Final = 2.0  # in which a handler that was cancelled at its time's end must answer
 
 Work = tuple[int, "DueItem"]
@@ -65,13 +68,19 @@ class RunLost(Exception):  # its name is what the journal shows
 
 @final
 class Crew:
-    """Runs one handler. `room` is in items, so that only what will run now is started."""
+    """Runs one handler. `room` is in items, so that only what will run now is started.
+
+    It is lost while each of its places is held by a call that is past its time and cannot be
+    stopped; `lost_since` is monotonic.
+    """
 
     def __init__(
         self, handler: Handler, foreman: Foreman, *, worker_no: int, pool: Pool | None = None
     ) -> None:
         self.handler = handler
         self.busy = 0
+        self.lost_since: float | None = None
+        self._overdue = 0
         self._foreman = foreman
         self._worker_no = worker_no
         self._pool = pool
@@ -81,6 +90,19 @@ class Crew:
     def room(self) -> int:
         """How many more items may be started."""
         return max(0, self.handler.options.concurrency - self.busy) * self._batch_max
+
+    @property
+    def waiting_min(self) -> int:
+        """How many items may wait for it before it was ever seen at work.
+
+        A crew full, since that is surely started once those before had all their time; a part of
+        it where that would be long.
+        """
+        if self.lost_since is not None:
+            return 0
+        options = self.handler.options
+        share = min(1.0, PATIENCE_SECONDS / options.timeout_seconds)
+        return max(1, int(options.concurrency * self._batch_max * share))
 
     @property
     def run_items_max(self) -> int:
@@ -234,8 +256,9 @@ class Crew:
         if self.handler.is_async:
             limit = asyncio.timeout(seconds)
             # One that swallows its cancelling keeps its place in the crew, but not its items.
+            gone: list[OpenRun] = []
             deaf = asyncio.get_running_loop().call_later(
-                seconds + STOP_SECONDS, self._fail_unended, run, work, self._timeout()
+                seconds + STOP_SECONDS, self._gone_deaf, run, work, gone
             )
             try:
                 async with limit:
@@ -246,6 +269,7 @@ class Crew:
                 raise
             finally:
                 deaf.cancel()
+                self._overran(-len(gone))
         call = call_in_thread(self.handler.function, *arguments)
         try:
             done, _ = await asyncio.wait({call}, timeout=seconds)
@@ -253,13 +277,30 @@ class Crew:
             if not call.done():
                 # A thread cannot be stopped. It keeps its place in the crew until it ends.
                 self.busy += 1
-                call.add_done_callback(self._call_ended)
+                self._overran(1)
+                call.add_done_callback(self._overdue_ended)
         if not done:
             raise self._timeout()
         answer = call.result()
         if answer.error is not None:
             raise answer.error
         return answer.value
+
+    def _gone_deaf(self, run: OpenRun, work: Sequence[Work], gone: list[OpenRun]) -> None:
+        gone.append(run)
+        self._overran(1)
+        self._fail_unended(run, work, self._timeout())
+
+    def _overdue_ended(self, call: object) -> None:
+        self._overran(-1)
+        self._call_ended(call)
+
+    def _overran(self, calls: int) -> None:
+        self._overdue += calls
+        if self._overdue < self.handler.options.concurrency:
+            self.lost_since = None
+        elif self.lost_since is None:
+            self.lost_since = monotonic()
 
     def _timeout(self) -> HandlerTimeout:
         return HandlerTimeout(f"no answer within {self.handler.options.timeout_seconds:g} s")
@@ -315,3 +356,24 @@ class Crew:
             if reason is not Refusal.CONTENDED:
                 break
         raise RunLost(f"the ledger answered {reason}; the writes were rolled back")
+
+
+class Call(NamedTuple):
+    """A call of a handler under way, and for which items."""
+
+    handler: Handler
+    run: OpenRun
+    work: Sequence[Work]
+
+
+_CALLING: Final = Crew._call.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+
+
+def call_on(stack: FrameType | None) -> Call | None:
+    """Find the handler's call that a thread's stack is in, if it is in one."""
+    while stack is not None:
+        if stack.f_code is _CALLING:
+            told = stack.f_locals
+            return Call(told["self"].handler, told["run"], told["work"])
+        stack = stack.f_back
+    return None

@@ -8,11 +8,13 @@ from typing import Final, TypeVar, final
 
 from ledger.store import Connection
 from workers.item import DueItem
-from workers.verdicts import Verdict
+from workers.verdicts import Park, Verdict
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
 KIND_LENGTH_MAX: Final = 100
+BACKOFF_BASE_SECONDS: Final = 10.0  # what a kind begins with
+BACKOFF_CAP_SECONDS: Final = 600.0
 
 Single = Callable[[DueItem], Awaitable[Verdict] | Verdict]
 Batch = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
@@ -37,14 +39,15 @@ class HandlerOptions:
     """How a kind is worked. `concurrency` counts calls at once: items, or batches.
 
     The backoff is for attempts that fail without a time of their own: exponential from
-    `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`.
+    `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`. Where neither is given
+    the kind's own holds, as its definitions set it.
     """
 
     concurrency: int = 64
     timeout_seconds: float = 30.0
     batch_max: int = 1
-    backoff_base_seconds: float = 10.0
-    backoff_cap_seconds: float = 600.0
+    backoff_base_seconds: float | None = None
+    backoff_cap_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, by name."""
@@ -60,11 +63,25 @@ class HandlerOptions:
             self.timeout_seconds > 0,
             f"timeout_seconds must be positive, not {self.timeout_seconds}",
         )
+        base, cap = self.backoff
         _require(
-            0 < self.backoff_base_seconds <= self.backoff_cap_seconds,
+            0 < base <= cap,
             "backoff_base_seconds must be positive and at most backoff_cap_seconds, not "
-            f"{self.backoff_base_seconds} and {self.backoff_cap_seconds}",
+            f"{base} and {cap}",
         )
+
+    @property
+    def backs_off(self) -> bool:
+        """Whether it has a backoff of its own, and not the kind's."""
+        return self.backoff_base_seconds is not None or self.backoff_cap_seconds is not None
+
+    @property
+    def backoff(self) -> tuple[float, float]:
+        """Base and cap in seconds; what is not given follows what is."""
+        base, cap = self.backoff_base_seconds, self.backoff_cap_seconds
+        if base is None:
+            base = BACKOFF_BASE_SECONDS if cap is None else min(BACKOFF_BASE_SECONDS, cap)
+        return base, max(BACKOFF_CAP_SECONDS, base) if cap is None else cap
 
 
 @final
@@ -82,6 +99,13 @@ class Handler:
         """Remember how it is called."""
         object.__setattr__(self, "is_async", _is_async(self.function))
 
+    @property
+    def name(self) -> str:
+        """The function's own name, with its module."""
+        function: object = inspect.unwrap(self.function)
+        of_object: object = type(function).__qualname__  # one that is called like a function
+        return f"{function.__module__}.{getattr(function, '__qualname__', of_object)}"
+
 
 @final
 class Handlers:
@@ -96,8 +120,8 @@ class Handlers:
         *,
         concurrency: int = 64,
         timeout_seconds: float = 30.0,
-        backoff_base_seconds: float = 10.0,
-        backoff_cap_seconds: float = 600.0,
+        backoff_base_seconds: float | None = None,
+        backoff_cap_seconds: float | None = None,
     ) -> Callable[[_S], _S]:
         """Register a function of one item. A plain ``def`` runs in a thread of its own."""
         options = HandlerOptions(
@@ -120,8 +144,8 @@ class Handlers:
         batch_max: int = 500,
         concurrency: int = 8,
         timeout_seconds: float = 30.0,
-        backoff_base_seconds: float = 10.0,
-        backoff_cap_seconds: float = 600.0,
+        backoff_base_seconds: float | None = None,
+        backoff_cap_seconds: float | None = None,
     ) -> Callable[[_B], _B]:
         """Register a function of up to `batch_max` items that answers a verdict each, in order."""
         options = HandlerOptions(
@@ -144,8 +168,8 @@ class Handlers:
         *,
         concurrency: int = 16,
         timeout_seconds: float = 30.0,
-        backoff_base_seconds: float = 10.0,
-        backoff_cap_seconds: float = 600.0,
+        backoff_base_seconds: float | None = None,
+        backoff_cap_seconds: float | None = None,
     ) -> Callable[[_T], _T]:
         """Register a function of one item and a connection to the ledger's database.
 
@@ -206,3 +230,13 @@ def _is_async(function: Callable[..., object]) -> bool:
 def _require(condition: bool, message: str) -> None:  # noqa: FBT001  # an assertion's shape
     if not condition:
         raise ValueError(message)
+
+
+async def _park_unknown(items: list[DueItem]) -> list[Verdict]:
+    return [Park(f"unknown_kind: no handler here for {item.kind}") for item in items]
+
+
+UNKNOWN: Final = Handler(
+    "", Form.BATCH, _park_unknown, HandlerOptions(concurrency=4, batch_max=1_000)
+)
+"""Parks what nobody registered a handler for; the payload stays with the item."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, final
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
 from ledger import envelope
 from ledger.errors import InvalidHeader
+from ledger.records import KafkaRecord
 
 if TYPE_CHECKING:
     from datetime import date, datetime
     from uuid import UUID
-
-
-_ATTEMPT_PLACE: Final = envelope.WORK_HEADERS.index(envelope.ATTEMPT)
-_FIRST_ATTEMPT: Final = (envelope.ATTEMPT, b"1")
 
 
 class WorkRecord(Protocol):
@@ -42,20 +39,22 @@ class WorkRecord(Protocol):
         ...
 
 
-@final
 class DueItem:
     """One item to work. `position` is its place in the claim `fence`, counted from 1.
 
     The headers are parsed when the first of them is asked for, so a handler that needs none does
     not pay for it. Ones that break the contract raise ``ledger.errors.InvalidHeader``, and the
-    item parks by that name.
+    item parks by that name. `attempt` is given where it is known without parsing them.
     """
 
-    __slots__ = ("_record", "_told", "fence", "position")
+    __slots__ = ("_attempt", "_record", "_told", "fence", "position")
 
-    def __init__(self, record: WorkRecord, fence: int, position: int) -> None:
+    def __init__(
+        self, record: WorkRecord, fence: int, position: int, attempt: int | None = None
+    ) -> None:
         self._record = record
         self._told: envelope.WorkHeaders | None = None
+        self._attempt = attempt
         self.fence = fence
         self.position = position
 
@@ -102,9 +101,8 @@ class DueItem:
     @property
     def retries(self) -> int:
         """How many attempts went before, without parsing what else the headers say."""
-        headers = self._record.headers
-        if len(headers) > _ATTEMPT_PLACE and headers[_ATTEMPT_PLACE] == _FIRST_ATTEMPT:
-            return 0
+        if self._attempt is not None:
+            return self._attempt - 1
         try:
             return max(0, self.attempt - 1)
         except InvalidHeader:
@@ -129,5 +127,9 @@ class DueItem:
 
     def _headers(self) -> envelope.WorkHeaders:
         if self._told is None:
-            self._told = envelope.parse_work_headers(self._record.headers)
+            record = self._record
+            if isinstance(record, KafkaRecord):
+                self._told = record.told_at(self.fence, self.position)
+            else:
+                self._told = envelope.parse_work_headers(record.headers)
         return self._told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
@@ -16,10 +17,10 @@ if TYPE_CHECKING:
     from workers.counts import WorkerCounts
     from workers.run import OpenRun
 
-# A third for the heartbeat, so that two may be lost; handlers stop in the last sixth.
-BEATS: Final = 3
-MARGIN: Final = 1 / 6
+BEATS: Final = 3  # a third of a lease for the heartbeat, so that two may be lost
 LOOKS: Final = 24
+LOOK_SECONDS: Final = 0.25  # a kind's hard end may be much nearer than a lease's
+LOOK_SECONDS_MIN: Final = 0.01
 
 log = get_logger("worker")
 
@@ -52,15 +53,15 @@ class Leases:
 
     @property
     def look_seconds(self) -> float:
-        """How often to look for leases that are nearly over."""
-        return self._lease_seconds / LOOKS
+        """How often to look at least for leases that are nearly over."""
+        return min(LOOK_SECONDS, self._lease_seconds / LOOKS)
 
     async def extend(self) -> dict[str, int]:
         """Extend every open run's lease; let go of those that the ledger no longer gives."""
         asked = [run for run in self._runs.values() if not run.is_stopped]
         if not asked:
             return {}
-        held_until = monotonic() + self._lease_seconds
+        asked_at = monotonic()
         async with asyncio.timeout(self.beat_seconds), self._pool.acquire() as connection:
             held = await extend_leases(
                 connection,
@@ -70,20 +71,26 @@ class Leases:
             )
         for run in asked:
             if run.run_no in held:
-                if held[run.run_no]:
-                    run.held_until = held_until
+                seconds = held[run.run_no]
+                if seconds is not None:
+                    run.hold(asked_at, seconds)
             elif run.open_count > 0 and not run.is_stopped:
                 self._lost(run, LogEvent.RUN_LOST)
             # Otherwise its last settlement closed it, or will be told that it is stale.
         return {}
 
     async def look(self) -> dict[str, int]:
-        """Stop handlers whose lease may be over before the next look."""
-        late = monotonic() + self._lease_seconds * MARGIN
+        """Stop handlers whose lease or hard end is nearly over."""
+        now = monotonic()
         for run in list(self._runs.values()):
-            if run.held_until <= late and not run.is_stopped:
+            if run.stop_at <= now and not run.is_stopped:
                 self._lost(run, LogEvent.LEASE_LAPSED)
         return {}
+
+    async def until_look(self) -> float:
+        """Say how long until handlers must stop, but no longer than until the next look."""
+        left = min((run.stop_at for run in self._runs.values()), default=math.inf) - monotonic()
+        return max(LOOK_SECONDS_MIN, min(left, self.look_seconds))
 
     def _lost(self, run: OpenRun, event: LogEvent) -> None:
         self._counts.lapsed += run.open_count

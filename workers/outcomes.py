@@ -14,7 +14,7 @@ import orjson
 from ledger.errors import InvalidHeader
 from ledger.states import TransitionEvent
 from ledger.store.runs import Outcome
-from workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
+from workers.verdicts import Completed, Evidence, NotDue, Park, Retry, Snooze, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,6 +31,7 @@ _DIGITS_MAX: Final = 1_000
 _EXPONENT_MAX: Final = 300
 _SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([0-9.]+)(?:[eE]([+-]?[0-9]+))?')
+_TEXT: Final = frozenset({str})
 _COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
 
 
@@ -52,6 +53,8 @@ def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending
     Reading it may run the handler's code, which may raise anything: that parks, too.
     """
     try:
+        if type(verdict) is Completed:  # nearly all
+            return _completed(verdict.evidence)
         return _ending_of_verdict(verdict, item, options)
     except BaseException as error:  # noqa: BLE001  # the handler boundary
         return parked(f"bad verdict: reading it raised {_class_name(error)}")
@@ -63,7 +66,7 @@ def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions
         if isinstance(error, InvalidHeader):
             return parked(f"malformed record: {error}")
         detail = {"error": _class_name(error), "message": str(error)}
-        return _failed(detail, backoff_seconds(_attempt(item), options))
+        return _failed(detail, _own_backoff(_attempt(item), options))
     except BaseException:  # noqa: BLE001  # the handler boundary: the error's own code may raise
         return _failed_unread(error, options)
 
@@ -71,7 +74,7 @@ def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions
 def _failed_unread(error: BaseException, options: HandlerOptions) -> Outcome:
     """Fail what raised an error of which nothing but its class can be told."""
     detail = {"error": _class_name(error), "message": "the error cannot be read"}
-    return _failed(detail, backoff_seconds(1, options))
+    return _failed(detail, _own_backoff(1, options))
 
 
 def _class_name(error: BaseException) -> str:
@@ -88,8 +91,8 @@ def _ending_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) 
             return _retried(verdict, item, options)
         case Snooze():
             return _snoozed(verdict)
-        case Park(reason=reason):
-            return parked(reason)
+        case Park():
+            return _parked(verdict)
         case NotDue(reason=reason):
             return Outcome(TransitionEvent.CANCELLED, _reason({"reason": f"not due: {reason}"}))
         case _:
@@ -109,13 +112,25 @@ def returned_unworked(reason: str) -> Outcome:
 def backoff_seconds(attempt: int, options: HandlerOptions) -> float:
     """Exponential with full jitter under a cap (AWS Architecture Blog, 2015)."""
     doublings = min(max(attempt, 1) - 1, _DOUBLINGS_MAX)
-    most = min(options.backoff_cap_seconds, options.backoff_base_seconds * 2.0**doublings)
+    base, cap = options.backoff
+    most = min(cap, base * 2.0**doublings)
     return random.uniform(0.0, most)  # noqa: S311  # jitter, no secret
 
 
-def _completed(evidence: Mapping[str, object] | str | None) -> Outcome:
+def _own_backoff(attempt: int, options: HandlerOptions) -> float | None:
+    """Return the handler's backoff; None leaves it to the ledger, which knows the kind's."""
+    return backoff_seconds(attempt, options) if options.backs_off else None
+
+
+def _completed(evidence: Evidence) -> Outcome:
     if evidence is None:
         return _COMPLETED_BARE
+    text = _evidence_text(evidence)
+    return Outcome(TransitionEvent.COMPLETED, text, None) if isinstance(text, str) else text
+
+
+def _evidence_text(evidence: Mapping[str, object] | str) -> str | Outcome:
+    """Return the JSON text of evidence, or the outcome of an item whose evidence is none."""
     try:
         if isinstance(evidence, str):
             # Checked, not encoded again: one bad text would fail the statement of thousands.
@@ -124,24 +139,31 @@ def _completed(evidence: Mapping[str, object] | str | None) -> Outcome:
             text = orjson.dumps(evidence).decode()
             value = evidence
     except (TypeError, ValueError) as error:
-        return parked(f"bad verdict: the evidence is not JSON: {_text(str(error))}")
+        return parked(f"bad verdict: the evidence is not JSON: {storable(str(error))}")
+    fault = evidence_fault(text, value)
+    if fault is not None:
+        return parked(f"bad verdict: the evidence {fault}")
+    return text
+
+
+def evidence_fault(text: str, value: object) -> str | None:
+    """Say why a JSON text of this value cannot be kept as evidence, or None where it can."""
     if len(text) > EVIDENCE_BYTES_MAX:
-        return parked(
-            f"bad verdict: the evidence has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
-        )
+        return f"has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
     if not isinstance(value, dict):
-        return parked(f"bad verdict: the evidence is {_named(value)}, not a JSON object")
-    if unstorable := _unstorable(text):
-        return parked(f"bad verdict: the evidence holds {unstorable}, which Postgres cannot store")
-    return Outcome(TransitionEvent.COMPLETED, text, None)
-
-
-def _unstorable(text: str) -> str | None:
+        return f"is {_named(value)}, not a JSON object"
     if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
-        return "a NUL"
-    if _SUSPECT.search(text) and (number := _excessive_number(text)):
-        return f"the number {number}"
+        return "holds a NUL, which Postgres cannot store"
+    if not _is_text_alone(cast("dict[str, object]", value)) and _SUSPECT.search(text):
+        number = _excessive_number(text)
+        if number is not None:
+            return f"holds the number {number}, which Postgres cannot store"
     return None
+
+
+def _is_text_alone(value: dict[str, object]) -> bool:
+    """Tell whether there is surely no number in it: searching the text for one costs more."""
+    return set(map(type, value.values())) <= _TEXT
 
 
 def _excessive_number(text: str) -> str | None:
@@ -160,10 +182,31 @@ def _excessive_number(text: str) -> str | None:
 def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:
     seconds = verdict.after_seconds
     if seconds is None:
-        seconds = backoff_seconds(_attempt(item), options)
-    elif not _is_wait(seconds):
+        after_seconds = _own_backoff(_attempt(item), options)
+    elif _is_wait(seconds):
+        after_seconds = float(seconds)
+    else:
         return parked(f"bad verdict: Retry(after_seconds={_named(seconds)})")
-    return _failed({"reason": verdict.reason}, float(seconds))
+    detail = _detail(verdict)
+    return (
+        Outcome(TransitionEvent.FAILED, detail, after_seconds)
+        if isinstance(detail, str)
+        else detail
+    )
+
+
+def _parked(verdict: Park) -> Outcome:
+    detail = _detail(verdict)
+    return Outcome(TransitionEvent.PARKED, detail, None) if isinstance(detail, str) else detail
+
+
+def _detail(verdict: Retry | Park) -> str | Outcome:
+    """Return the JSON text of a reason and its evidence, or the outcome where that is none."""
+    reason = {"reason": verdict.reason}
+    if verdict.evidence is None:
+        return _reason(reason)
+    text = _evidence_text(verdict.evidence)
+    return _reason(reason, evidence=text) if isinstance(text, str) else text
 
 
 def _attempt(item: DueItem) -> int:
@@ -173,7 +216,7 @@ def _attempt(item: DueItem) -> int:
         return 1
 
 
-def _failed(detail: dict[str, str], after_seconds: float) -> Outcome:
+def _failed(detail: dict[str, str], after_seconds: float | None) -> Outcome:
     return Outcome(TransitionEvent.FAILED, _reason(detail), after_seconds)
 
 
@@ -200,11 +243,14 @@ def _is_wait(seconds: object) -> TypeGuard[float]:
     )
 
 
-def _reason(detail: dict[str, str]) -> str:
-    return orjson.dumps({name: _text(text) for name, text in detail.items()}).decode()
+def _reason(detail: dict[str, str], *, evidence: str | None = None) -> str:
+    told: dict[str, object] = {name: storable(text) for name, text in detail.items()}
+    if evidence is not None:
+        told["evidence"] = orjson.Fragment(evidence)
+    return orjson.dumps(told).decode()
 
 
-def _text(text: object) -> str:
+def storable(text: object) -> str:
     """Make any text storable: short, without NUL, without half a surrogate pair."""
     plain = str(text)[:_TEXT_LENGTH_MAX].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return plain.encode("utf-8", "replace").decode()
@@ -213,7 +259,7 @@ def _text(text: object) -> str:
 def _named(value: object) -> str:
     if value is None:
         return "None"
-    return f"{type(value).__name__} {_text(repr(value))[:200]}"
+    return f"{type(value).__name__} {storable(repr(value))[:200]}"
 
 
 def _characters(value: object) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Final, final
 
 from workers.outcomes import Ending, SnoozedUntil, parked
 from workers.stretch import Unreadable
@@ -15,16 +15,19 @@ if TYPE_CHECKING:
     from workers.item import DueItem
     from workers.stretch import Stretch
 
+MARGIN: Final = 1 / 6  # of what is left of a lease: in it handlers are stopped
+
 
 @final
 class OpenRun:
     """Its items by index from 0. Each ends once here, is then sent, and once answered settled.
 
     `held_until` is monotonic and errs to the early side: it counts from before the lease was
-    asked for. Once `is_stopped` nothing ends any more; what had ended before is still sent,
-    because whether the lease was really lost only the ledger knows. `is_cancelled` tells that this
-    worker cancelled the handlers: any other cancellation is a handler's own. Until `waited_until`,
-    monotonic, what must not run beside it waits.
+    asked for. At `stop_at`, a little earlier, its handlers must stop. Once `is_stopped` nothing
+    ends any more; what had ended before is still sent, because whether the lease was really lost
+    only the ledger knows. `is_cancelled` tells that this worker cancelled the handlers: any other
+    cancellation is a handler's own. Until `waited_until`, monotonic, what must not run beside it
+    waits. `topic` is where it came from, empty where there is none.
     """
 
     __slots__ = (
@@ -32,6 +35,7 @@ class OpenRun:
         "_fresh",
         "_low",
         "_settled",
+        "_told",
         "fence",
         "first_offset",
         "fresh_count",
@@ -45,22 +49,26 @@ class OpenRun:
         "kind",
         "open_count",
         "run_no",
+        "stop_at",
         "tasks",
+        "topic",
         "unsettled_count",
         "waited_until",
     )
 
-    def __init__(self, start: Start, part: Stretch, *, held_until: float) -> None:
+    def __init__(self, start: Start, part: Stretch, *, held_until: float, topic: str = "") -> None:
         if start.run_no is None:
             raise ValueError("a refused start opens no run")
         size = len(part.items)
         self.run_no = start.run_no
         self.kind = part.kind
+        self.topic = topic
         self.fence = part.fence
         self.from_position = part.from_position
         self.first_offset = part.first_offset
         self.items = part.items
         self.held_until = held_until
+        self.stop_at = held_until - (start.held_seconds or 0.0) * MARGIN
         self.is_alone = part.is_alone
         self.is_cancelled = False
         self.is_stopped = False
@@ -71,11 +79,17 @@ class OpenRun:
         self.unsettled_count = size
         self.fresh_count = 0
         self._low = 0
+        self._told = 0
         self._ended = bytearray(size)
         self._settled = bytearray(size)
         self._fresh: list[Ending | None] = [None] * size
         for position in start.withdrawn:
             self.end_in_ledger(position - self.from_position)
+
+    def hold(self, asked_at: float, seconds: float) -> None:
+        """Note that its lease runs for so long from when that was asked."""
+        self.held_until = asked_at + seconds
+        self.stop_at = self.held_until - seconds * MARGIN
 
     @property
     def is_settled(self) -> bool:
@@ -126,6 +140,12 @@ class OpenRun:
             self._settled[index] = 1
             self.unsettled_count -= 1
             self._advance()
+
+    def take_ended(self) -> int:
+        """Count what ended since the last call."""
+        ended = len(self._ended) - self.open_count
+        count, self._told = ended - self._told, ended
+        return count
 
     def take_fresh(self) -> list[Ending | None]:
         """Return what ended since the last call, a slot an item; it must then be sent."""

@@ -29,6 +29,12 @@ class WorkerSettings(Settings):
     worker_buffer_items_max: int = Field(
         default=20_000, ge=1, le=1_000_000, description="items polled and not yet started"
     )
+    worker_credit_seconds: float = Field(
+        default=0.5,
+        ge=0.05,
+        le=60,
+        description="of how long a time's work it wants waiting in Kafka",
+    )
     worker_settle_items_max: int = Field(
         default=8000, ge=1, le=100_000, description="outcomes recorded by one statement"
     )
@@ -37,6 +43,21 @@ class WorkerSettings(Settings):
     )
     worker_drain_seconds: float = Field(
         default=25.0, ge=0, le=3600, description="time for running handlers to finish on SIGTERM"
+    )
+    worker_block_seconds: float = Field(
+        default=2.0,
+        ge=0.1,
+        le=60,
+        description="standstill of the event loop after which the handler that holds it is logged",
+    )
+    worker_stuck_seconds: float = Field(
+        default=300.0,
+        ge=0,
+        le=86_400,
+        description="standstill after which the process ends, for a new one to begin; 0: never",
+    )
+    worker_once_seconds: float = Field(
+        default=600.0, ge=1, le=86_400, description="after which `--once` ends though more is due"
     )
     worker_session_timeout_seconds: float = Field(
         default=10.0, ge=1, le=1800, description="silence after which Kafka gives partitions away"

@@ -40,6 +40,7 @@ class Opened(Protocol):
 
 
 class _Chosen(NamedTuple):
+    topic: str
     feed: Feed
     part: Stretch
     crew: Crew
@@ -71,6 +72,7 @@ class Starter:
         self._gather_seconds = gather_seconds
         self._wake = asyncio.Event()
         self._turn = 0
+        self._wants_room = False
         self._is_closed = False
 
     def wake(self) -> None:
@@ -85,15 +87,16 @@ class Starter:
         """Start what the crews have room for; wait a moment where there is nothing."""
         if not self._wake.is_set():
             await wait_at_most(self._wake, IDLE_SECONDS)
-        if self._gather_seconds and self._runs:
-            # A crew that is at work ends one call after the other: let some end together.
+        if self._gather_seconds and self._wants_room:
+            # A crew that is full ends one call after the other: let some end together.
             await asyncio.sleep(self._gather_seconds)
         self._wake.clear()
         chosen = self._choose()
+        self._wants_room = any(feed.queued for feed in self._feeds.values())
         if not chosen:
             return {"started": 0}
         self._wake.set()
-        held_until = monotonic() + self._lease_seconds
+        asked_at = monotonic()
         by_fence = sorted(chosen, key=lambda one: one.part.fence)
         try:
             async with self._pool.acquire() as connection:
@@ -116,19 +119,19 @@ class Starter:
         by_number: dict[int, list[Start]] = {}
         for answer in answers:
             by_number.setdefault(answer.fence, []).append(answer)
-        self._answer([(one, by_number[one.part.fence]) for one in chosen], held_until)
+        self._answer([(one, by_number[one.part.fence]) for one in chosen], asked_at)
         return {"started": len(chosen)}
 
     def _choose(self) -> list[_Chosen]:
         """Take turns between partitions, and from each what its crews have room for."""
         if self._is_closed or self._alone():
             return []
-        feeds = list(self._feeds.values())
+        feeds = list(self._feeds.items())
         self._turn += 1
         chosen: list[_Chosen] = []
         fences: set[int] = set()
         for number in range(len(feeds)):
-            feed = feeds[(self._turn + number) % len(feeds)]
+            partition, feed = feeds[(self._turn + number) % len(feeds)]
             while feed.queued and len(chosen) < STRETCHES_MAX:
                 first = feed.queued[0]
                 crew = self._opened.crew_of(first.kind)
@@ -139,7 +142,7 @@ class Starter:
                 part = feed.take(1 if first.is_alone else crew.room)
                 crew.reserve(len(part.items))
                 fences.add(part.fence)
-                chosen.append(_Chosen(feed, part, crew))
+                chosen.append(_Chosen(partition.topic, feed, part, crew))
                 if first.is_alone:
                     return chosen
         return chosen
@@ -158,9 +161,7 @@ class Starter:
             feed.queued and feed.queued[0].is_alone for feed in self._feeds.values()
         )
 
-    def _answer(
-        self, answered: Sequence[tuple[_Chosen, Sequence[Start]]], held_until: float
-    ) -> None:
+    def _answer(self, answered: Sequence[tuple[_Chosen, Sequence[Start]]], asked_at: float) -> None:
         for one, answers in answered:
             if answers[0].run_no is None:
                 one.crew.release(len(one.part.items))
@@ -168,7 +169,7 @@ class Starter:
             withdrawn = sum(len(answer.withdrawn) for answer in answers)
             self._counts.started += len(one.part.items) - withdrawn
             self._counts.withdrawn += withdrawn
-            runs = _runs(answers, one.part, held_until)
+            runs = _runs(answers, one, asked_at)
             for run in runs:
                 run.waited_until = monotonic() + one.crew.handler.options.timeout_seconds
             one.feed.open(one.part, runs)
@@ -208,11 +209,12 @@ class Starter:
             )
 
 
-def _runs(answers: Sequence[Start], part: Stretch, held_until: float) -> list[OpenRun]:
-    """Return the runs that a stretch was started as; `part` keeps the last one's items."""
+def _runs(answers: Sequence[Start], one: _Chosen, asked_at: float) -> list[OpenRun]:
+    """Return the runs that a stretch was started as; its part keeps the last one's items."""
     runs: list[OpenRun] = []
     for answer in answers:
         size = answer.to_position - answer.from_position + 1
-        piece = part.split(size) if size < len(part.items) else part
-        runs.append(OpenRun(answer, piece, held_until=held_until))
+        piece = one.part.split(size) if size < len(one.part.items) else one.part
+        held_until = asked_at + (answer.held_seconds or 0.0)
+        runs.append(OpenRun(answer, piece, held_until=held_until, topic=one.topic))
     return runs

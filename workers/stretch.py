@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Final, final
 
 from ledger import envelope
 from ledger.errors import InvalidHeader, Problem
-from workers.item import DueItem, WorkRecord
+from ledger.records import RecordReader
+from workers.item import DueItem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from ledger.records import KafkaRecord, RecordBatch
+    from workers.item import WorkRecord
 
-_KIND_PLACE: Final = envelope.WORK_HEADERS.index(envelope.TYPE)
 _FENCE_MAX: Final = 2**63 - 1
 _POSITION_MAX: Final = 2**31 - 1
 
@@ -87,42 +88,22 @@ class Cutter:
         self.rejected: list[Rejected] = []
         self._unplaced: list[Rejected] = []
 
-    def cut(self, records: Iterable[WorkRecord]) -> None:
+    def cut(self, batch: RecordBatch) -> None:
         """Take every record, into a stretch or among the rejected."""
-        fence_header = kind_header = None
-        fence = position = offset = 0
-        append = list[DueItem | Unreadable]().append
-        for record in records:
-            headers = record.headers
+        reader = RecordReader(batch)
+        while (record := reader.next()) is not None:
             try:
-                # The next of its claim, headers in the allocator's order: nearly every record.
-                if (
-                    headers[0] == fence_header
-                    and headers[1] == (envelope.POSITION, b"%d" % position)
-                    and headers[_KIND_PLACE] == kind_header
-                    and record.offset == offset
-                ):
-                    append(DueItem(record, fence, position))
-                    position += 1
-                    offset += 1
-                    continue
-            except IndexError:
-                pass
-            try:
-                stretch = self._place(record)
+                told = record.told()
+                stretch = self._place(record, told)
             except InvalidHeader as error:
-                self._reject(Rejected(record, error))
-                fence_header = None
+                self._reject(Rejected(record.salvaged(), error))
                 continue
-            append = stretch.items.append
-            fence = stretch.fence
-            position = stretch.to_position + 1
-            offset = stretch.end_offset
-            in_order = len(headers) > _KIND_PLACE and (
-                headers[0][0] == envelope.FENCE and headers[_KIND_PLACE][0] == envelope.TYPE
-            )
-            fence_header = headers[0] if in_order else None
-            kind_header = headers[_KIND_PLACE] if in_order else None
+            fence, position, attempt = told.fence, told.position + 1, told.attempt
+            # Nearly every record: the next of its claim.
+            alike = reader.alike(fence, position, told.kind, attempt)
+            stretch.items += [
+                DueItem(each, fence, place, attempt) for place, each in enumerate(alike, position)
+            ]
 
     def _reject(self, rejected: Rejected) -> None:
         if self._unplaced and self._unplaced[-1].record.offset != rejected.record.offset - 1:
@@ -130,16 +111,15 @@ class Cutter:
         self._unplaced.append(rejected)
         self.rejected.append(rejected)
 
-    def _place(self, record: WorkRecord) -> Stretch:
+    def _place(self, record: KafkaRecord, told: envelope.WorkHeaders) -> Stretch:
         """Extend the last stretch or open a new one, unreadable neighbours included."""
-        told = envelope.parse_work_headers(record.headers)
         fence, position, kind = told.fence, told.position, told.kind
         _require_between(envelope.FENCE, fence, _FENCE_MAX)
         _require_between(envelope.POSITION, position, _POSITION_MAX)
         unplaced, self._unplaced = self._unplaced, []
         if unplaced and unplaced[-1].record.offset != record.offset - 1:
             unplaced = []
-        item = DueItem(record, fence, position)
+        item = DueItem(record, fence, position, told.attempt)
         last = self.stretches[-1] if self.stretches else None
         if (
             last is not None
@@ -158,7 +138,7 @@ class Cutter:
             position - known,
             record.offset - known,
             [*(_unreadable(rejected) for rejected in before), item],
-            is_alone=(envelope.ALONE, b"1") in record.headers,
+            is_alone=told.is_alone,
         )
         self.stretches.append(stretch)
         return stretch

@@ -3,15 +3,18 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import final
+from typing import TypeAlias, final
+
+Evidence: TypeAlias = Mapping[str, object] | str | None
+"""What the journal keeps of it: a mapping that JSON can carry, or a JSON object as text."""
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """It happened. `evidence` is a mapping that JSON can carry, or a JSON object as text."""
+    """It happened."""
 
-    evidence: Mapping[str, object] | str | None = None
+    evidence: Evidence = None
 
 
 @final
@@ -24,6 +27,7 @@ class Retry:
 
     after_seconds: float | None = None
     reason: str = ""
+    evidence: Evidence = None
 
 
 @final
@@ -45,6 +49,7 @@ class Park:
     """A person must look at it, for this reason."""
 
     reason: str
+    evidence: Evidence = None
 
 
 @final

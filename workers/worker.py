@@ -7,52 +7,46 @@ records from being decoded: poll → feeds → starter → crews → settler →
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from ledger.envelope import work_topic
-from ledger.errors import InvalidSetting
 from ledger.log import LogEvent, get_logger
-from ledger.service import Signals, Stop, crash_point, run_service
-from ledger.store import open_pool
-from ledger.store.actors import ActorKind, incarnation, register_actor
+from ledger.service import Signals, Stop, Tick, crash_point, run_service
 from workers.consumer import WorkConsumer
 from workers.counts import WorkerCounts
+from workers.credits import Credits, floors
 from workers.crew import Crew
+from workers.draining import finish, give_back
 from workers.feed import Feed, Partition
-from workers.handlers import Form, Handler, HandlerOptions, Handlers
+from workers.handlers import UNKNOWN
 from workers.leases import Leases
-from workers.outcomes import returned_unworked
 from workers.settler import Settler
 from workers.starter import Starter
 from workers.stretch import Cutter
-from workers.verdicts import Park
-from workers.waiting import wait_at_most
+from workers.stuck import StuckCrews
+from workers.waiting import pass_on, unless_stopped, wait_at_most
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection
 
     from ledger.states import TransitionEvent
     from ledger.store import Pool
-    from workers.item import DueItem
+    from workers.handlers import Handlers
+    from workers.once import Once
     from workers.run import OpenRun
     from workers.settings import WorkerSettings
-    from workers.verdicts import Verdict
 
 POLL_SECONDS: Final = 0.25
 FULL_SECONDS: Final = 0.02
-COMMIT_SECONDS: Final = 0.02
+COMMIT_SECONDS: Final = 0.25
 REVOKE_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
-LEDGER_CONNECTIONS: Final = 4  # start, settle, heartbeat, and one to spare
-TRANSACTIONS_MAX: Final = 32
+ONCE_LOOK_SECONDS: Final = 0.1
+STUCK_LOOK_SECONDS: Final = 1.0
+UNDER_WAY: Final = 2  # as many as its buffer holds may be on their way to it
 
 log = get_logger("worker")
-
-
-async def park_unknown(items: list[DueItem]) -> list[Verdict]:
-    """Park what nobody registered a handler for; the payload stays with the item."""
-    return [Park(f"unknown_kind: no handler here for {item.kind}") for item in items]
 
 
 @final
@@ -80,12 +74,17 @@ class Worker:
             handler.kind: Crew(handler, self, worker_no=worker_no, pool=transactions)
             for handler in handlers
         }
-        unknown = Handler(
-            "", Form.BATCH, park_unknown, HandlerOptions(concurrency=4, batch_max=1000)
+        self._unknown = Crew(UNKNOWN, self, worker_no=worker_no)
+        self._topics = settings.worker_topics or [work_topic(handler.kind) for handler in handlers]
+        self._has_joined = False
+        self._consumer = WorkConsumer(settings, self._topics, name=name, revoked=self.revoked)
+        self._credits = Credits(
+            pool,
+            worker_no=worker_no,
+            window_seconds=settings.worker_credit_seconds,
+            items_max=settings.worker_buffer_items_max * UNDER_WAY,
+            floors=lambda: floors(self.topics(), self._crews, self._unknown),
         )
-        self._unknown = Crew(unknown, self, worker_no=worker_no)
-        topics = settings.worker_topics or [work_topic(handler.kind) for handler in handlers]
-        self._consumer = WorkConsumer(settings, topics, name=name, revoked=self.revoked)
         self._settler = Settler(
             pool,
             self.counts,
@@ -132,12 +131,14 @@ class Worker:
 
     def items_ended(self, run: OpenRun) -> None:
         """Have the outcomes of a run settled."""
+        self._credits.ended(run.topic, run.take_ended())
         if run.fresh_count:
             self._settler.add(run)
 
     def item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
         """Count an item that its own transaction settled."""
         self.counts.settled += 1
+        self._credits.ended(run.topic, run.take_ended())
         crash_point("worker.settled")
         self.signals.emit("item.settled", event)
         self._offsets_moved.set()
@@ -169,9 +170,10 @@ class Worker:
             full, timeout_seconds=FULL_SECONDS if full else POLL_SECONDS
         )
         count = 0
-        for partition, records in polled.items():
+        for partition, batches in polled.items():
             cutter = Cutter()
-            cutter.cut(records)
+            for batch in batches:
+                cutter.cut(batch)
             for rejected in cutter.rejected:
                 await self._consumer.reject(partition, rejected)
                 self.counts.rejected += 1
@@ -185,8 +187,8 @@ class Worker:
             if partition not in self._consumer.assigned():
                 continue  # it moved while rejects were sent; the next member gets it all
             feed = self._feeds.setdefault(partition, Feed())
-            feed.add(cutter.stretches, records[-1].offset + 1)
-            count += len(records)
+            feed.add(cutter.stretches, batches[-1].next_offset)
+            count += sum(batch.size for batch in batches)
         if count:
             self.counts.polled += count
             crash_point("worker.polled")
@@ -232,6 +234,18 @@ class Worker:
                 await self.commit()
         for partition in partitions:
             self._feeds.pop(partition, None)
+        self._credits.wake()
+
+    def topics(self) -> set[str]:
+        """Return the topics of which it has partitions; until it joined, those it asks for."""
+        if self._has_joined:
+            return {partition.topic for partition in self._consumer.assigned()}
+        return set(self._topics)
+
+    def is_busy(self) -> bool:
+        """Tell whether it has anything in hand, or is not there yet."""
+        queued = any(feed.queued for feed in self._feeds.values())
+        return queued or bool(self.runs) or not self._has_joined
 
     def _full(self) -> set[Partition]:
         share = self._settings.worker_buffer_items_max // max(1, len(self._feeds))
@@ -239,11 +253,42 @@ class Worker:
 
     # The life.
 
-    async def run(self, stop: Stop) -> None:
-        """Work until asked to stop, then drain. Raises Unavailable where Kafka cannot be had."""
-        if not await _unless_stopped(self._consumer.start(), stop):
-            await self._consumer.stop()
-            return
+    async def run(self, stop: Stop, once: Once | None = None) -> None:
+        """Work until asked to stop, then drain.
+
+        Raises Unavailable where Kafka cannot be had, WorkerStuck where handlers never end.
+        """
+        ending, ended = Stop(), Stop()
+        stuck = StuckCrews(
+            self._crews.values(), ending, stuck_seconds=self._settings.worker_stuck_seconds
+        )
+        services: list[tuple[str, Tick, float]] = [
+            ("worker.credit", self._credits.tick, 0.0),
+            ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
+        ]
+        if once is not None:
+            services.append(("worker.once", once.tick, ONCE_LOOK_SECONDS))
+        beside = [
+            asyncio.create_task(run_service(name, tick, stop=ended, idle_seconds=seconds))
+            for name, tick, seconds in services
+        ]
+        beside.append(asyncio.create_task(pass_on(stop, ending)))
+        try:
+            if await unless_stopped(self._consumer.start(), ending):
+                self._has_joined = True
+                self._credits.wake()
+                await self._work(ending)
+            else:
+                await self._consumer.stop()
+        finally:
+            await self._credits.withdraw()
+            ended.ask()
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+        stuck.refuse()
+
+    async def _work(self, stop: Stop) -> None:
         ended = Stop()
         front = [
             asyncio.create_task(run_service("worker.poll", self.poll, stop=stop, idle_seconds=0)),
@@ -257,7 +302,7 @@ class Worker:
                 ("worker.settle", self.settle, 0.0),
                 ("worker.commit", self.commit, 0.0),
                 ("worker.extend", self._leases.extend, self._leases.beat_seconds),
-                ("worker.look", self._leases.look, self._leases.look_seconds),
+                ("worker.look", self._leases.look, self._leases.until_look),
             )
         ]
         try:
@@ -282,82 +327,13 @@ class Worker:
         front[0].cancel()  # the poll: what it may still bring stays in Kafka
         self._starter.close()
         self._starter.wake()
+        await self._credits.withdraw()
         await asyncio.wait(front, timeout=CLOSE_SECONDS)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.worker_drain_seconds):
-                while any(run.open_count for run in self.runs.values()):
-                    self._call_ended.clear()
-                    await wait_at_most(self._call_ended, POLL_SECONDS)
-        await self._give_back()
+        await finish(self.runs, self._call_ended, self._settings.worker_drain_seconds)
+        await give_back(self.runs, self.crew_of, self.items_ended)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:
                     self._offsets_moved.clear()
                     await wait_at_most(self._offsets_moved, POLL_SECONDS)
                 await self.commit()
-
-    async def _give_back(self) -> None:
-        """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
-        for run in self.runs.values():
-            run.cancel_handlers()
-        tasks = [task for run in self.runs.values() for task in run.tasks]
-        if tasks:
-            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
-        for run in list(self.runs.values()):
-            if run.tasks or not self.crew_of(run.kind).handler.is_async:
-                continue  # a thread may still be at it: the lease decides
-            for index, _ in run.workable():
-                run.end(index, returned_unworked("the worker drained"))
-            self.items_ended(run)
-
-
-async def _unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool:
-    """Finish the work, or give it up when asked to stop; tell whether it finished."""
-    task = asyncio.create_task(work)
-    asked = asyncio.create_task(stop.wait())
-    try:
-        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        asked.cancel()
-        if not task.done():
-            task.cancel()
-            await asyncio.wait({task}, timeout=CLOSE_SECONDS)
-    if task.cancelled() or not task.done():
-        return False
-    task.result()
-    return True
-
-
-async def run_worker(settings: WorkerSettings, handlers: Handlers, stop: Stop) -> WorkerCounts:
-    """Work the handlers' kinds until asked to stop; return what was done.
-
-    Raises Unavailable where Postgres or Kafka cannot be had at the start, and InvalidSetting
-    where there is nothing to work.
-    """
-    if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
-        raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
-    name = incarnation(ActorKind.WORKER)
-    dsn = settings.dsn.get_secret_value()
-    transactional = sum(
-        handler.options.concurrency for handler in handlers if handler.form is Form.TRANSACTION
-    )
-    async with AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(
-            open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
-        )
-        transactions = None
-        if transactional:
-            transactions = await stack.enter_async_context(
-                open_pool(dsn, application_name=name, size_max=min(TRANSACTIONS_MAX, transactional))
-            )
-        async with pool.acquire() as connection:
-            worker_no = await register_actor(connection, name, ActorKind.WORKER)
-        worker = Worker(
-            settings, handlers, pool, worker_no=worker_no, name=name, transactions=transactions
-        )
-        log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
-        try:
-            await worker.run(stop)
-        finally:
-            log.info(LogEvent.PROCESS_STOPPED, name=name, **worker.counts.snapshot())
-        return worker.counts

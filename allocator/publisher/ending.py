@@ -1,7 +1,7 @@
 """Ending a producer without flushing it, for which aiokafka 0.14 has no public way.
 
 Its own ``stop()`` waits until everything queued is delivered, and an idempotent producer retries
-for ever. Only this module looks inside aiokafka.
+for ever. Only this module looks inside aiokafka's producer.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -10,26 +10,9 @@ for ever. Only this module looks inside aiokafka.
 import asyncio
 from collections import deque
 from itertools import chain
-from typing import Final, Protocol, cast, final
+from typing import Protocol, cast
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.producer.message_accumulator import BatchBuilder
-
-_NO_COMPRESSION: Final = 0
-
-
-@final
-class RecordBatch(BatchBuilder):
-    """The records of one claim; knows whether it was ever handed to a connection."""
-
-    def __init__(self, bytes_max: int) -> None:
-        super().__init__(bytes_max, _NO_COMPRESSION)
-        self.handed_over = False
-
-    def _build(self) -> bytearray:
-        # aiokafka makes the bytes when it makes the produce request, and not before.
-        self.handed_over = True
-        return super()._build()
 
 
 class _Batch(Protocol):

@@ -13,6 +13,7 @@ What aiokafka 0.14 does, and what follows from it here:
 """
 
 import asyncio
+import itertools
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -25,9 +26,10 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from allocator.publisher.ending import RecordBatch, bury, halt
-from allocator.publisher.topics import make_missing_topics, unavailable
+from allocator.publisher.ending import bury, halt
+from allocator.publisher.record_batch import Compression, RecordBatch
 from ledger.service import Stop
+from ledger.topics import make_missing_topics, unavailable
 
 # The producer itself is sound when one of these is raised before anything was queued.
 _NOT_QUEUED: Final = (
@@ -65,7 +67,12 @@ class Outgoing(Protocol):
 
     @property
     def records(self) -> RecordBatch:
-        """Its records, complete."""
+        """The batch that holds its records, complete."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """How many records of others lie before its own."""
         ...
 
 
@@ -89,6 +96,7 @@ class PublisherOptions:
     topic_partitions: int
     topic_replication: int
     batch_bytes_max: int
+    compression: Compression
     request_seconds: float
     send_seconds: float
     drain_seconds: float
@@ -104,11 +112,12 @@ class Publisher:
         self._producer: AIOKafkaProducer | None = None
         self._topics: set[str] = set()
         self._refused: dict[str, str] = {}
+        self._turns: dict[tuple[str, int], asyncio.Lock] = {}
         self._burials: set[asyncio.Task[None]] = set()
 
     def new_batch(self) -> RecordBatch:
-        """Return an empty batch; appending to it answers None once it is full."""
-        return RecordBatch(self._options.batch_bytes_max)
+        """Return an empty batch."""
+        return RecordBatch(self._options.batch_bytes_max, self._options.compression)
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of each topic, making those that are missing.
@@ -143,7 +152,7 @@ class Publisher:
         return self._refused
 
     async def publish(self, batches: Sequence[Outgoing]) -> list[Delivery]:
-        """Send each batch once and wait for the brokers; answers in input order.
+        """Send the batches of claims once each and wait for the brokers; answers in input order.
 
         Returns within `send_seconds`, or within `drain_seconds` of a stop being asked for. Never
         raises for what Kafka does: each delivery says how it ended.
@@ -151,19 +160,29 @@ class Publisher:
         producer = self._producer
         if producer is None:
             return [_delivery(batch, Outcome.NEVER_LEFT, "NoProducer") for batch in batches]
-        sends = [asyncio.ensure_future(_send(producer, batch)) for batch in batches]
+        sends = {
+            batch.records: asyncio.ensure_future(self._send(producer, batch))
+            for batch in {batch.records: batch for batch in batches}.values()
+        }
         try:
-            await self._wait_for(sends)
-            failures = [_failure(send) for send in sends]
-            if any(map(_spoils_producer, batches, failures)):
+            await self._wait_for(list(sends.values()))
+            failures = {records: _failure(send) for records, send in sends.items()}
+            if any(itertools.starmap(_spoils_producer, failures.items())):
                 await self._discard(producer)
         finally:
-            for send in sends:
+            for send in sends.values():
                 send.cancel()
-        return [
-            _judge(batch, send, failure)
-            for batch, send, failure in zip(batches, sends, failures, strict=True)
-        ]
+        return [_judge(batch, sends[batch.records], failures[batch.records]) for batch in batches]
+
+    async def _send(self, producer: AIOKafkaProducer, batch: Outgoing) -> int:
+        """Send a batch, after those that wait for its partition; return its base offset.
+
+        aiokafka 0.14 takes one batch of a partition at a time, and counts the time that others
+        wait for their turn more than once: some fifty would be refused within half a second.
+        """
+        async with self._turns.setdefault((batch.topic, batch.partition), asyncio.Lock()):
+            sent = await producer.send_batch(batch.records, batch.topic, partition=batch.partition)
+        return (await sent).offset
 
     async def _wait_for(self, sends: Sequence["asyncio.Future[int]"]) -> None:
         ended = asyncio.ensure_future(asyncio.wait(sends))
@@ -226,11 +245,6 @@ class Publisher:
         burial.add_done_callback(self._burials.discard)
 
 
-async def _send(producer: AIOKafkaProducer, batch: Outgoing) -> int:
-    sent = await producer.send_batch(batch.records, batch.topic, partition=batch.partition)
-    return (await sent).offset
-
-
 def _failure(send: "asyncio.Future[int]") -> BaseException | None:
     if not send.done():
         return TimeoutError()
@@ -239,10 +253,10 @@ def _failure(send: "asyncio.Future[int]") -> BaseException | None:
     return send.exception()
 
 
-def _spoils_producer(batch: Outgoing, failure: BaseException | None) -> bool:
+def _spoils_producer(records: RecordBatch, failure: BaseException | None) -> bool:
     if failure is None:
         return False
-    return batch.records.handed_over or not isinstance(failure, _NOT_QUEUED)
+    return records.handed_over or not isinstance(failure, _NOT_QUEUED)
 
 
 def _judge(batch: Outgoing, send: "asyncio.Future[int]", failure: BaseException | None) -> Delivery:
@@ -252,7 +266,8 @@ def _judge(batch: Outgoing, send: "asyncio.Future[int]", failure: BaseException 
         return _delivery(batch, outcome, type(failure).__name__)
     if send.result() < 0:
         return _delivery(batch, Outcome.AMBIGUOUS, "DuplicateSequenceNumber")
-    return Delivery(batch.fence, batch.topic, Outcome.ACKNOWLEDGED, base_offset=send.result())
+    base_offset = send.result() + batch.first
+    return Delivery(batch.fence, batch.topic, Outcome.ACKNOWLEDGED, base_offset=base_offset)
 
 
 def _delivery(batch: Outgoing, outcome: Outcome, reason: str) -> Delivery:

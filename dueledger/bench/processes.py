@@ -1,14 +1,20 @@
-"""Processes under measurement: started as an operator would, and their CPU read from outside."""
+"""Processes under measurement: started as an operator would, and watched while they run."""
 
 import asyncio
+import signal
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Final
 
-import psutil
-
+from dueledger.dev.supervisor import SUPERVISED
 from ledger.errors import DueledgerError
+
+STOP_SECONDS: Final = 30.0
+TAIL_LINES: Final = 20
+
+Process = asyncio.subprocess.Process
 
 
 class ProcessDied(DueledgerError):
@@ -20,58 +26,68 @@ class ProcessDied(DueledgerError):
 @asynccontextmanager
 async def running(
     name: str, *arguments: str, environment: Mapping[str, str], log_dir: Path
-) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """Run ``dueledger ARGUMENTS`` for the length of the block; SIGTERM drains it at the end."""
-    with (log_dir / f"{name}.log").open("ab") as log:
+) -> AsyncGenerator[Process]:
+    """Run ``dueledger ARGUMENTS`` for the length of the block; SIGTERM drains it at the end.
+
+    It ends by itself when this process is killed.
+    """
+    with log_path(log_dir, name).open("wb") as log:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
             "dueledger",
             *arguments,
-            env=environment,
-            stdin=asyncio.subprocess.DEVNULL,
+            env={**environment, SUPERVISED: "1"},
+            stdin=asyncio.subprocess.PIPE,
             stdout=log,
             stderr=log,
+            start_new_session=True,  # Ctrl-C is for the benchmark, which stops in order
         )
     try:
         yield process
     finally:
-        if process.returncode is None:
-            process.terminate()
-            try:
-                await asyncio.wait_for(process.wait(), 30)
-            except TimeoutError:
-                process.kill()
-                await process.wait()
+        await stop(process)
 
 
-def require_alive(processes: Mapping[str, asyncio.subprocess.Process], log_dir: Path) -> None:
+async def stop(process: Process) -> None:
+    """End a process in order, or with SIGKILL when it takes too long; idempotent."""
+    if process.returncode is not None:
+        return
+    process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), STOP_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
+
+
+@contextmanager
+def held_still(processes: Iterable[Process]) -> Generator[None]:
+    """Stop processes from running at all for the length of the block, as SIGSTOP does."""
+    held = [process for process in processes if process.returncode is None]
+    for process in held:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in held:
+            if process.returncode is None:
+                process.send_signal(signal.SIGCONT)
+
+
+def require_alive(processes: Mapping[str, Process], log_dir: Path) -> None:
     """Raise ProcessDied, with the end of its log, where one has ended."""
     for name, process in processes.items():
         if process.returncode is not None:
-            tail = (log_dir / f"{name}.log").read_text(errors="replace").splitlines()[-20:]
-            message = f"{name} ended with {process.returncode}:\n" + "\n".join(tail)
-            raise ProcessDied(message, process=name)
+            tail = "\n".join(log_tail(log_dir, name))
+            raise ProcessDied(f"{name} ended with {process.returncode}:\n{tail}", process=name)
 
 
-def cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
-    """Return user and system seconds by name: of each process and all below it, ended or not."""
-    return {name: _tree_seconds(psutil.Process(pid)) for name, pid in roots.items()}
+def log_path(log_dir: Path, name: str) -> Path:
+    """Return the file that a process writes both its outputs to."""
+    return log_dir / f"{name}.log"
 
 
-def _tree_seconds(root: psutil.Process) -> float:
-    seconds = _own_seconds([root], reaped=True)
-    return seconds + _own_seconds(root.children(recursive=True), reaped=False)
-
-
-def _own_seconds(processes: Iterable[psutil.Process], *, reaped: bool) -> float:
-    total = 0.0
-    for process in processes:
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system
-        if reaped:
-            total += times.children_user + times.children_system
-    return total
+def log_tail(log_dir: Path, name: str) -> list[str]:
+    """Return the last lines of a process's log."""
+    return log_path(log_dir, name).read_text(errors="replace").splitlines()[-TAIL_LINES:]

@@ -1,4 +1,4 @@
-"""The items that benchmarks emit: ten tenants, a year of effective dates, a payload of 86 bytes."""
+"""The items that benchmarks emit: ten tenants, a month of effective dates, a small payload."""
 
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
@@ -6,7 +6,7 @@ from typing import Final
 
 from ledger.drafts import ItemDraft
 
-KIND: Final = "BenchRenewalDue"
+KINDS_VARIABLE: Final = "DUELEDGER_BENCH_KINDS"
 BATCH: Final = 4000
 TENANTS: Final = 10
 DUE_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -17,14 +17,14 @@ PAYLOAD: Final = (
 )
 
 
-def make_batches(items: int, *, prefix: str) -> Iterator[list[ItemDraft]]:
+def make_batches(kind: str, items: int, *, prefix: str) -> Iterator[list[ItemDraft]]:
     """Make `items` drafts that are all due, in batches."""
     for start in range(0, items, BATCH):
         yield [
             ItemDraft(
                 tenant=f"tenant-{number % TENANTS}",
-                kind=KIND,
-                business_key=f"{prefix}-{number:09}",
+                kind=kind,
+                business_key=f"{prefix}{number:09}",
                 cycle="2027",
                 effective_date=FIRST_DATE + timedelta(days=number % DATES),
                 due_at=DUE_AT,
@@ -32,3 +32,8 @@ def make_batches(items: int, *, prefix: str) -> Iterator[list[ItemDraft]]:
             )
             for number in range(start, min(items, start + BATCH))
         ]
+
+
+def tenant_flows(kind: str, count: int = TENANTS) -> list[tuple[str, str, str]]:
+    """Return flows that differ in their tenant alone."""
+    return [(f"tenant-{number}", kind, "") for number in range(count)]

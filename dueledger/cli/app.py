@@ -3,7 +3,19 @@
 import typer
 
 from dueledger import __version__
-from dueledger.cli import bench, decisions, definitions, items, processes, proof, start
+from dueledger.cli import (
+    bench,
+    decisions,
+    definitions,
+    flows,
+    importing,
+    items,
+    planning,
+    preview,
+    processes,
+    proof,
+    start,
+)
 from dueledger.cli.options import JsonOption
 from dueledger.cli.output import print_document
 
@@ -18,7 +30,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for commands in (start, definitions, items, decisions, processes, proof):
+for commands in (
+    start,
+    definitions,
+    preview,
+    planning,
+    importing,
+    items,
+    decisions,
+    flows,
+    processes,
+    proof,
+):
     app.registered_commands.extend(commands.app.registered_commands)
     app.registered_groups.extend(commands.app.registered_groups)
 app.add_typer(bench.app, name="bench", rich_help_panel="Operations")

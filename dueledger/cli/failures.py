@@ -49,7 +49,19 @@ def describe(error: Exception) -> Failure | None:
             )
             return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
         case _:
-            return None
+            return _lost_connection(error)
+
+
+def _lost_connection(error: Exception) -> Failure | None:
+    from ledger.store import tells_of_a_lost_connection
+
+    if not tells_of_a_lost_connection(error):
+        return None
+    message = (
+        f"The connection to Postgres broke: {type(error).__name__}. What was under way may have "
+        "been done; look before you repeat it."
+    )
+    return Failure(Exit.UNREACHABLE, "CONNECTION_LOST", message, {})
 
 
 def _details(error: DueledgerError) -> dict[str, object]:

@@ -168,10 +168,12 @@ def why(
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
     from dueledger.cli.session import ledger_connection
     from dueledger.why import explain
+    from ledger.store.flows import find_hindrances
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
-    explanation = explain(found)
+        hindrances = await find_hindrances(connection, found["item_no"])
+    explanation = explain(found, hindrances)
     return {
         "item": found["id"],
         "state": found["state"],

@@ -47,6 +47,17 @@ def read_instant(text: str, option: str | None = None) -> datetime:
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 
 
+def read_due_instant(text: str, option: str) -> datetime:
+    """Read an instant of the years in which something can be owed, in UTC."""
+    from ledger.schedule.when import DUE_END, DUE_MIN
+
+    instant = read_instant(text, option)
+    if not DUE_MIN <= instant <= DUE_END:
+        message = f"{text!r} lies outside {DUE_MIN.year} to {DUE_END.year - 1}"
+        raise typer.BadParameter(message, param_hint=option)
+    return instant.astimezone(UTC)
+
+
 def read_date(text: str, option: str) -> date:
     """Read an ISO 8601 date."""
     try:

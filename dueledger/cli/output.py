@@ -32,8 +32,23 @@ def print_lines(documents: Iterable[object]) -> None:
         print_document(document)
 
 
-def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, empty: str) -> None:
-    """Print rows as a table, or say on stderr that there are none."""
+def print_text(text: str) -> None:
+    """Print a text that is data, as it stands."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def print_rows(
+    rows: Sequence[Mapping[str, object]],
+    columns: Sequence[str],
+    *,
+    empty: str,
+    on_stderr: bool = False,
+) -> None:
+    """Print rows as a table, or say on stderr that there are none.
+
+    With `on_stderr`, the table goes there too: it tells of data that stdout carries.
+    """
     if not rows:
         messages.print(empty)
         return
@@ -45,7 +60,7 @@ def print_rows(rows: Sequence[Mapping[str, object]], columns: Sequence[str], *, 
         )
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    _tables.print(table)
+    (messages if on_stderr else _tables).print(table)
 
 
 def print_fields(fields: Mapping[str, object]) -> None:

@@ -45,26 +45,96 @@ async def _allocate(dsn: str | None, bootstrap_servers: str | None, *, once: boo
 @app.command(rich_help_panel=options.PROCESSES)
 def work(
     handlers: Annotated[
-        list[str], typer.Argument(help="Where handlers are, as in app.renewals:handlers.")
-    ],
-    json_: JsonOption = False,  # noqa: ARG001 - only an error at the start is a document
+        list[str] | None, typer.Argument(help="Where handlers are, as in app.renewals:handlers.")
+    ] = None,
+    direct: Annotated[
+        bool, typer.Option("--direct", help="Claim due items itself: no allocator, no Kafka.")
+    ] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Send items to the endpoints of their definitions.")
+    ] = False,
+    outcomes: Annotated[
+        bool, typer.Option("--outcomes", help="Record what consumers in other languages report.")
+    ] = False,
+    once: OnceOption = False,
+    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Take due items from Kafka and run their handlers. Any number may run."""
+    """Take due items from Kafka, or directly, and run their handlers. Any number may run."""
     from dueledger.cli.handlers import load_handlers
     from dueledger.cli.session import run
 
-    run(_work(load_handlers(handlers), dsn, bootstrap_servers))
+    if [bool(handlers), http, outcomes].count(True) != 1:
+        raise typer.BadParameter(
+            "give one of handlers, as in app.renewals:handlers, --http and --outcomes"
+        )
+    if direct and outcomes:
+        raise typer.BadParameter("--outcomes reads them from Kafka: no --direct")
+    if http:
+        run(_send(dsn, bootstrap_servers, direct=direct, once=once))
+    elif outcomes:
+        run(_record_outcomes(dsn, bootstrap_servers, once=once))
+    elif direct:
+        run(_work_directly(load_handlers(handlers or []), dsn, once=once))
+    else:
+        run(_work(load_handlers(handlers or []), dsn, bootstrap_servers, once=once))
 
 
-async def _work(handlers: "Handlers", dsn: str | None, bootstrap_servers: str | None) -> None:
+async def _work(
+    handlers: "Handlers", dsn: str | None, bootstrap_servers: str | None, *, once: bool
+) -> None:
     from dueledger.cli.session import process_stop, read_settings
     from workers import WorkerSettings, run_worker
 
     settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
-        await run_worker(settings, handlers, stop)
+        counts = await run_worker(settings, handlers, stop, once=once)
+    if once:
+        print_document(counts.snapshot())
+
+
+async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -> None:
+    from dueledger.cli.session import process_stop, read_settings
+    from workers.direct import DirectSettings, run_direct_worker
+
+    settings = read_settings(DirectSettings, dsn=dsn)
+    async with process_stop() as stop:
+        counts = await run_direct_worker(settings, handlers, stop, once=once)
+    if once:
+        print_document(counts.snapshot())
+
+
+async def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
+    from dueledger.cli.session import process_stop, read_settings
+    from workers.reports import ReportSettings, open_reports, run_reports
+
+    settings = read_settings(ReportSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    async with process_stop() as stop:
+        if not once:
+            await run_reports(settings, stop)
+            return
+        async with open_reports(settings) as reports:
+            await _pass(reports.tick)
+
+
+async def _send(
+    dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
+) -> None:
+    from dueledger.cli.session import process_stop, read_settings
+    from ledger.errors import InvalidSetting, Problem
+
+    try:
+        from workers.http import DirectHttpSettings, HttpSettings, run_http_worker
+    except ModuleNotFoundError as error:
+        problem = Problem("--http", "", f"{error.name} is not installed", "dueledger[http]")
+        raise InvalidSetting("Items cannot be sent by HTTP:", [problem]) from None
+    kind = DirectHttpSettings if direct else HttpSettings
+    settings = read_settings(kind, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    async with process_stop() as stop:
+        counts = await run_http_worker(settings, stop, once=once)
+    if counts is not None:
+        print_document(counts.snapshot())
 
 
 @app.command(rich_help_panel=options.PROCESSES)

@@ -14,6 +14,7 @@ from dueledger.cli.output import messages
 from dueledger.dev.supervisor import SUPERVISED
 from ledger.errors import InvalidSetting, Problem
 from ledger.log import configure
+from ledger.memory import keep_memory
 from ledger.service import Stop
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, connect
@@ -77,6 +78,7 @@ async def person(connection: Connection) -> int:
 async def process_stop() -> AsyncGenerator[Stop]:
     """Give a process its stop: SIGTERM, Ctrl-C, or the end of the supervisor that started it."""
     configure(json=not messages.is_terminal and SUPERVISED not in os.environ)
+    keep_memory()
     stop = Stop()
     stop.on_signals()
     orphaned = asyncio.create_task(_stop_when_orphaned(stop)) if SUPERVISED in os.environ else None

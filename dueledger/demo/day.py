@@ -9,7 +9,8 @@ from dueledger.defining import put_in_force, read_definitions
 from dueledger.demo.stage import DAY, DAY_END, Stage
 from dueledger.dev.processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.examples import example
-from dueledger.importers.kubernetes import KIND, TENANT, definition_documents, read_periodics
+from dueledger.importers.kubernetes import TENANT, import_kubernetes
+from dueledger.importers.prow import KIND, Anew
 from ledger.definitions import parse_definition
 from ledger.errors import Conflict
 from ledger.store.actors import ActorKind, register_actor
@@ -42,8 +43,10 @@ async def set_scene(stage: Stage) -> None:
     options, view = stage.options, stage.view
     await migrate(stage.connection)
     await stage.set_clock(DAY, 0)
-    periodics = read_periodics(example("kubernetes/periodics.json"))[: options.periodics]
-    definitions = [parse_definition(one) for one in definition_documents(periodics, anchor=DAY)]
+    imported = import_kubernetes(example("kubernetes/periodics.json"), Anew(TENANT, DAY))
+    periodics = imported.jobs[: options.periodics]
+    # An hour passes in seconds: what overlaps here does so because its worker was killed.
+    definitions = [parse_definition({**job.document, "overlap": "allow"}) for job in periodics]
     definitions += read_definitions(example("insurer/definitions.yaml"))
     actor_no = await register_actor(stage.connection, "demo", ActorKind.SERVICE)
     await put_in_force(stage.connection, definitions, actor_no=actor_no)

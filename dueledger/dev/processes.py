@@ -10,6 +10,7 @@ from dueledger.stack import BOOTSTRAP_SERVERS_VARIABLE, DSN_VARIABLE, Endpoints
 ALLOCATOR: Final = ChildSpec("allocator", ("allocate",))
 MATERIALISER: Final = ChildSpec("materialiser", ("materialise",))
 INTAKE: Final = ChildSpec("intake", ("intake",))
+OUTCOMES: Final = ChildSpec("outcomes", ("work", "--outcomes"))
 RECONCILER: Final = ChildSpec("reconciler", ("reconcile",))
 
 

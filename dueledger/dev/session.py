@@ -16,6 +16,7 @@ from dueledger.dev.processes import (
     ALLOCATOR,
     INTAKE,
     MATERIALISER,
+    OUTCOMES,
     RECONCILER,
     process_environment,
     worker,
@@ -131,7 +132,7 @@ class _Session:
         return await seed(connection, self._endpoints, rate=self._options.rate)
 
     async def _start_processes(self, *, with_insurer: bool) -> None:
-        specs = [ALLOCATOR, MATERIALISER, INTAKE, RECONCILER]
+        specs = [ALLOCATOR, MATERIALISER, INTAKE, OUTCOMES, RECONCILER]
         if with_insurer:
             specs += [worker(1, HANDLERS), worker(2, HANDLERS)]
         for spec in specs:

@@ -1,105 +1,136 @@
-"""Prow's periodic jobs as definition documents.
+"""What lies in files of Kubernetes: CronJobs, lists of them, and Prow's periodic jobs."""
 
-`cron` is read in UTC, as Prow does. `interval` counts from a job's last start and
-`minimum_interval` from its last end; both become a fixed rate, whose phase is spread by the job's
-name.
-"""
-
-import hashlib
 import json
-import re
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+import yaml
 
-from ledger.errors import InvalidInput, Problem, shown_value
-from ledger.schedule.expressions import Period, period_text
+from dueledger.importers.cronjob import import_cronjob
+from dueledger.importers.imported import Import, Refusal
+from dueledger.importers.prow import Anew, import_periodics
+from ledger.documents import too_deep_at
+from ledger.errors import InvalidInput, Problem
 
 TENANT: Final = "kubernetes"
-KIND: Final = "PeriodicJobDue"
 
-_PROBLEMS_MAX: Final = 20
-_IMPOSSIBLE_DAY: Final = re.compile(r"\S+ \S+ (?:30|31) 2 \S+")
-
-
-class Periodic(BaseModel):
-    """One periodic job, as far as Prow's configuration of it says when and whose."""
-
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-    name: str = Field(min_length=1)
-    team: str
-    area: str
-    cron: str | None = None
-    interval: Period | None = None
-    minimum_interval: Period | None = None
-    timeout: str | None = None
-
-    @model_validator(mode="after")
-    def _one_schedule(self) -> "Periodic":
-        given = [self.cron, self.interval, self.minimum_interval]
-        if sum(value is not None for value in given) != 1:
-            message = "exactly one of cron, interval and minimum_interval must be given"
-            raise ValueError(message)
-        return self
+_TIMES: Final = frozenset(("cron", "interval", "minimum_interval"))
+_SUFFIXES: Final = (".json", ".yaml", ".yml")
+_FILE_BYTES_MAX: Final = 33_554_432
+_DEPTH_MAX: Final = 8  # a List within a List; deeper is a mistake
+# The C parser where the wheel carries it: it is twenty times as fast.
+_LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-_PERIODICS: Final = TypeAdapter(list[Periodic])
+def import_kubernetes(path: Path, anew: Anew, *, zone: str = "UTC") -> Import:
+    """Read a file, or every YAML and JSON file below a folder.
+
+    A file that cannot be read is an error where it was asked for by name, and in a folder a line
+    of what is left out.
+    """
+    found = Import()
+    if not path.is_dir():
+        _import_file(path, path.name, anew, zone, found)
+        return found
+    files = [each for each in sorted(path.rglob("*")) if each.suffix.lower() in _SUFFIXES]
+    if not any(each.is_file() for each in files):
+        problem = Problem(str(path), "", "holds no YAML and no JSON file", "another folder")
+        raise InvalidInput("Nothing to import:", [problem])
+    for each in files:
+        where = str(each.relative_to(path))
+        try:
+            if each.is_file():
+                _import_file(each, where, anew, zone, found)
+        except InvalidInput as error:
+            [problem, *_] = error.problems
+            found.leave_out(where, problem.field, Refusal(problem.reason, problem.accepted))
+        except OSError as error:
+            found.leave_out(where, "", Refusal(str(error.strerror), "a file that can be read"))
+    return found
 
 
-def read_periodics(path: Path) -> list[Periodic]:
-    """Read a JSON list of periodic jobs. Those that cannot be read are named in the error."""
+def _import_file(path: Path, where: str, anew: Anew, zone: str, found: Import) -> None:
+    for place, document in _documents(path):
+        _import_document(f"{where}{place}", document, anew, zone, found)
+
+
+def _documents(path: Path) -> Iterator[tuple[str, object]]:
+    """Yield each document and its place. What cannot be parsed ends the file with an error."""
+    content = path.read_bytes()
+    if len(content) > _FILE_BYTES_MAX:
+        raise _unreadable(path, str(path), f"longer than {_FILE_BYTES_MAX:,} bytes")
     try:
-        return _PERIODICS.validate_python(json.loads(path.read_text(encoding="utf-8")))
-    except json.JSONDecodeError as error:
-        raise InvalidInput(
-            f"{path} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}. "
-            "Give a JSON list of periodic jobs."
-        ) from error
-    except ValidationError as error:
-        problems = [
-            Problem(".".join(map(str, found["loc"])), shown_value(found["input"]), found["msg"])
-            for found in error.errors(include_url=False)[:_PROBLEMS_MAX]
-        ]
-        raise InvalidInput(f"{path} holds jobs that cannot be read:", problems) from error
+        text = content.decode()
+    except UnicodeDecodeError as error:
+        raise _unreadable(path, str(path), f"byte {error.start} is not UTF-8") from None
+    if text.lstrip()[:1] in {"{", "["}:
+        try:
+            yield "", json.loads(text)
+        except (json.JSONDecodeError, RecursionError):
+            pass  # YAML's flow style begins with the same characters
+        else:
+            return
+    yield from _yaml_documents(path, text)
 
 
-def definition_documents(
-    periodics: Iterable[Periodic], *, anchor: datetime, tenant: str = TENANT
-) -> list[dict[str, object]]:
-    """Return one definition document a job; `anchor` is where fixed rates count from."""
-    return [_document(periodic, anchor=anchor, tenant=tenant) for periodic in periodics]
+def _yaml_documents(path: Path, text: str) -> Iterator[tuple[str, object]]:
+    try:
+        if line := too_deep_at(text):
+            raise _unreadable(path, f"line {line}", "nested too deep")
+        loader = _LOADER(text)
+        try:
+            while loader.check_node():
+                node = cast("yaml.Node", loader.get_node())
+                place = f":{node.start_mark.line + 1}"
+                value: Any = loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType]
+                yield place, value
+        finally:
+            loader.dispose()
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = str(path) if mark is None else f"line {mark.line + 1}, column {mark.column + 1}"
+        reason = str(getattr(error, "problem", None) or error).splitlines()[0]
+        raise _unreadable(path, place, f"not YAML: {reason}") from None
 
 
-def _document(periodic: Periodic, *, anchor: datetime, tenant: str) -> dict[str, object]:
-    return {
-        "definition": periodic.name,
-        "tenant": tenant,
-        "kind": KIND,
-        "business_key": periodic.name,
-        "when": _when(periodic, anchor),
-        "labels": {"team": periodic.team, "area": periodic.area},
-        "lane": "area",
-    }
+def _unreadable(path: Path, place: str, reason: str) -> InvalidInput:
+    problem = Problem(place, "", reason, "YAML or JSON in UTF-8, with templates filled in")
+    return InvalidInput(f"{path} cannot be read:", [problem], source=str(path))
 
 
-def _when(periodic: Periodic, anchor: datetime) -> Mapping[str, object]:
-    if periodic.cron is not None:
-        sparse = {"sparse": True} if _IMPOSSIBLE_DAY.fullmatch(periodic.cron) else {}
-        return {"cron": periodic.cron, "timezone": "UTC", **sparse}
-    period = periodic.interval or periodic.minimum_interval
-    assert period is not None  # noqa: S101 - one of the three is given, or the model refuses
-    return {
-        "every": period_text(period),
-        "anchor": (anchor + _phase(periodic.name, period)).astimezone(UTC).isoformat(),
-    }
+def _import_document(
+    where: str, document: object, anew: Anew, zone: str, found: Import, *, depth: int = 0
+) -> None:
+    match document:
+        case None:
+            return
+        case list():
+            members = cast("list[object]", document)
+            _import_members(where, members, anew, zone, found, depth=depth)
+        case {"kind": "CronJob"}:
+            cronjob = cast("Mapping[str, object]", document)
+            import_cronjob(where, cronjob, anew, zone, found)
+        case {"kind": str(), "items": list()} | {"periodics": list()}:
+            listed = cast("Mapping[str, list[object]]", document)
+            members = listed["items"] if "kind" in listed else listed["periodics"]
+            _import_members(where, members, anew, zone, found, depth=depth)
+        case {"kind": str(kind)}:
+            found.pass_over(kind)
+        case dict() if _TIMES & document.keys() or (depth and "name" in document):
+            # One of a list that lacks its times is a job as well, and is named.
+            import_periodics([(where, cast("object", document))], anew, found)
+        case dict():
+            found.pass_over("document of another sort")
+        case _:
+            found.leave_out(where, "", Refusal("neither a CronJob nor a periodic job"))
 
 
-def _phase(name: str, period: timedelta) -> timedelta:
-    """Spread jobs over their period, to the minute, the same way on every run."""
-    minutes = int(period.total_seconds()) // 60
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    return timedelta(minutes=number % minutes) if minutes else timedelta()
+def _import_members(
+    where: str, members: list[object], anew: Anew, zone: str, found: Import, *, depth: int
+) -> None:
+    if depth > _DEPTH_MAX:
+        found.leave_out(where, "", Refusal("lists within lists", "one list"))
+        return
+    for place, member in enumerate(members):
+        _import_document(f"{where}[{place}]", member, anew, zone, found, depth=depth + 1)

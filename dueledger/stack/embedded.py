@@ -34,13 +34,14 @@ class EmbeddedStack:
         directory: Path,
         *,
         durable: bool = True,
+        relay_port: int | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describe the stack in `directory`; nothing is started."""
         self.directory = directory
         self._steps = Steps(progress)
         self.postgres = Postgres(directory, durable=durable, steps=self._steps)
-        self.kafka = Kafka(directory, steps=self._steps)
+        self.kafka = Kafka(directory, steps=self._steps, relay_port=relay_port)
 
     @property
     def endpoints(self) -> Endpoints:
@@ -79,11 +80,13 @@ def open_embedded(
     data_dir: Path | None = None,
     keep: bool = False,
     durable: bool = True,
+    relay_port: int | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Generator[EmbeddedStack]:
     """Run both servers for the length of the block.
 
     Without `data_dir` a temporary one is made. It is removed at the end unless `keep`.
+    `relay_port` is where clients of the broker's second listener are sent (see Kafka).
     SIGTERM ends the block like an exception when nobody else handles it.
     """
     if data_dir is None:
@@ -93,7 +96,7 @@ def open_embedded(
         directory = data_dir
     directory = directory.resolve()
     with _owned(directory), _sigterm_raises():
-        stack = EmbeddedStack(directory, durable=durable, progress=progress)
+        stack = EmbeddedStack(directory, durable=durable, relay_port=relay_port, progress=progress)
         try:
             stack.start()
             yield stack

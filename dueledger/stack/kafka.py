@@ -26,16 +26,17 @@ _METADATA_API: Final = 3
 _METADATA_VERSION: Final = 4
 _RESPONSE_BYTES_MAX: Final = 1 << 20
 _ASCII_END: Final = 128
+_PORTS: Final = ("broker", "controller", "relayed")
 
 _SETTINGS: Final = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 controller.quorum.voters=1@{host}:{controller}
-listeners=BROKER://{host}:{broker},CONTROLLER://{host}:{controller}
-advertised.listeners=BROKER://{host}:{broker}
+listeners={listeners}
+advertised.listeners={advertised}
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT
+listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAYED:PLAINTEXT
 log.dirs={log_dir}
 
 auto.create.topics.enable=false
@@ -66,13 +67,27 @@ _LOGGING: Final = (
 
 @final
 class Kafka:
-    """One broker in one directory; can be stopped, killed and started again."""
+    """One broker in one directory; can be stopped, killed and started again.
 
-    def __init__(self, directory: Path, *, steps: Steps) -> None:
+    With `relay_port` it has a second listener, at `relayed_port`, whose clients are told to come
+    to `relay_port`: to somebody between them and the broker. With `joins` it is the second broker
+    of the cluster of another, which must have been started before and keeps the metadata.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        steps: Steps,
+        relay_port: int | None = None,
+        joins: "Kafka | None" = None,
+    ) -> None:
         """Describe the broker in `directory`; nothing is started."""
         self._directory = directory
         self._home = directory / "kafka"
         self._steps = steps
+        self._relay_port = relay_port
+        self._joins = joins
         self._child = Child(
             "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
         )
@@ -85,6 +100,14 @@ class Kafka:
             message = "the broker has no port before its first start"
             raise RuntimeError(message)
         return f"{ports.LOOPBACK}:{self._chosen['broker']}"
+
+    @property
+    def relayed_port(self) -> int:
+        """Port behind the one that clients of the second listener are told."""
+        if self._chosen is None or self._relay_port is None:
+            message = "the broker has no second listener, or has not been started"
+            raise RuntimeError(message)
+        return self._chosen["relayed"]
 
     @property
     def running(self) -> bool:
@@ -100,6 +123,20 @@ class Kafka:
     def log(self) -> Path:
         """File the broker logs to."""
         return self._child.log
+
+    @property
+    def controller_port(self) -> int:
+        """Where the controller of a started broker answers."""
+        if self._chosen is None:
+            message = "the broker has no port before its first start"
+            raise RuntimeError(message)
+        return self._chosen["controller"]
+
+    @property
+    def cluster_id(self) -> str:
+        """Name of the cluster that the formatted storage belongs to."""
+        lines = (self._home / "log" / "meta.properties").read_text().splitlines()
+        return next(line for line in lines if line.startswith("cluster.id=")).partition("=")[2]
 
     def start(self) -> None:
         """Start the broker and return when it takes records; idempotent.
@@ -135,8 +172,10 @@ class Kafka:
     def _format(self, java: Path, class_path: str) -> None:
         fresh = self._home / "log.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        settings = self._write_settings({"broker": 1, "controller": 2}, fresh)  # not opened
+        settings = self._write_settings(dict(zip(_PORTS, (1, 2, 3), strict=True)), fresh)  # unused
         cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
+        if self._joins is not None:
+            cluster_id = self._joins.cluster_id
         command = [
             str(java),
             "-Xmx256m",
@@ -173,7 +212,7 @@ class Kafka:
     def _run(self, java: Path, class_path: str) -> None:
         for attempt in range(_ATTEMPTS_MAX):
             chosen = self._chosen or ports.choose(
-                self._directory / "kafka.ports.json", ("broker", "controller"), fresh=attempt > 0
+                self._directory / "kafka.ports.json", _PORTS, fresh=attempt > 0
             )
             settings = self._write_settings(chosen, self._home / "log")
             self._child.start(
@@ -206,12 +245,26 @@ class Kafka:
         )
 
     def _write_settings(self, chosen: dict[str, int], log_dir: Path) -> Path:
+        host = ports.LOOPBACK
+        controller, roles = chosen["controller"], "broker,controller"
+        listeners = [f"BROKER://{host}:{chosen['broker']}"]
+        advertised = listeners.copy()
+        if self._relay_port is not None or self._joins is not None:
+            listeners.append(f"RELAYED://{host}:{chosen['relayed']}")
+            advertised.append(f"RELAYED://{host}:{self._relay_port or chosen['relayed']}")
+        if self._joins is None:
+            listeners.append(f"CONTROLLER://{host}:{controller}")
+        else:
+            controller, roles = self._joins.controller_port, "broker"
         path = self._home / "server.properties"
         path.write_text(
             _SETTINGS.format(
-                host=ports.LOOPBACK,
-                broker=chosen["broker"],
-                controller=chosen["controller"],
+                host=host,
+                roles=roles,
+                node=1 if self._joins is None else 2,
+                controller=controller,
+                listeners=",".join(listeners),
+                advertised=",".join(advertised),
                 log_dir=_escaped(log_dir),
             )
         )
@@ -240,11 +293,22 @@ def _takes_records(port: int) -> bool:
             with wire.makefile("rb") as answer:
                 (size,) = struct.unpack(">i", answer.read(4))
                 body = answer.read(min(size, _RESPONSE_BYTES_MAX))
-        # correlation id, throttle time, count of brokers; then id, host and port of the first
-        brokers, _node, host_length = struct.unpack_from(">8xiih", body)
-        (advertised,) = struct.unpack_from(">i", body, 18 + host_length)
-        return brokers == 1 and advertised == port
+        return port in _advertised_ports(body)
     return False
+
+
+def _advertised_ports(answer: bytes) -> list[int]:
+    """Read the ports of all brokers from a Metadata answer."""
+    found: list[int] = []
+    # correlation id, throttle time, count of brokers; then id, host, port and rack of each
+    (brokers,) = struct.unpack_from(">8xi", answer)
+    place = 12
+    for _ in range(brokers):
+        (host_length,) = struct.unpack_from(">4xh", answer, place)
+        port, rack_length = struct.unpack_from(">ih", answer, place + 6 + host_length)
+        found.append(port)
+        place += 12 + host_length + max(0, rack_length)
+    return found
 
 
 def _java() -> Path:

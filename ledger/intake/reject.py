@@ -2,17 +2,35 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast, final
 
-from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka import AIOKafkaProducer
 from aiokafka.errors import MessageSizeTooLargeError, RecordTooLargeError
 
 from ledger.envelope import rejected_headers
-from ledger.errors import InvalidInput
-
-Record: TypeAlias = ConsumerRecord
+from ledger.errors import InvalidHeader, InvalidInput
 
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordTooLargeError)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as polled. One that cannot be read has its `fault`, and what was salvaged of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    fault: InvalidHeader | None = None
+
+    def check(self) -> None:
+        """Raise InvalidHeader where it cannot be read."""
+        if self.fault is not None:
+            raise self.fault
 
 
 class Rejected(NamedTuple):

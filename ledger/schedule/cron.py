@@ -1,21 +1,15 @@
 """`when: {cron: …}`: a cron expression over local time.
 
-croniter sees naive local times only (aware ones it gets wrong: measured, 19 of 35 reference cases
-right), and only expressions in plain numbers.
+Expanded in `cron_expansion`; croniter, on naive local times, is the oracle of its tests.
 """
 
-from collections.abc import Iterator
-from copy import copy
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from enum import StrEnum
-from functools import lru_cache
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from croniter import CroniterBadDateError, croniter
 from pydantic import (
     AfterValidator,
-    BaseModel,
-    ConfigDict,
     Field,
     StrictBool,
     StrictStr,
@@ -23,16 +17,17 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ledger.schedule.cron_dialect import CronFields, parse_cron
-from ledger.schedule.expressions import ZoneName
-from ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, Window, settle_window
+from ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
+from ledger.schedule.cron_expansion import CronPlan, expand_plan, plan_cron
+from ledger.schedule.expressions import LocalTime, ZoneName
+from ledger.schedule.local_rule import LocalRule, Preset, Ruling, check_bounds
+from ledger.schedule.resolution import Fold, Gap, Window
 from ledger.schedule.zones import load_zone
 
 # Feb 29 on a given weekday comes every 28 years, every 40 across 2100.
-_SEARCH_YEARS_MAX: Final = 50
+_SEARCH: Final = timedelta(days=50 * 365.25)
 _DENSE_YEARS: Final = 8  # two leap days: what a person means by "it does happen"
 _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock
-_SCAN_END: Final = datetime(2300, 1, 1)  # noqa: DTZ001 -- past every search from a due year
 _DAYS_OF_MONTH: Final = 31
 _MONTHS: Final = 12
 _WEEKDAYS: Final = 7
@@ -58,17 +53,19 @@ def _default_fold(fields: dict[str, Any]) -> Fold:
     return Fold.BOTH if parse_cron(fields["cron"]).wildcard else Fold.FIRST
 
 
-class Cron(BaseModel):
+class Cron(LocalRule):
     """Nominal times by a cron expression.
 
     Where the policies are left out, an expression with `*` in a time field means "every so often"
     and gets `skip` and `both`; a fixed time of day is owed once a day: `shift_forward`, `first`.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    presets: ClassVar[tuple[Preset, ...]] = tuple(Preset)
 
     cron: Annotated[StrictStr, AfterValidator(_checked)]
     timezone: ZoneName
+    start: LocalTime | None = None
+    end: LocalTime | None = Field(default=None, description="exclusive")
     day_rule: DayRule | None = Field(
         default=None, description="required where both day fields are restricted"
     )
@@ -83,8 +80,21 @@ class Cron(BaseModel):
         """Return the expression as numbers."""
         return parse_cron(self.cron)
 
+    @property
+    def ruling(self) -> Ruling:
+        """Return how its local times become instants."""
+        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+
+    @classmethod
+    def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:
+        """Debian runs what has `*` in its hour or minute by the clock as it shows."""
+        if preset is Preset.DEBIAN and stars_time(raw.get("cron")):
+            return Gap.SKIP, Fold.BOTH
+        return super().policies_of(preset, raw)
+
     @model_validator(mode="after")
     def _matches_days(self) -> Self:
+        check_bounds(self.start, self.end)
         fields = self.fields
         if fields.restricts_day and fields.restricts_weekday and self.day_rule is None:
             raise PydanticCustomError(
@@ -99,8 +109,9 @@ class Cron(BaseModel):
             )
         if self.sparse:
             return self
-        first = next(self._nominals(_REFERENCE), None)
-        if first is not None and first.year < _REFERENCE.year + _DENSE_YEARS:
+        begin = self.start or _REFERENCE
+        first = next(self.nominals(begin, begin + _SEARCH), None)
+        if first is not None and first.year < begin.year + _DENSE_YEARS:
             return self
         when = "it never falls due" if first is None else f"it first falls due in {first.year}"
         raise PydanticCustomError(
@@ -115,10 +126,12 @@ class Cron(BaseModel):
 
     def expand(self, start: datetime, end: datetime) -> Window:
         """Return what falls into the half-open [start, end)."""
-        low = start.astimezone(UTC).replace(tzinfo=None) - SCAN_MARGIN
-        high = end.astimezone(UTC).replace(tzinfo=None) + SCAN_MARGIN
-        return settle_window(
-            self._nominals(low, high), load_zone(self.timezone), (self.gap, self.fold), (start, end)
+        return expand_plan(
+            self._plan,
+            self.timezone,
+            (self.gap, self.fold),
+            (start, end),
+            (self.start, self.end),
         )
 
     def estimate(self, start: datetime, end: datetime) -> float:
@@ -130,26 +143,17 @@ class Cron(BaseModel):
             days *= len(fields.days) / _DAYS_OF_MONTH * len(fields.weekdays) / _WEEKDAYS
         return of_day * days * ((end - start).total_seconds() / 86_400)
 
-    def _nominals(self, low: datetime, high: datetime = _SCAN_END) -> Iterator[datetime]:
-        # A copy has a position of its own and shares what was compiled.
-        scan = copy(_compiled(self.fields.canonical, self.day_rule is not DayRule.ALL))
-        scan.set_current(low)
-        while True:
-            try:
-                nominal = scan.get_next(datetime)
-            except CroniterBadDateError:
-                return
-            if nominal >= high:
-                return
-            yield nominal
+    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Return the local times in [low, high) and between its own start and end, in order."""
+        low = low if self.start is None else max(low, self.start)
+        high = high if self.end is None else min(high, self.end)
+        return self._plan.nominals(low, high)
 
+    @property
+    def shortest_period(self) -> timedelta | None:
+        """The shortest time between two nominal occurrences, None where there are no two."""
+        return self._plan.shortest_period()
 
-@lru_cache(maxsize=4096)
-def _compiled(canonical: str, day_or: bool) -> "croniter[datetime]":  # noqa: FBT001 -- a cache key
-    return croniter(
-        canonical,
-        _REFERENCE,
-        ret_type=datetime,
-        day_or=day_or,
-        max_years_between_matches=_SEARCH_YEARS_MAX,
-    )
+    @property
+    def _plan(self) -> CronPlan:
+        return plan_cron(self.fields, self.day_rule is not DayRule.ALL)

@@ -144,6 +144,13 @@ def parse_cron(expression: str) -> CronFields:
     return fields
 
 
+def stars_time(expression: object) -> bool:
+    """Tell whether the minute or the hour is written with a `*` first, as Debian's cron asks."""
+    text = expression.strip().lower() if isinstance(expression, str) else ""
+    texts = _MACROS.get(text, text).split()[-_FIELDS_WITHOUT_SECONDS:]
+    return any(each.startswith("*") for each in texts[:2])
+
+
 def _split(expression: str) -> list[str]:
     if not expression.isascii():
         raise refused("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")

@@ -18,6 +18,7 @@ PERIOD_MAX: Final = timedelta(days=36_525)  # a century
 OFFSET_DAYS_MAX: Final = 36_525
 DUE_YEAR_MIN: Final = 1970
 DUE_YEAR_MAX: Final = 2199
+_PERIOD_CHARS_MAX: Final = 100
 _MONTHS_A_YEAR: Final = 12
 
 _ISO_PERIOD: Final = re.compile(
@@ -36,10 +37,27 @@ _INSTANT: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})"
 )
 
+_LOCAL_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+
 
 def refused(reason: str, accepted: str) -> PydanticCustomError:
     """Return the error that a field validator raises: why, and what to write instead."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason, "accepted": accepted})
+
+
+def misfit(
+    field: str, reason: str, accepted: str, *, withheld: bool = False
+) -> PydanticCustomError:
+    """Return the error of a check across fields, which names the one to change.
+
+    A value that is `withheld` is not quoted: it may hold a secret.
+    """
+    return PydanticCustomError(
+        "refused",
+        "{reason}",
+        {"field": field, "reason": reason, "accepted": accepted, "withheld": withheld},
+    )
 
 
 def parse_period(text: object) -> timedelta:
@@ -49,6 +67,8 @@ def parse_period(text: object) -> timedelta:
     accepted = "a period such as PT24H, PT90M or 4h30m"
     if not isinstance(text, str) or not text.isascii():
         raise refused("a period is a text", accepted)
+    if len(text) > _PERIOD_CHARS_MAX:  # the question below takes quadratic time
+        raise refused("not a period of elapsed time", accepted)
     match = _ISO_PERIOD.fullmatch(text) or _SHORT_PERIOD.fullmatch(text)
     parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}
     if not parts:
@@ -160,6 +180,49 @@ def instant_text(instant: datetime) -> str:
     return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
+def parse_local_time(text: object) -> datetime:
+    """Read a local date and time without an offset: ``2026-11-01T01:30``."""
+    accepted = "a local time such as 2026-11-01T01:30; its zone is `timezone`"
+    if isinstance(text, datetime):
+        if text.tzinfo is not None or text.microsecond:
+            raise refused("a local time has no offset and whole seconds", accepted)
+        local = text.replace(fold=0)
+    else:
+        if not isinstance(text, str) or not text.isascii():
+            raise refused("a local time is a text", accepted)
+        if _INSTANT.fullmatch(text):
+            raise refused("a local time has no offset", accepted)
+        if _DATE.fullmatch(text):
+            raise refused("a date without a time of day", accepted)
+        if not _LOCAL_TIME.fullmatch(text):
+            raise refused("not a local time", accepted)
+        try:
+            local = datetime.fromisoformat(text)
+        except ValueError:
+            raise refused("not a time of the calendar", accepted) from None
+    if not DUE_YEAR_MIN <= local.year <= DUE_YEAR_MAX:
+        raise refused("outside 1970 to 2199", accepted)
+    return local
+
+
+def local_time_text(local: datetime) -> str:
+    """Return the one spelling of a local time, seconds only where there are any."""
+    return local.isoformat(timespec="seconds" if local.second else "minutes")
+
+
+def parse_date(text: object) -> date:
+    """Read a calendar date: ``2026-12-25``."""
+    accepted = "a date such as 2026-12-25"
+    if isinstance(text, date) and not isinstance(text, datetime):
+        return text
+    if not isinstance(text, str) or not text.isascii() or not _DATE.fullmatch(text):
+        raise refused("not a date", accepted)
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise refused("not a date of the calendar", accepted) from None
+
+
 def parse_zone_name(text: object) -> str:
     """Accept the exact name of a zone of the pinned tz database."""
     if not isinstance(text, str):
@@ -200,5 +263,17 @@ Instant = Annotated[
         r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,6})?)?(Z|[+-]\d{2}:\d{2})$",
         "2026-10-31T13:00:00Z",
     ),
+]
+LocalTime = Annotated[
+    datetime,
+    BeforeValidator(parse_local_time),
+    PlainSerializer(local_time_text),
+    _schema(r"^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?$", "2026-11-01T01:30"),
+]
+CalendarDate = Annotated[
+    date,
+    BeforeValidator(parse_date),
+    PlainSerializer(date.isoformat),
+    _schema(r"^\d{4}-\d{2}-\d{2}$", "2026-12-25"),
 ]
 ZoneName = Annotated[str, BeforeValidator(parse_zone_name), _schema("^.+$", "America/New_York")]

@@ -3,21 +3,22 @@
 from datetime import date, datetime
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ledger.errors import InvalidItem, Problem
+from ledger.schedule.calendars import Beyond
 from ledger.schedule.expressions import Offset, TimeOfDay, ZoneName
-from ledger.schedule.resolution import Fold, Gap, Occurrence, resolve
+from ledger.schedule.local_rule import LocalRule
+from ledger.schedule.observance import Observance
+from ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, resolve
 from ledger.schedule.zones import load_zone
 
 
-class Relative(BaseModel):
+class Relative(LocalRule):
     """Due `relative` to the effective date: months first, clamped to the month's end, then days.
 
     An event's item is owed once, so a gap cannot be skipped nor a fold doubled.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     relative: Offset
     to: Literal["effective_date"] = "effective_date"
@@ -26,16 +27,32 @@ class Relative(BaseModel):
     gap: Literal[Gap.SHIFT_FORWARD, Gap.GAP_END] = Field(default=Gap.SHIFT_FORWARD)
     fold: Literal[Fold.FIRST, Fold.SECOND] = Field(default=Fold.FIRST)
 
-    def due_for(self, effective_date: date) -> Occurrence:
-        """Return when it is due; InvalidItem where that lies beyond the calendar."""
+    def due_for(self, effective_date: date, observance: Observance | None = None) -> Occurrence:
+        """Return when it is due, on the day that the calendar makes of the date.
+
+        InvalidItem where that lies beyond the years, BeyondCalendar where no calendar knows it.
+        """
         try:
-            nominal = datetime.combine(self.relative.applied_to(effective_date), self.at)
-            found = resolve(nominal, load_zone(self.timezone), self.gap, self.fold)[0]
+            named = self.relative.applied_to(effective_date)
+            day = named if observance is None else _business_day(named, observance)
+            found = resolve(
+                datetime.combine(day, self.at), load_zone(self.timezone), self.gap, self.fold
+            )[0]
         except (ValueError, OverflowError):
             raise _beyond(effective_date, self.relative) from None
         if not isinstance(found, Occurrence):  # the types above leave no policy that skips
             raise _beyond(effective_date, self.relative)
-        return found
+        if day == named:
+            return found
+        decision = Decision.ROLLED if found.decision is Decision.EXACT else found.decision
+        return found._replace(nominal=datetime.combine(named, self.at), decision=decision)
+
+
+def _business_day(named: date, observance: Observance) -> date:
+    day = observance.calendar.roll(named, observance.roll)
+    if isinstance(day, Beyond):
+        raise observance.calendar.unknown(named, day)
+    return day
 
 
 def _beyond(effective_date: date, offset: object) -> InvalidItem:

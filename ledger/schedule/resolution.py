@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Final, assert_never
+from typing import Final, NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
 SCAN_MARGIN: Final = timedelta(hours=48)  # Samoa and Kwajalein skipped a whole day
@@ -39,6 +39,7 @@ class Decision(StrEnum):
     GAP_SKIPPED = "gap_skipped"
     GAP_SHIFTED_FORWARD = "gap_shifted_forward"
     GAP_END = "gap_end"
+    ROLLED = "rolled"  # to a business day, and exact there
     FOLD_FIRST = "fold_first"
     FOLD_SECOND = "fold_second"
     FOLD_BOTH_FIRST = "fold_both_first"
@@ -49,10 +50,10 @@ class SkipReason(StrEnum):
     """Why an occurrence is recorded as skipped."""
 
     GAP = "gap"
+    CALENDAR = "calendar"  # no business day, and the rule is to leave such days out
 
 
-@dataclass(frozen=True, slots=True)
-class Occurrence:
+class Occurrence(NamedTuple):
     """One instant, the nominal local time it stands for, and how it was decided."""
 
     due_at: datetime  # aware, UTC
@@ -63,11 +64,12 @@ class Occurrence:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A nominal time that gives nothing. `at` is the end of its gap: the window it belongs to."""
+    """A nominal time that gives nothing. `at` is its instant, or the end of its gap."""
 
-    at: datetime  # aware, UTC
+    at: datetime  # aware, UTC; tells the window it belongs to
     nominal: datetime  # naive, local
     reason: SkipReason
+    decision: Decision = Decision.GAP_SKIPPED
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,14 @@ def resolve(
             return (_resolve_gap(nominal, instants, zone, gap),)
 
 
+def naive_bounds(
+    start: datetime, end: datetime, margin: timedelta = SCAN_MARGIN
+) -> tuple[datetime, datetime]:
+    """Return the naive times to scan for what may resolve into [start, end) in any zone."""
+    low, high = (each.astimezone(UTC).replace(tzinfo=None) for each in (start, end))
+    return low - margin, high + margin
+
+
 def settle_window(
     nominals: Iterable[datetime],
     zone: ZoneInfo,
@@ -106,26 +116,34 @@ def settle_window(
     """Resolve nominal times and keep what falls into the half-open `bounds`.
 
     Give nominal times from SCAN_MARGIN before to SCAN_MARGIN after, so that windows compose.
-    Instants that collide collapse to one: to the nominal time that is exactly so, else to the
-    earliest.
     """
     gap, fold = policy
+    return collapse(
+        (found for nominal in nominals for found in resolve(nominal, zone, gap, fold)), bounds
+    )
+
+
+def collapse(resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, datetime]) -> Window:
+    """Keep what falls into the half-open `bounds`, each instant once, in order of time.
+
+    Instants that collide become one: that of the nominal time which is exactly so, else that of
+    the earliest.
+    """
     start, end = bounds
     kept: dict[datetime, Occurrence] = {}
     skipped: set[Skipped] = set()
-    for nominal in nominals:
-        for found in resolve(nominal, zone, gap, fold):
-            match found:
-                case Skipped():
-                    if start <= found.at < end:
-                        skipped.add(found)
-                case Occurrence():
-                    if start <= found.due_at < end:
-                        present = kept.get(found.due_at)
-                        if present is None or _precedence(found) < _precedence(present):
-                            kept[found.due_at] = found
-                case _:
-                    assert_never(found)
+    for found in resolved:
+        match found:
+            case Skipped():
+                if start <= found.at < end:
+                    skipped.add(found)
+            case Occurrence():
+                if start <= found.due_at < end:
+                    present = kept.get(found.due_at)
+                    if present is None or _precedence(found) < _precedence(present):
+                        kept[found.due_at] = found
+            case _:
+                assert_never(found)
     return Window(
         tuple(kept[due_at] for due_at in sorted(kept)),
         tuple(sorted(skipped, key=lambda each: (each.at, each.nominal))),
@@ -133,8 +151,8 @@ def settle_window(
 
 
 def _precedence(occurrence: Occurrence) -> tuple[bool, datetime]:
-    shifted = occurrence.decision in {Decision.GAP_SHIFTED_FORWARD, Decision.GAP_END}
-    return shifted, occurrence.nominal
+    moved = occurrence.due_at.replace(tzinfo=None) + occurrence.utc_offset != occurrence.nominal
+    return moved, occurrence.nominal
 
 
 def _local(instant: datetime, zone: ZoneInfo) -> datetime:

@@ -1,30 +1,46 @@
 """The union of every kind of `when`; its own key tells each: `cron`, `every` and so on.
 
 To add a kind: a module with one frozen model whose first field bears the kind's name and which
-has `expand` and `estimate` (it recurs by itself) or `due_for` (it hangs on a date); then one line
-in RECURRING or DATED and one in `When`, and the name leaves LATER_KINDS.
+has `nominals`, `ruling` and `estimate` (it recurs by itself), `due_for` (it hangs on a date) or
+`first` (each follows the one before); then one line in RECURRING, DATED or CHAINED, one in KINDS
+and one in `When`.
 """
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime
-from typing import Annotated, Final, cast
+from typing import Annotated, Final, TypeAlias, cast
 
 from pydantic import BaseModel, Discriminator, Tag
 
 from ledger.errors import InvalidInput, Problem, WindowTooLarge
+from ledger.schedule.after_completion import AfterCompletion
+from ledger.schedule.at import At
+from ledger.schedule.business import Business
+from ledger.schedule.calendars import Roll
 from ledger.schedule.cron import Cron
 from ledger.schedule.every import Every
+from ledger.schedule.observance import (
+    Observance,
+    observed_window,
+    roll_days_max,
+    weekdays_rule,
+)
 from ledger.schedule.relative import Relative
-from ledger.schedule.resolution import Occurrence, Window
+from ledger.schedule.resolution import SCAN_MARGIN, Occurrence, Window, naive_bounds
+from ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
 DUE_MIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_END: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
-RECURRING: Final = (Cron, Every)
+RECURRING: Final = (Cron, Rrule, Every, At, Business)
 DATED: Final = (Relative,)
-KINDS: Final = ("cron", "every", "relative")
-LATER_KINDS: Final = ("rrule", "after_completion", "at", "business")
+CHAINED: Final = (AfterCompletion,)
+KINDS: Final = ("cron", "rrule", "every", "after_completion", "at", "business", "relative")
+_TIMED: Final = frozenset({"business", "relative"})  # their time of day is called `at`, too
+
+Recurring: TypeAlias = Cron | Rrule | Every | At | Business
 
 
 def kind_of(when: object) -> str | None:
@@ -33,23 +49,38 @@ def kind_of(when: object) -> str | None:
         keys = set(cast("Mapping[str, object]", when))
     else:
         keys = set(type(when).model_fields) if isinstance(when, BaseModel) else set[str]()
-    kinds = [kind for kind in KINDS if kind in keys]
+    kinds = named_kinds(keys)
     return kinds[0] if len(kinds) == 1 else None
+
+
+def named_kinds(keys: AbstractSet[str]) -> list[str]:
+    """Return the kinds that a document's fields name."""
+    if keys & _TIMED:
+        keys -= {"at"}
+    return [kind for kind in KINDS if kind in keys]
 
 
 When = Annotated[
     Annotated[Cron, Tag("cron")]
+    | Annotated[Rrule, Tag("rrule")]
     | Annotated[Every, Tag("every")]
+    | Annotated[AfterCompletion, Tag("after_completion")]
+    | Annotated[At, Tag("at")]
+    | Annotated[Business, Tag("business")]
     | Annotated[Relative, Tag("relative")],
     Discriminator(kind_of),
 ]
 
 
-def expand(when: Cron | Every, start: datetime, end: datetime) -> Window:
+def expand(
+    when: Recurring, start: datetime, end: datetime, observance: Observance | None = None
+) -> Window:
     """Return the occurrences of a recurring `when` whose instants lie in [start, end).
 
     Windows compose: two that touch give what their union gives. Both bounds are aware; what lies
-    outside 1970 to 2199 is not owed. Raises WindowTooLarge instead of expanding without bound.
+    outside 1970 to 2199 is not owed. Raises WindowTooLarge instead of expanding without bound, and
+    BeyondCalendar where the answer depends on days that the calendar does not know. `business`
+    without a calendar counts Monday to Friday.
     """
     if start.tzinfo is None or end.tzinfo is None:
         problem = Problem("start, end", f"{start}, {end}", "a bound without an offset")
@@ -62,9 +93,19 @@ def expand(when: Cron | Every, start: datetime, end: datetime) -> Window:
             f"From {low.isoformat()} to {high.isoformat()} there are more than "
             f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window."
         )
-    return when.expand(low, high)
+    if isinstance(when, Business):
+        return when.observed(low, high, observance or _WEEKDAYS)
+    if observance is None and isinstance(when, Cron | Every):
+        return when.expand(low, high)
+    first, last = naive_bounds(low, high, SCAN_MARGIN + roll_days_max(observance))
+    return observed_window(when.nominals(first, last), when.ruling, observance, (low, high))
 
 
-def due_for(when: Relative, effective_date: date) -> Occurrence:
+def due_for(
+    when: Relative, effective_date: date, observance: Observance | None = None
+) -> Occurrence:
     """Return when the item of this effective date is due."""
-    return when.due_for(effective_date)
+    return when.due_for(effective_date, observance)
+
+
+_WEEKDAYS: Final = Observance(weekdays_rule().calendar(), Roll.SKIP)

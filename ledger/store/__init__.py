@@ -8,21 +8,25 @@ the function's name.
 from ledger.store.connection import (
     CONNECTION_LOST,
     Connection,
+    KeptConnection,
     PlanProfile,
     Pool,
     Record,
     connect,
     open_pool,
+    tells_of_a_lost_connection,
 )
 from ledger.store.refusals import translated
 
 __all__ = [
     "CONNECTION_LOST",
     "Connection",
+    "KeptConnection",
     "PlanProfile",
     "Pool",
     "Record",
     "connect",
     "open_pool",
+    "tells_of_a_lost_connection",
     "translated",
 ]

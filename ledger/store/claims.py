@@ -2,15 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
+from typing import Final, NamedTuple
 
 from ledger.store.connection import Connection, Record
 from ledger.store.statements import statement
 
+_EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
+
+
+class Floor(NamedTuple):
+    """Where a flow's waiting rows begin: none lies below, save what commits late.
+
+    First attempts from `at` on; `block` orders those of the same instant, a thousand item numbers
+    each. Retries from `retry_at`, serial items from `serial_at`.
+    """
+
+    at: datetime
+    block: int
+    retry_at: datetime = _EARLIEST
+    serial_at: datetime = _EARLIEST
+
+
+BOTTOM: Final = Floor(_EARLIEST, 0)
+OVERLAP_SECONDS: Final = 1.0
+"""How far a floor stays behind now: rows of transactions shorter than this never lie below it."""
+
 
 @dataclass(frozen=True, slots=True)
 class DueFlow:
-    """A flow with rows available now."""
+    """A flow with rows available in `due_seconds`: `plain` ones, or `serial` ones, or both.
+
+    The fields stand in the order of list_due_flows: thousands of these are made in one go.
+
+    A `limited` flow is counted, so its items go into claims of its own. `held_by_topic`: its
+    outcomes come by Kafka, from whoever consumes the topic.
+    """
 
     flow_no: int
     tenant: str
@@ -19,6 +46,46 @@ class DueFlow:
     topic: str
     weight: int
     queue_seconds: int
+    dispatch_seconds: int = 30
+    run_seconds: float | None = None
+    lease_seconds: int = 60
+    held_by_topic: bool = False
+    limited: bool = False
+    plain: bool = True
+    serial: bool = False
+    rate_per_second: float | None = None
+    due_seconds: float = 0.0
+    floor_at: datetime = BOTTOM.at
+    floor_block: int = BOTTOM.block
+    retry_floor_at: datetime = BOTTOM.retry_at
+    serial_floor_at: datetime = BOTTOM.serial_at
+
+    @property
+    def floor(self) -> Floor:
+        """Where its rows begin."""
+        return Floor(self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at)
+
+
+@dataclass(frozen=True, slots=True)
+class NextDue:
+    """How soon a flow's next row is available, None if none waits, and where to look for it.
+
+    The fields stand in the order of find_next_due.
+    """
+
+    flow_no: int
+    plain: bool
+    serial: bool
+    due_seconds: float | None
+    floor_at: datetime
+    floor_block: int
+    retry_floor_at: datetime = BOTTOM.retry_at
+    serial_floor_at: datetime = BOTTOM.serial_at
+
+    @property
+    def floor(self) -> Floor:
+        """Where to look for its rows from."""
+        return Floor(self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +93,9 @@ class Claim:
     """A batch for one topic-partition: item `position` p (from 1) is `item_nos[p − 1]`.
 
     `attempts` and `starts` count the one that this claim is for. `batch_max` marks items that a
-    dead run left behind.
+    dead run left behind. It must be acknowledged within `dispatch_seconds` and started within
+    `queue_seconds` of that. `flow_no` is set where all items are of one limited flow, `holder_no`
+    where outcomes come by topic: it is then started as one run by its acknowledgement.
     """
 
     fence: int
@@ -39,6 +108,20 @@ class Claim:
     starts: Sequence[int]
     queue_seconds: float
     batch_max: int | None = None
+    dispatch_seconds: float = 30.0
+    run_seconds: float | None = None
+    flow_no: int | None = None
+    holder_no: int | None = None
+    lease_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReapedClaims:
+    """What became of claims past their deadline: `released` and `parked` count items."""
+
+    claims: int
+    released: int
+    parked: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +141,101 @@ class Withdrawals:
     too_late: int
 
 
-async def list_due_flows(connection: Connection, limit: int) -> list[DueFlow]:
-    """List flows that have rows available now and are not paused."""
-    return [DueFlow(**row) for row in await connection.fetch(statement("list_due_flows"), limit)]
+async def list_due_flows(
+    connection: Connection,
+    limit: int,
+    kinds: Sequence[str] | None = None,
+    *,
+    horizon_seconds: float = 0.0,
+) -> list[DueFlow]:
+    """List flows that have rows available now, or within a horizon, and are not paused.
+
+    Those an allocator publishes, or where `kinds` are given, theirs, however they are dispatched.
+    """
+    rows = await connection.fetch(
+        statement("list_due_flows"), limit, kinds, horizon_seconds, OVERLAP_SECONDS
+    )
+    return [DueFlow(*row) for row in rows]
+
+
+async def find_next_due(
+    connection: Connection,
+    flow_nos: Sequence[int],
+    floors: Sequence[Floor],
+    overlap_seconds: Sequence[float],
+) -> list[NextDue]:
+    """Say of each flow that is not paused when it has work again; the others are left out.
+
+    `overlap_seconds` say how far the new floor stays behind now: 0 where a flow is drained so fast
+    that what commits late may wait for the next list.
+    """
+    rows = await connection.fetch(
+        statement("find_next_due"),
+        flow_nos,
+        [floor.at for floor in floors],
+        [floor.block for floor in floors],
+        [floor.retry_at for floor in floors],
+        [floor.serial_at for floor in floors],
+        overlap_seconds,
+    )
+    return [NextDue(*row) for row in rows]
 
 
 async def claim_items(
-    connection: Connection, flow_nos: Sequence[int], quotas: Sequence[int]
+    connection: Connection,
+    flow_nos: Sequence[int],
+    quotas: Sequence[int],
+    floors: Sequence[Floor] | None = None,
+    measured: Sequence[bool] | None = None,
+    *,
+    with_fences: bool = False,
 ) -> list[Record]:
     """Take due rows, up to each flow's quota, skipping what others hold.
 
-    Only in a transaction that also records the claims: a rollback leaves everything waiting.
+    They are looked for from each flow's floor on: where a snapshot is held, a look from the
+    beginning passes all that was taken since. Limited flows are passed by unless `measured`, which
+    says of each flow whether this transaction locked and measured it. `with_fences` draws one an
+    item, for claims to take theirs from. Only in a transaction that also records the claims: a
+    rollback leaves everything waiting.
     """
-    return await connection.fetch(statement("claim_items"), flow_nos, quotas)
+    known = [BOTTOM] * len(flow_nos) if floors is None else floors
+    return await connection.fetch(
+        statement("claim_items"),
+        flow_nos,
+        quotas,
+        [floor.at for floor in known],
+        [floor.block for floor in known],
+        [floor.retry_at for floor in known],
+        [False] * len(flow_nos) if measured is None else measured,
+        with_fences,
+    )
+
+
+async def claim_serial_items(
+    connection: Connection,
+    flow_nos: Sequence[int],
+    quotas: Sequence[int],
+    actor_no: int,
+    *,
+    floors: Sequence[Floor] | None = None,
+    measured: Sequence[bool] | None = None,
+) -> list[Record]:
+    """Take due rows whose keys are free, and hold the keys; rows and flows as of `claim_items`.
+
+    What comes while its key is held waits behind it, or is skipped, or asks the holder to end, as
+    its overlap policy says. One claimer at a time judges a key of such a policy, in a statement
+    after it has locked it: so it sees what the one before did. Only in a transaction that also
+    records the claims.
+    """
+    floor_ats = [floor.serial_at for floor in floors or [BOTTOM] * len(flow_nos)]
+    known = [False] * len(flow_nos) if measured is None else measured
+    locked = await connection.fetch(
+        statement("lock_serial_stripes"), flow_nos, quotas, floor_ats, known
+    )
+    stripes = [row["stripe"] for row in locked]
+    return await connection.fetch(
+        statement("claim_serial_items"), flow_nos, quotas, floor_ats, known, stripes, actor_no
+    )
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:
@@ -93,7 +258,12 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.attempts,
                 claim.starts,
                 claim.batch_max,
+                claim.dispatch_seconds,
                 claim.queue_seconds,
+                claim.run_seconds,
+                claim.flow_no,
+                claim.holder_no,
+                claim.lease_seconds,
             )
             for claim in claims
         ],
@@ -119,10 +289,10 @@ async def release_claims(connection: Connection, fences: Sequence[int], allocato
     return await connection.fetchval(statement("release_claims"), fences, allocator_no)
 
 
-async def reap_claims(connection: Connection, limit: int) -> int:
-    """Release what claims past their deadline never started; return the number of items."""
-    row = await connection.fetchrow(statement("reap_claims"), limit)
-    return row["released"] if row else 0
+async def reap_claims(connection: Connection, limit: int, actor_no: int) -> ReapedClaims:
+    """Close claims past their deadline; what was never started waits again, or is parked."""
+    row = await connection.fetchrow(statement("reap_claims"), limit, actor_no)
+    return ReapedClaims(**row) if row else ReapedClaims(0, 0, 0)
 
 
 async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:

@@ -10,6 +10,11 @@ async def read_now(connection: Connection) -> datetime:
     return await connection.fetchval("select ledger.now()")
 
 
+async def read_machine_now(connection: Connection) -> datetime:
+    """Return the time of leases and deadlines, real unless a test simulates it, aware in UTC."""
+    return await connection.fetchval("select ledger.machine_now()")
+
+
 async def set_machine_clock(connection: Connection, origin: datetime, rate: float) -> None:
     """Simulate the clock of leases and deadlines, for this session alone."""
     anchor = await connection.fetchval("select clock_timestamp()")

@@ -4,7 +4,7 @@ import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 
 import asyncpg
 import orjson
@@ -24,9 +24,27 @@ CONNECTION_LOST: Final = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
     asyncpg.CannotConnectNowError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
     OSError,
 )
 """The connection broke: whether an open COMMIT happened is unknown."""
+
+
+def tells_of_a_lost_connection(error: Exception) -> bool:
+    """Tell whether an error that came from anywhere is one of a broken connection.
+
+    A file may raise an OSError too, and a wrong call an InterfaceError.
+    """
+    match error:
+        case OSError():
+            return isinstance(error, ConnectionError | TimeoutError)
+        case asyncpg.InterfaceError():
+            return "closed" in str(error)
+        case _:
+            return isinstance(error, CONNECTION_LOST)
+
+
+_IDLE_TRANSACTION_SECONDS: Final = 60.0
 
 _MALFORMED: Final = (asyncpg.InterfaceError, ValueError, OverflowError)
 """What an address that cannot be read ends in; the messages quote parts of it."""
@@ -85,6 +103,10 @@ def _encode_json(value: Any) -> str:  # noqa: ANN401 - whatever a jsonb paramete
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
+async def _keep_session(_: Connection) -> None:
+    """Leave a session as it is: no statement of ours changes it, and each reset is a round trip."""
+
+
 @asynccontextmanager
 async def open_pool(
     dsn: str,
@@ -92,19 +114,32 @@ async def open_pool(
     application_name: str,
     size_max: int = 4,
     profile: PlanProfile = PlanProfile.HOT,
+    idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
+    lent: bool = False,
 ) -> AsyncGenerator[Pool]:
     """Open a pool whose connections carry our codecs and plan settings.
+
+    Connections that are `lent` to the code of others are reset before the next one has them.
+
+    A transaction whose process says nothing for `idle_transaction_seconds` is rolled back: one
+    that was frozen or cut off in the middle would keep its rows locked, from reapers too. Those
+    that analyse lock nothing and may take their time.
 
     Raises Unavailable when Postgres cannot be reached, InvalidSetting when the address cannot be
     read; neither message holds the DSN.
     """
+    settings = _settings(application_name, profile)
+    if profile is PlanProfile.HOT:
+        milliseconds = int(idle_transaction_seconds * 1000)
+        settings["idle_in_transaction_session_timeout"] = str(milliseconds)
     try:
         pool = await asyncpg.create_pool(
             dsn,
             min_size=1,
             max_size=size_max,
             init=_prepare,
-            server_settings=_settings(application_name, profile),
+            reset=None if lent else _keep_session,
+            server_settings=settings,
             max_cached_statement_lifetime=0,
             command_timeout=60,
         )
@@ -116,6 +151,38 @@ async def open_pool(
         yield pool
     finally:
         pool.terminate()
+
+
+@final
+class KeptConnection:
+    """A connection of a pool that one user keeps, until anything goes wrong with it.
+
+    What it has planned stays planned. Not for use from several tasks at once.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._kept: PoolConnectionProxy[Record] | None = None
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncGenerator[Connection]:
+        """Have the connection for the length of the block."""
+        kept, self._kept = self._kept, None
+        if kept is None or _is_lost(kept):
+            kept = await self._pool.acquire()
+        try:
+            yield kept
+        except BaseException:
+            await self._pool.release(kept)
+            raise
+        self._kept = kept
+
+
+def _is_lost(connection: "PoolConnectionProxy[Record]") -> bool:
+    try:
+        return connection.is_closed()
+    except asyncpg.InterfaceError:  # its pool has taken it back, as it does with what was cut off
+        return True
 
 
 async def connect(

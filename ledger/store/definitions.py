@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+from uuid import UUID
 
 from ledger.store.connection import Connection
 from ledger.store.statements import statement
@@ -43,6 +44,7 @@ class Materialisable:
     version: int
     kind: str
     document: dict[str, Any]
+    effective_from: datetime
     materialised_until: datetime
     now: datetime
     until: datetime
@@ -50,7 +52,12 @@ class Materialisable:
 
 @dataclass(frozen=True, slots=True)
 class KindPolicy:
-    """How a kind's work is handed out; None keeps what is set, or the default."""
+    """How a kind's work is handed out; None keeps what is set, or the default.
+
+    `dispatch` is kafka, direct or http (then `http` says where); `settled_by` worker or topic;
+    `queue_late` and `run_late` retry or park; `ordering` none or key. `run_seconds` is the hard
+    end of a run, `total_seconds` the time from due_at on after which nothing is tried again.
+    """
 
     tenant: str
     kind: str
@@ -63,6 +70,29 @@ class KindPolicy:
     backoff_cap_seconds: float | None = None
     grace_seconds: int | None = None
     no_replay: bool | None = None
+    dispatch: str | None = None
+    http: dict[str, Any] | None = None
+    settled_by: str | None = None
+    dispatch_seconds: int | None = None
+    run_seconds: float | None = None
+    total_seconds: float | None = None
+    queue_late: str | None = None
+    run_late: str | None = None
+    ordering: str | None = None
+    failure_holds: bool | None = None
+    streak_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpKind:
+    """A kind that is sent to an endpoint; `http` is that part of its definition."""
+
+    tenant: str
+    kind: str
+    topic: str
+    http: dict[str, Any]
+    backoff_base_seconds: float
+    backoff_cap_seconds: float
 
 
 async def define(
@@ -100,6 +130,12 @@ async def list_event_rules(connection: Connection) -> list[DefinitionRow]:
     return [DefinitionRow(**row) for row in rows]
 
 
+async def find_definition(connection: Connection, tenant: str, name: str) -> DefinitionRow | None:
+    """Find the version of a definition in force now."""
+    row = await connection.fetchrow(statement("find_definition"), tenant, name)
+    return DefinitionRow(**row) if row else None
+
+
 async def take_materialisable(
     connection: Connection,
     horizon_seconds: float,
@@ -126,6 +162,48 @@ async def advance_materialised(
     return len(await connection.fetch(statement("advance_materialised"), definition_nos, untils))
 
 
+async def record_lapses(
+    connection: Connection,
+    definition_nos: Sequence[int],
+    from_ats: Sequence[datetime],
+    until_ats: Sequence[datetime],
+    occurrences: Sequence[int],
+    *,
+    reason: str,
+    actor_no: int,
+) -> None:
+    """Record ranges of occurrences that are owed no more, with their counts.
+
+    One that begins where a definition's last one ends goes on with it. The caller holds the
+    definitions' watermarks.
+    """
+    await connection.execute(
+        statement("record_lapses"),
+        definition_nos,
+        from_ats,
+        until_ats,
+        occurrences,
+        reason,
+        actor_no,
+    )
+
+
+async def list_chainless(connection: Connection, definition_nos: Sequence[int]) -> list[int]:
+    """List definitions with a fixed delay that no item leads on."""
+    rows = await connection.fetch(statement("list_chainless"), definition_nos)
+    return [row["definition_no"] for row in rows]
+
+
+async def begin_chains(
+    connection: Connection,
+    ids: Sequence[UUID],
+    definition_nos: Sequence[int],
+    delay_seconds: Sequence[float],
+) -> None:
+    """Let items lead their definitions on: whoever ends one owes the next in that transaction."""
+    await connection.execute(statement("begin_chains"), ids, definition_nos, delay_seconds)
+
+
 async def mark_definition_failed(connection: Connection, definition_no: int, failure: str) -> None:
     """Record why a definition could not be materialised; its watermark stays."""
     await connection.execute(statement("mark_definition_failed"), definition_no, failure)
@@ -146,4 +224,33 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
         policy.backoff_cap_seconds,
         policy.grace_seconds,
         policy.no_replay,
+        policy.dispatch,
+        policy.http,
+        policy.settled_by,
+        policy.dispatch_seconds,
+        policy.run_seconds,
+        policy.total_seconds,
+        policy.queue_late,
+        policy.run_late,
+        policy.ordering,
+        policy.failure_holds,
+        policy.streak_max,
     )
+
+
+async def list_kind_policies(
+    connection: Connection, tenant: str, kind: str, names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """List how definitions of a kind, save these names, say that its work is handed out.
+
+    One name for each way: its parts `dispatch`, without the partition key, `retry`, `deadlines` and
+    `order`, None where its document is older than they are.
+    """
+    rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
+    return {row["name"]: row["policy"] for row in rows}
+
+
+async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:
+    """List the kinds that are sent to an endpoint."""
+    rows = await connection.fetch(statement("list_http_kinds"), limit)
+    return [HttpKind(**row) for row in rows]

@@ -2,12 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
-from typing import Any
+from datetime import UTC, date, datetime
+from typing import Any, Final
 from uuid import UUID
 
 from ledger.store.connection import Connection, Record
 from ledger.store.statements import statement
+
+EXPEDITED_PAGE: Final = 10_000
+LAPSES_PAGE: Final = 10_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,3 +371,28 @@ async def list_watermarks(
 def _signed(total: int) -> int:
     """Return an unsigned 64-bit total as the bigint that carries the same bits."""
     return total - (1 << 64) if total >= 1 << 63 else total
+
+
+async def list_lapses(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
+    """Return the half-open ranges that are recorded as owed no more, by definition, in order."""
+    found: dict[int, list[tuple[datetime, datetime]]] = {}
+    after = (0, _EPOCH)
+    while True:
+        rows = await connection.fetch(statement("list_lapses"), *after, LAPSES_PAGE)
+        for row in rows:
+            found.setdefault(row["definition_no"], []).append((row["from_at"], row["until_at"]))
+        if len(rows) < LAPSES_PAGE:
+            return found
+        after = rows[-1]["definition_no"], rows[-1]["from_at"]
+
+
+async def list_expedited(connection: Connection) -> set[int]:
+    """Return the items that a named person started before their time or triggered."""
+    found: set[int] = set()
+    after = 0
+    while True:
+        rows = await connection.fetch(statement("list_expedited"), after, EXPEDITED_PAGE)
+        found.update(row["item_no"] for row in rows)
+        if len(rows) < EXPEDITED_PAGE:
+            return found
+        after = rows[-1]["item_no"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from ledger.drafts import ItemDraft
@@ -13,13 +13,20 @@ from ledger.store.connection import Connection, Record
 from ledger.store.refusals import translated
 from ledger.store.statements import statement
 
+T = TypeVar("T")
+
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
     """The answer to one emission. `created` is False where the key was there before."""
 
-    id: UUID
+    draft: ItemDraft
     created: bool
+
+    @property
+    def id(self) -> UUID:
+        """Return the item's identity."""
+        return self.draft.id
 
 
 class Answer(StrEnum):
@@ -155,21 +162,29 @@ async def _emit(
             [draft.due_at for draft in drafts],
             [draft.payload for draft in drafts],
             actor_no,
-            [draft.partition_key for draft in drafts],
-            [draft.labels for draft in drafts],
-            [draft.start_by for draft in drafts],
-            [draft.complete_by for draft in drafts],
+            _given([draft.partition_key for draft in drafts]),
+            _given([draft.labels for draft in drafts]),
+            _given([draft.start_by for draft in drafts]),
+            _given([draft.complete_by for draft in drafts]),
             definition_nos,
             event_nos,
             drafts[0].tzdata,
-            [draft.nominal for draft in drafts],
-            [draft.zone for draft in drafts],
-            [draft.decision for draft in drafts],
-            None,
-            [draft.traceparent for draft in drafts],
+            _given([draft.nominal for draft in drafts]),
+            _given([draft.zone for draft in drafts]),
+            _given([draft.decision for draft in drafts]),
+            _given([draft.smear_seconds for draft in drafts]),
+            _given([draft.traceparent for draft in drafts]),
             reasons,
+            _given([draft.overlap for draft in drafts]),
+            _given([draft.overlap_key for draft in drafts]),
         )
-    return [Emitted(row["id"], row["created"]) for row in rows]
+    known = {row["ord"] - 1 for row in rows}
+    return [Emitted(draft, place not in known) for place, draft in enumerate(drafts)]
+
+
+def _given(column: list[T]) -> list[T] | None:
+    """Send a column that says nothing as null: the server then has nothing to unnest."""
+    return None if column.count(cast("T", None)) == len(column) else column
 
 
 async def withdraw_items(

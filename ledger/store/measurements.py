@@ -1,19 +1,148 @@
-"""What a benchmark reads back: how many items ended, and how long each step took."""
+"""What a benchmark sets up and reads back: its databases, its load, and how long steps took."""
 
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
 
 from ledger.store.connection import Connection
+from ledger.store.items import Accounting
 from ledger.store.statements import statement
+
+PATIENCE_SECONDS: Final = 3600.0
+"""How long one statement may take that reads or settles all of a large measurement."""
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """Times between the steps of completed items; `seconds` is first claim to last completion."""
+    """Times between the steps of completed items; at least one is."""
 
-    seconds: float
+    items: int
+    first_claimed_at: datetime
+    last_completed_at: datetime
     claims: int
     runs: int
     milliseconds: dict[str, dict[str, float]]
+
+    @property
+    def seconds(self) -> float:
+        """The time from the first claim to the last completion."""
+        return (self.last_completed_at - self.first_claimed_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How long after their time items were started, of those started in one stretch of time."""
+
+    bucket: int
+    items: int
+    p50_milliseconds: float
+    p99_milliseconds: float
+    max_milliseconds: float
+    early: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableGrowth:
+    """One hot table, its partitions summed."""
+
+    name: str
+    live_rows: int
+    dead_rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a measurement must say of its server."""
+
+    version: str
+    fsync: str
+    synchronous_commit: str
+    full_page_writes: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Items to be made: number n goes to the flow n modulo flows, due n spacings after `due_at`."""
+
+    flows: Sequence[tuple[str, str, str]]
+    key_prefix: str
+    due_at: datetime
+    spacing_seconds: float
+    payload: str
+
+
+async def make_database(connection: Connection, name: str) -> None:
+    """Make an empty database beside the one connected to."""
+    quoted = await connection.fetchval("select quote_ident($1)", name)
+    await connection.execute(f"create database {quoted}")
+
+
+async def drop_database(connection: Connection, name: str) -> None:
+    """Drop a database whoever is connected to it."""
+    quoted = await connection.fetchval("select quote_ident($1)", name)
+    await connection.execute(f"drop database if exists {quoted} with (force)")
+
+
+async def read_server(connection: Connection) -> Server:
+    """Read the server's version, what makes a commit durable there, and its clock."""
+    row = await connection.fetchrow(statement("read_server"))
+    assert row is not None  # noqa: S101 - a select without `from` gives one row
+    return Server(**row)
+
+
+async def load_items(
+    connection: Connection, load: Load, *, first: int, count: int, actor_no: int
+) -> int:
+    """Emit items that the server makes itself; return how many were new."""
+    tenants, kinds, lanes = zip(*load.flows, strict=True)
+    return await connection.fetchval(
+        statement("load_items"),
+        tenants,
+        kinds,
+        lanes,
+        load.key_prefix,
+        first,
+        count,
+        load.due_at,
+        load.spacing_seconds,
+        load.payload,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+async def load_definitions(
+    connection: Connection,
+    document: dict[str, Any],
+    whens: Sequence[dict[str, Any]],
+    *,
+    prefix: str,
+    first: int,
+    count: int,
+    effective_from: datetime,
+    actor_no: int,
+) -> None:
+    """Make schedules that the server numbers itself, alike but for their `when`."""
+    await connection.execute(
+        statement("load_definitions"),
+        document,
+        whens,
+        prefix,
+        first,
+        count,
+        effective_from,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+async def count_materialised(connection: Connection, until: datetime) -> int:
+    """Count the definitions that are materialised that far. Reads all: for benchmarks alone."""
+    return await connection.fetchval(statement("count_materialised"), until)
 
 
 async def count_ended(connection: Connection) -> int:
@@ -21,12 +150,20 @@ async def count_ended(connection: Connection) -> int:
     return await connection.fetchval(statement("count_ended"))
 
 
-async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps:
-    """Measure the steps of the items whose business key begins with `key_prefix`."""
-    rows = await connection.fetch(statement("measure_steps"), key_prefix)
+async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps | None:
+    """Measure the steps of the items whose business key begins with `key_prefix`.
+
+    None where none is completed. A step that did not happen, as publishing in direct mode, has no
+    times.
+    """
+    rows = await connection.fetch(statement("measure_steps"), key_prefix, timeout=PATIENCE_SECONDS)
     row = rows[0]
+    if not row["items"]:
+        return None
     return Steps(
-        seconds=row["seconds"],
+        items=row["items"],
+        first_claimed_at=row["first_claimed_at"],
+        last_completed_at=row["last_completed_at"],
         claims=row["claims"],
         runs=row["runs"],
         milliseconds={
@@ -37,11 +174,69 @@ async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps:
                 ("start_to_complete", "completed"),
                 ("claim_to_complete", "whole"),
             )
+            if row[column] is not None and None not in row[column]
         },
     )
 
 
+async def measure_lags(
+    connection: Connection,
+    *,
+    started_from: datetime,
+    started_until: datetime,
+    key_prefix: str,
+    every_nth_run: int = 1,
+    bucket_seconds: float = 1e9,
+) -> list[Lag]:
+    """Measure lag by when items were started, in buckets from `started_from` on.
+
+    `early` counts items started before their time, which no one may ever see.
+    """
+    rows = await connection.fetch(
+        statement("measure_lags"),
+        started_from,
+        started_until,
+        every_nth_run,
+        key_prefix,
+        bucket_seconds,
+        timeout=PATIENCE_SECONDS,
+    )
+    return [
+        Lag(
+            row["bucket"],
+            row["items"],
+            *(round(seconds * 1e3, 2) for seconds in row["seconds"]),
+            early=row["early"],
+        )
+        for row in rows
+    ]
+
+
+async def read_balance(connection: Connection) -> list[Accounting]:
+    """Read the accounting identity however many items there are."""
+    rows = await connection.fetch(statement("read_accounting"), None, timeout=PATIENCE_SECONDS)
+    return [Accounting(**row) for row in rows]
+
+
+async def read_table_growth(connection: Connection) -> list[TableGrowth]:
+    """Read sizes and dead rows of the hot tables."""
+    rows = await connection.fetch(statement("read_table_growth"))
+    return [TableGrowth(**row) for row in rows]
+
+
 async def rest_tables(connection: Connection) -> None:
-    """Vacuum and analyze what a bulk load has filled, so that a measurement starts settled."""
-    for table in ("due_item", "pending", "transition"):
-        await connection.execute(f"vacuum (analyze) ledger.{table}")
+    """Vacuum, analyze and checkpoint after a bulk load, so that a measurement starts settled."""
+    await connection.execute("vacuum (analyze)", timeout=PATIENCE_SECONDS)
+    await connection.execute("checkpoint", timeout=PATIENCE_SECONDS)
+
+
+@asynccontextmanager
+async def held_snapshot(connection: Connection) -> AsyncGenerator[None]:
+    """Hold one snapshot open for the length of the block, as a forgotten transaction would."""
+    transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+    await transaction.start()
+    try:
+        await connection.fetchval("select 1")
+        yield
+    finally:
+        await transaction.rollback()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from asyncpg import BitString
 
@@ -18,7 +18,9 @@ class Start:
     """The answer to one stretch asked for, or to one run of it.
 
     With `run_no`, these positions are the worker's, but for the `withdrawn` ones, which ended.
-    Without, `started_to` says how far the claim was started; `closed` that nothing is left of it.
+    `held_seconds` is how long the lease runs, from when the ledger was asked.
+    Without, `started_to` says how far the claim was started; `closed` that nothing is left of it
+    for this worker: it is over, or another's alone, which is recorded as `held`.
     """
 
     fence: int
@@ -28,13 +30,14 @@ class Start:
     started_to: int
     closed: bool
     withdrawn: tuple[int, ...]
+    held_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """How one item ended: completed, failed, snoozed or parked.
+class Outcome(NamedTuple):
+    """How one item ended: completed, failed, snoozed or parked. A tuple: there is one an item.
 
-    `detail` is JSON text; `after_seconds` delays what goes back to wait.
+    `detail` is JSON text; `after_seconds` delays what goes back to wait. Without it a failure backs
+    off as its kind says, and a snooze is over at once.
     """
 
     event: TransitionEvent
@@ -116,6 +119,7 @@ async def start_runs(
             row["started_to"],
             row["closed"],
             tuple(row["withdrawn"]),
+            row["held_seconds"],
         )
         for row in rows
     ]
@@ -139,19 +143,15 @@ async def settle_runs(
     details: list[str | None] = []
     delays: list[float | None] = []
     for settlement in settlements:
+        outcomes = settlement.outcomes
         firsts.append(len(events) + 1)
-        masks.append(_mask(settlement.outcomes))
-        for outcome in settlement.outcomes:
-            if outcome is None:
-                events.append(None)
-                details.append(None)
-                delays.append(None)
-            else:
-                if outcome.event not in _ENDINGS:
-                    raise ValueError(f"no run ends as {outcome.event.label}")
-                events.append(outcome.event)
-                details.append(outcome.detail)
-                delays.append(outcome.after_seconds)
+        masks.append(_mask(outcomes))
+        events += [None if outcome is None else outcome[0] for outcome in outcomes]
+        details += [None if outcome is None else outcome[1] for outcome in outcomes]
+        delays += [None if outcome is None else outcome[2] for outcome in outcomes]
+    for event in set(events):
+        if event is not None and event not in _ENDINGS:
+            raise ValueError(f"no run ends as {TransitionEvent(event).label}")
     with translated():
         rows = await connection.fetch(
             statement("settle_runs"),
@@ -160,7 +160,8 @@ async def settle_runs(
             firsts,
             events,
             details,
-            delays,
+            # What an array lacks is null, and most outcomes say no more than that it happened.
+            delays if any(delay is not None for delay in delays) else [],
             worker_no,
         )
     return [Refused(row["run_no"], Refusal(row["reason"])) for row in rows]
@@ -181,11 +182,12 @@ def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
 
 async def extend_leases(
     connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
-) -> dict[int, bool]:
+) -> dict[int, float | None]:
     """Extend this worker's open runs; a run that is missing in the answer is no longer held.
 
-    False stands for a run that keeps the lease it has, because a settlement of it is being
-    committed: waiting for that would keep every other run's lease from being extended.
+    The answer is how many seconds the lease runs from now, less than asked for where the kind sets
+    a run a hard end. None stands for a run that keeps the lease it has, because a settlement of it
+    is being committed: waiting for that would keep every other run's lease from being extended.
     """
     rows = await connection.fetch(statement("extend_leases"), run_nos, worker_no, lease_seconds)
-    return {row["run_no"]: row["extended"] for row in rows}
+    return {row["run_no"]: row["seconds"] for row in rows}

@@ -2,27 +2,66 @@
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
--- index: pending_available_idx, due_item_pkey
+-- $3 floor_ats timestamptz[]
+-- $4 floor_blocks bigint[]
+-- $5 retry_floor_ats timestamptz[]
+-- $6 measured boolean[]
+-- $7 with_fences boolean
+-- index: pending_available_idx, pending_retry_idx, due_item_pkey
 -- locks: pending rows (for update, skip locked)
-with taken as materialized (
-  select l.tid
-  from unnest($1::integer[], $2::integer[]) q (flow_no, quota)
-  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
-  cross join lateral (
-    select p.ctid as tid
+with asked as materialized (
+  select q.*, f.retry_share,
+    exists (
+      select from ledger.pending p
+      where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+        and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
+  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::boolean[])
+    q (flow_no, quota, floor_at, floor_block, retry_floor_at, measured)
+  -- One that has been limited since it was listed waits for those who lock and measure.
+  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+),
+-- Retries have a share of their own and whatever first attempts leave; fractions of an item are drawn by lot.
+firsts as materialized (
+  select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, array(
+    select p.ctid
     from ledger.pending p
-    where p.flow_no = q.flow_no and p.available_at <= ledger.now()
-      and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
+    where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is null
+      and p.available_at <= ledger.now() and (p.available_at, p.item_no >> 10) >= (a.floor_at, a.floor_block)
+    order by p.available_at, p.item_no >> 10
+    limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
+    for update skip locked) as tids
+  from asked a
+),
+retries as materialized (
+  select array(
+    select p.ctid
+    from ledger.pending p
+    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
+      and p.available_at <= ledger.now() and p.available_at >= f.retry_floor_at
     order by p.available_at
-    limit q.quota
-    for update skip locked
-  ) l
+    limit f.quota - cardinality(f.tids)
+    for update skip locked) as tids
+  from firsts f
+  where f.has_retries
 ),
 removed as (
-  delete from ledger.pending p using taken t where p.ctid = t.tid
+  delete from ledger.pending p
+  where p.ctid = any (array(
+    select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
 )
-select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
-  i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max
-from removed r
-join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
+-- Looked up together where date and attempt are the same: one walk along the index each, instead of one descent an item.
+-- A fence an item, where asked for, saves few items the statement that draws them for whole batches.
+select i.*, d.attempt, d.starts, d.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
+from (
+  select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
+  from removed r
+  group by r.effective_date, r.attempt, r.starts, r.batch_max
+) d
+cross join lateral (
+  select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
+    i.payload::text as payload, i.traceparent
+  from ledger.due_item i
+  where i.effective_date = d.effective_date and i.item_no = any (d.item_nos)
+  offset 0
+) i

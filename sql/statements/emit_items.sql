@@ -1,5 +1,5 @@
 -- Emit a batch of items as Scheduled, or as Skipped where reasons are given; a key seen before changes nothing.
--- returns: exactly one per input
+-- returns: zero or more, one an input that made no row
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]
 -- $3 flow_lanes text[]
@@ -23,11 +23,13 @@
 -- $21 smears double precision[]
 -- $22 traceparents text[]
 -- $23 skip_reasons text[]
+-- $24 overlap_rules smallint[]
+-- $25 overlap_keys text[]
 -- index: none
 -- locks: none
-select id, created
+select ord
 from ledger.emit_items(
   $1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::date[], $8::timestamptz[],
   $9::text[], $10::integer, $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
   $16::bigint[], $17::text, $18::text[], $19::text[], $20::text[], $21::double precision[], $22::text[],
-  $23::text[])
+  $23::text[], $24::smallint[], $25::text[])

@@ -1,4 +1,4 @@
--- Extend the leases of open runs of this worker; one whose settlement is being committed keeps the lease it has.
+-- Extend the leases of open runs of this worker; one whose settlement is being committed keeps the lease it has, and none goes beyond its hard end.
 -- returns: zero or more, one a run that is still held
 -- $1 run_nos bigint[]
 -- $2 worker_no integer
@@ -16,13 +16,17 @@ free as materialized (
 ),
 extended as (
   update ledger.run r
-  set lease_until = ledger.machine_now() + make_interval(secs => $3::double precision),
+  set lease_until = least(ledger.machine_now() + make_interval(secs => $3::double precision), r.run_until),
     lease_seconds = $3::double precision
   from free f
   where r.run_no = f.run_no and r.started_at = f.started_at and r.closed_at is null
-  returning r.run_no
+  returning r.run_no, r.lease_until
 )
-select r.run_no, e.run_no is not null as extended
+select e.run_no, extract(epoch from e.lease_until - ledger.machine_now())::double precision as seconds
+from extended e
+union all
+select r.run_no, null
 from asked a
 join ledger.run r on r.run_no = a.run_no and r.worker_no = $2::integer and r.closed_at is null
-left join extended e on e.run_no = r.run_no
+where (select count(*) from extended) < (select count(*) from asked)
+  and not exists (select from extended e where e.run_no = r.run_no)

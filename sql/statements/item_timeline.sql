@@ -40,12 +40,15 @@ story as (
   from run r join claim c on c.fence = r.fence cross join item i
   where array_position(c.item_no, i.item_no) between r.from_position and r.to_position
   union all
+  select x.expedited_at, null, x.actor_no, null, null, null, null, null, null, jsonb_build_object('reason', x.reason)
+  from item i join ledger.expedited x on x.item_no = i.item_no
+  union all
   select j.at, j.event, j.actor_no, r.fence, j.run_no, j.attempt, null, null, null, j.detail
   from journal j left join run r on r.run_no = j.run_no
 )
-select s.at, e.name as event, a.name as actor, s.fence, s.run_no, s.attempt, s.topic, s.partition, s.kafka_offset, s.detail
+select s.at, coalesce(e.name, 'expedited') as event, a.name as actor, s.fence, s.run_no, s.attempt, s.topic, s.partition, s.kafka_offset, s.detail
 from story s
-join ledger.transition_event e on e.event = s.event
+left join ledger.transition_event e on e.event = s.event
 join ledger.actor a on a.actor_no = s.actor_no
-order by s.at, s.event
+order by s.at, s.event nulls first
 limit 10000

@@ -1,9 +1,9 @@
--- List every version of every definition, in force or not, and how far its schedule is materialised.
+-- List every version of every definition, in force or not, how far its schedule is materialised, or why it is not.
 -- returns: zero or more
 -- index: none
 -- locks: none
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from, d.created_at,
-  m.materialised_until,
+  m.materialised_until, m.failure,
   lead(d.effective_from) over (partition by d.tenant, d.name order by d.effective_from, d.version) as superseded_at
 from ledger.definition d left join ledger.materialised m on m.definition_no = d.definition_no
 order by d.tenant, d.name, d.version

@@ -1,4 +1,4 @@
--- Mark claims as acknowledged by Kafka, once each; the offset is kept even where the claim has closed meanwhile.
+-- Mark claims as acknowledged by Kafka, once each: their queue deadline begins, and a claim settled by topic is started (Claimed to Running) as one run.
 -- returns: zero or more
 -- $1 fences bigint[]
 -- $2 base_offsets bigint[]
@@ -6,9 +6,29 @@
 -- locks: claim rows (for update, fence ascending)
 with asked as materialized (
   select * from unnest($1::bigint[], $2::bigint[]) u (fence, base_offset) order by u.fence
+),
+marked as (
+  update ledger.claim c
+  set published_at = ledger.now(), base_offset = u.base_offset,
+    deadline = case when c.closed_at is null
+      then greatest(c.deadline, ledger.machine_now() + make_interval(secs => coalesce(c.queue_seconds, 120)))
+      else c.deadline end,
+    started = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then c.size else c.started end,
+    closed_at = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then ledger.now() else c.closed_at end
+  from asked u
+  where c.fence = u.fence and c.published_at is null
+  returning c.fence, c.size, c.started, c.closed_at, c.holder_no, c.lease_seconds, c.run_seconds, c.flow_no, c.published_at
+),
+begun as (
+  insert into ledger.run (
+    started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
+  select ledger.now(), m.fence, 1, m.size, m.holder_no,
+    ledger.machine_now() + make_interval(secs => least(m.lease_seconds, m.run_seconds)), m.lease_seconds, repeat('0', m.size)::bit varying,
+    m.flow_no, ledger.machine_now() + make_interval(secs => m.run_seconds)
+  from marked m
+  where m.holder_no is not null and m.started = m.size and m.closed_at = m.published_at
+    and not exists (select from ledger.run r where r.fence = m.fence)
 )
-update ledger.claim c
-set published_at = ledger.now(), base_offset = u.base_offset
-from asked u
-where c.fence = u.fence and c.published_at is null
-returning c.fence, (c.closed_at is not null and c.started < c.size) as closed
+select m.fence, (m.closed_at is not null and m.started < m.size) as closed
+-- A mark that a crash forgets is as good as one that never came, so its commit need not wait for the disk.
+from set_config('synchronous_commit', 'off', true), marked m

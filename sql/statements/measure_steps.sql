@@ -13,7 +13,9 @@ with item as materialized (
   where starts_with(i.business_key, $1::text)
 )
 select
-  extract(epoch from max(completed_at) - min(claimed_at))::double precision as seconds,
+  count(*)::integer as items,
+  min(claimed_at) as first_claimed_at,
+  max(completed_at) as last_completed_at,
   count(distinct fence)::integer as claims,
   count(distinct run_no)::integer as runs,
   percentile_disc(array[0.5, 0.99]) within group (

@@ -1,4 +1,4 @@
--- Set how a kind's work is handed out; what is null keeps its value.
+-- Set how a kind's work is handed out; what is null keeps its value, but `http` follows `dispatch`.
 -- returns: one
 -- $1 tenant text
 -- $2 name text
@@ -11,16 +11,31 @@
 -- $9 backoff_cap_seconds double precision
 -- $10 grace_seconds integer
 -- $11 no_replay boolean
+-- $12 dispatch text
+-- $13 http jsonb
+-- $14 settled_by text
+-- $15 dispatch_seconds integer
+-- $16 run_seconds double precision
+-- $17 total_seconds double precision
+-- $18 queue_late text
+-- $19 run_late text
+-- $20 ordering text
+-- $21 failure_holds boolean
+-- $22 streak_max smallint
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
 insert into ledger.kind as k (
   tenant, name, topic, queue_seconds, lease_seconds, attempt_max, start_max, backoff_base_seconds,
-  backoff_cap_seconds, grace_seconds, no_replay)
+  backoff_cap_seconds, grace_seconds, no_replay, dispatch, http, settled_by, dispatch_seconds, run_seconds,
+  total_seconds, queue_late, run_late, ordering, failure_holds, streak_max)
 values (
   $1::text, $2::text, coalesce($3::text, 'due.' || $2::text), coalesce($4::integer, 120), coalesce($5::integer, 60),
   coalesce($6::smallint, 5::smallint), greatest(coalesce($7::smallint, 30::smallint), coalesce($6::smallint, 5::smallint)),
   coalesce($8::double precision, 10), greatest(coalesce($9::double precision, 600), coalesce($8::double precision, 10)),
-  coalesce($10::integer, 900), coalesce($11::boolean, false))
+  coalesce($10::integer, 900), coalesce($11::boolean, false), coalesce($12::text, 'kafka'), $13::jsonb,
+  coalesce($14::text, 'worker'), coalesce($15::integer, 30), $16::double precision, $17::double precision,
+  coalesce($18::text, 'retry'), coalesce($19::text, 'retry'), coalesce($20::text, 'none'),
+  coalesce($21::boolean, true), coalesce($22::smallint, 3::smallint))
 on conflict (tenant, name) do update set
   topic = coalesce($3::text, k.topic),
   queue_seconds = coalesce($4::integer, k.queue_seconds),
@@ -31,5 +46,16 @@ on conflict (tenant, name) do update set
   backoff_cap_seconds = greatest(
     coalesce($9::double precision, k.backoff_cap_seconds), coalesce($8::double precision, k.backoff_base_seconds)),
   grace_seconds = coalesce($10::integer, k.grace_seconds),
-  no_replay = coalesce($11::boolean, k.no_replay)
+  no_replay = coalesce($11::boolean, k.no_replay),
+  dispatch = coalesce($12::text, k.dispatch),
+  http = case when $12::text is null then coalesce($13::jsonb, k.http) else $13::jsonb end,
+  settled_by = coalesce($14::text, k.settled_by),
+  dispatch_seconds = coalesce($15::integer, k.dispatch_seconds),
+  run_seconds = coalesce($16::double precision, k.run_seconds),
+  total_seconds = coalesce($17::double precision, k.total_seconds),
+  queue_late = coalesce($18::text, k.queue_late),
+  run_late = coalesce($19::text, k.run_late),
+  ordering = coalesce($20::text, k.ordering),
+  failure_holds = coalesce($21::boolean, k.failure_holds),
+  streak_max = coalesce($22::smallint, k.streak_max)
 returning k.kind_no

@@ -1,6 +1,7 @@
--- Close claims past their deadline: what was not started goes from Claimed back to Scheduled.
+-- Close claims past their deadline: what was not started goes from Claimed back to Scheduled, or to ManualReview where its kind says so.
 -- returns: one
 -- $1 limit integer
+-- $2 actor_no integer
 -- index: claim_deadline_idx, claim_pkey, due_item_pkey
 -- locks: claim rows (for update, skip locked)
 with late as materialized (
@@ -17,15 +18,41 @@ closed as (
   from late l
   where c.fence = l.fence and c.claimed_at = l.claimed_at and c.closed_at is null
   returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
-    c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
+    c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max, c.published_at
 ),
-back as (
-  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
-  select u.item_no, u.effective_date, i.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */,
-    u.attempt - 1, u.starts - 1, c.batch_max
+judged as materialized (
+  select u.*, c.batch_max, i.flow_no, i.due_at, i.serial, i.overlap, k.failure_holds,
+    c.published_at is not null and k.queue_late = 'park' as parks
   from closed c
   cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
   join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
+  join ledger.flow f on f.flow_no = i.flow_no
+  join ledger.kind k on k.kind_no = f.kind_no
+),
+back as (
+  insert into ledger.pending (
+    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
+  select j.item_no, j.effective_date, j.flow_no, ledger.not_before(j.item_no, j.due_at), 1 /* Scheduled */,
+    j.attempt - 1, j.starts - 1, j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
+  from judged j where not j.parks
   returning 1
+),
+journal as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+  select j.effective_date, j.item_no, 9 /* parked */, j.attempt, $2::integer, ledger.now(),
+    jsonb_build_object('reason', 'no worker started it before its queue deadline')
+  from judged j where j.parks
+),
+parked as (
+  insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
+  select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt - 1, j.starts - 1,
+    'no worker started it before its queue deadline', $2::integer
+  from judged j where j.parks
+  returning 1
+),
+freed as (
+  delete from ledger.held_key h
+  where h.item_no = any (array(select j.item_no from judged j where j.parks and not j.failure_holds))
 )
-select count(*)::integer as released, (select count(*) from closed)::integer as claims from back
+select (select count(*) from back)::integer as released, (select count(*) from parked)::integer as parked,
+  (select count(*) from closed)::integer as claims

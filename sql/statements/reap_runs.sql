@@ -32,10 +32,12 @@ closed as (
   set closed_at = ledger.now()
   from lapsed l
   where r.run_no = l.run_no and r.started_at = l.started_at and r.closed_at is null
-  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended
+  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended, r.flow_no,
+    r.run_until <= ledger.machine_now() as overran
 ),
 lost as materialized (
-  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, count(*) over (partition by c.worker_no) as beside
+  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, coalesce(c.overran, false) as overran, k.batch_max,
+    case when c.overran or k.holder_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence
   cross join lateral unnest(
@@ -45,14 +47,18 @@ lost as materialized (
   where get_bit(c.ended, u.ord::integer - 1) = 0
 ),
 -- An item whose worker ran others beside it is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
+-- Smaller than its own was, too: a worker may start many small ones at once, and die of them for ever.
 judged as materialized (
-  select l.*, i.flow_no, i.due_at,
+  select l.item_no, l.effective_date, l.attempt, l.starts, l.run_no, l.beside, l.overran, i.flow_no, i.due_at, i.serial,
+    i.overlap, i.business_key, k.failure_holds,
     case when l.beside = 1 then l.attempt else l.attempt - 1 end as used,
-    case when l.beside = 1 then 1 else greatest(1, least(l.beside / 8, 32000)) end as batch_max,
+    case when l.beside = 1 then 1 else greatest(1, least(l.beside / 8, l.batch_max / 8, 32000)) end as batch_max,
     case when l.beside = 1
       then least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(l.attempt, 30) - 1))
       else 0 end as backoff_seconds,
-    (l.beside = 1 and l.attempt >= k.attempt_max) or l.starts >= k.start_max as exhausted
+    (l.beside = 1 and l.attempt >= k.attempt_max) or l.starts >= k.start_max or (l.overran and k.run_late = 'park')
+      or coalesce(ledger.now() > i.due_at + make_interval(secs => k.total_seconds), false) as exhausted,
+    case when l.overran then 'it ran longer than its kind may' else 'its worker died or lost its lease each time it ran' end as reason
   from lost l
   join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
   join ledger.flow f on f.flow_no = i.flow_no
@@ -62,21 +68,46 @@ journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
   select j.effective_date, j.item_no, case when j.exhausted then 9 /* parked */ else 7 /* timed_out */ end,
     j.attempt, j.run_no, $2::integer, ledger.now(),
-    jsonb_build_object('reason', 'lease lapsed', 'beside', j.beside, 'starts', j.starts)
+    jsonb_build_object(
+      'reason', case when j.overran then 'overran' else 'lease lapsed' end, 'beside', j.beside, 'starts', j.starts)
   from judged j
 ),
 back as (
-  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
+  insert into ledger.pending (
+    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
   select j.item_no, j.effective_date, j.flow_no,
-    greatest(j.due_at, ledger.now() + make_interval(secs => j.backoff_seconds)),
-    4 /* RetryableFailure */, j.used, j.starts, j.batch_max
+    greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.backoff_seconds)),
+    4 /* RetryableFailure */, j.used, j.starts, j.batch_max, j.serial,
+    case when j.serial is not null then j.due_at end, j.overlap
   from judged j where not j.exhausted
 ),
 parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
   select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
-    'its worker died or lost its lease each time it ran', j.run_no, $2::integer
+    j.reason, j.run_no, $2::integer
   from judged j where j.exhausted
+),
+streak as (
+  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
+  select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(), max(j.reason)
+  from judged j
+  where j.beside = 1
+  group by j.flow_no, j.business_key
+  order by j.flow_no, j.business_key
+  on conflict (flow_no, business_key) do update set
+    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
+),
+freed as (
+  delete from ledger.held_key h
+  where h.item_no = any (array(select j.item_no from judged j where not j.failure_holds))
+),
+-- What an item is not blamed for says nothing of what its flow calls.
+counted as (
+  insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
+  select j.flow_no, ledger.machine_now(), min(j.run_no), 0, count(*)
+  from judged j join ledger.flow f on f.flow_no = j.flow_no and f.circuit_failure_ratio is not null
+  where j.beside = 1
+  group by j.flow_no
 )
 select
   (select count(*) from closed)::integer as runs,

@@ -9,13 +9,19 @@
 -- $7 attempts smallint[]
 -- $8 starts smallint[]
 -- $9 batch_max smallint
--- $10 queue_seconds double precision
+-- $10 dispatch_seconds double precision
+-- $11 queue_seconds double precision
+-- $12 run_seconds double precision
+-- $13 flow_no integer
+-- $14 holder_no integer
+-- $15 lease_seconds double precision
 -- index: none
 -- locks: none
 insert into ledger.claim (
   fence, claimed_at, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
-  deadline)
+  deadline, queue_seconds, run_seconds, flow_no, holder_no, lease_seconds)
 values (
   $1::bigint, ledger.now(), $2::integer, $3::text, $4::integer, cardinality($5::bigint[]), $5::bigint[],
   $6::date[], $7::smallint[], $8::smallint[], $9::smallint,
-  ledger.machine_now() + make_interval(secs => $10::double precision))
+  ledger.machine_now() + make_interval(secs => $10::double precision), $11::double precision,
+  $12::double precision, $13::integer, $14::integer, $15::double precision)

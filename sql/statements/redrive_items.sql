@@ -1,4 +1,4 @@
--- Send parked items back to work (ManualReview to Scheduled) with their attempts counted anew; anything else is refused.
+-- Send parked items back to work (ManualReview to Scheduled) with their attempts counted anew; anything else is refused. What has a key waits for it.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text
@@ -17,8 +17,10 @@ taken as (
   returning r.item_no, r.effective_date, r.flow_no, r.attempt
 ),
 back as (
-  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state)
-  select t.item_no, t.effective_date, t.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */
+  insert into ledger.pending (
+    item_no, effective_date, flow_no, available_at, state, serial, serial_due_at, overlap)
+  select t.item_no, t.effective_date, t.flow_no, ledger.not_before(i.item_no, i.due_at), 1 /* Scheduled */,
+    i.serial, case when i.serial is not null then i.due_at end, case when i.serial is not null then 1 end
   from taken t join ledger.due_item i on i.effective_date = t.effective_date and i.item_no = t.item_no
 ),
 journal as (

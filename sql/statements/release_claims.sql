@@ -13,9 +13,11 @@ with closed as (
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
 ),
 back as (
-  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max)
-  select u.item_no, u.effective_date, i.flow_no, greatest(i.due_at, ledger.now()), 1 /* Scheduled */,
-    u.attempt - 1, u.starts - 1, c.batch_max
+  insert into ledger.pending (
+    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
+  select u.item_no, u.effective_date, i.flow_no, ledger.not_before(i.item_no, i.due_at), 1 /* Scheduled */,
+    u.attempt - 1, u.starts - 1, c.batch_max, i.serial,
+    case when i.serial is not null then i.due_at end, i.overlap
   from closed c
   cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
   join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no

@@ -19,10 +19,11 @@ accepted as (
   from asked a
   where r.run_no = a.run_no and r.closed_at is null and r.worker_no = $7::integer
     and (r.ended & a.mask) = (r.ended & ~r.ended)
-  returning r.run_no, r.fence, r.from_position, r.to_position, a.first
+  returning r.run_no, r.fence, r.from_position, r.to_position, r.flow_no, a.first
 ),
 outcome as materialized (
-  select a.run_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail, u.after_seconds
+  select a.run_no, a.flow_no as limited_flow_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail,
+    u.after_seconds
   from accepted a
   join ledger.claim c on c.fence = a.fence
   cross join lateral unnest(
@@ -42,9 +43,11 @@ final as (
   where o.event in (5 /* completed */, 11 /* cancelled */)
 ),
 judged as materialized (
-  select o.*, i.flow_no, i.due_at,
+  select o.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, k.failure_holds, w.wait_seconds,
     case
-      when o.event = 6 /* failed */ and (o.attempt >= k.attempt_max or o.starts >= k.start_max) then 9 /* parked */
+      when o.event = 6 /* failed */ and (o.attempt >= k.attempt_max or o.starts >= k.start_max
+        or coalesce(ledger.now() + make_interval(secs => w.wait_seconds)
+          > i.due_at + make_interval(secs => k.total_seconds), false)) then 9 /* parked */
       when o.event = 8 /* snoozed */ and o.starts >= k.start_max then 9 /* parked */
       else o.event
     end as verdict
@@ -52,6 +55,12 @@ judged as materialized (
   join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
+  -- A failure that names no time waits as its kind backs off: exponential, full jitter, capped.
+  cross join lateral (
+    select coalesce(o.after_seconds, case when o.event = 6 /* failed */
+      then random() * least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(o.attempt, 30) - 1))
+      else 0 end) as wait_seconds
+  ) w
   where o.event in (6 /* failed */, 8 /* snoozed */, 9 /* parked */)
 ),
 ended as (
@@ -60,11 +69,13 @@ ended as (
   from judged j
 ),
 back as (
-  insert into ledger.pending (item_no, effective_date, flow_no, available_at, state, attempt, starts)
+  insert into ledger.pending (
+    item_no, effective_date, flow_no, available_at, state, attempt, starts, serial, serial_due_at, overlap)
   select j.item_no, j.effective_date, j.flow_no,
-    greatest(j.due_at, ledger.now() + make_interval(secs => coalesce(j.after_seconds, 0))),
+    greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
     case j.verdict when 6 /* failed */ then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
-    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end, j.starts
+    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end, j.starts, j.serial,
+    case when j.serial is not null then j.due_at end, j.overlap
   from judged j
   where j.verdict in (6 /* failed */, 8 /* snoozed */)
 ),
@@ -74,6 +85,56 @@ parked as (
     coalesce(j.detail::jsonb ->> 'reason', 'attempts exhausted'), j.run_no, $7::integer
   from judged j
   where j.verdict = 9 /* parked */
+),
+streak as (
+  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
+  select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(),
+    left(max(coalesce(j.detail::jsonb ->> 'reason', j.detail::jsonb ->> 'message')), 500)
+  from judged j
+  where j.verdict in (6 /* failed */, 9 /* parked */)
+  group by j.flow_no, j.business_key
+  order by j.flow_no, j.business_key
+  on conflict (flow_no, business_key) do update set
+    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
+),
+counted as (
+  insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
+  select o.limited_flow_no, ledger.machine_now(), min(o.run_no), count(*) filter (where o.event = 5 /* completed */),
+    count(*) filter (where o.event = 6 /* failed */)
+  from outcome o
+  join ledger.flow f on f.flow_no = o.limited_flow_no and f.circuit_failure_ratio is not null
+  where o.limited_flow_no is not null and o.event in (5 /* completed */, 6 /* failed */)
+  group by o.limited_flow_no
+),
+-- Only estates that have such items pay for looking; an array, or a plan made while they had few reads them all for each.
+freed as (
+  delete from ledger.held_key h
+  where h.item_no = any (array(
+    select o.item_no from outcome o
+    where o.event in (5 /* completed */, 11 /* cancelled */) and exists (select from ledger.held_key)
+    union all
+    select j.item_no from judged j where j.verdict in (6 /* failed */, 9 /* parked */) and not j.failure_holds))
+  returning h.serial
+),
+next as materialized (
+  select n.item_no
+  from freed f
+  cross join lateral (
+    select p.item_no from ledger.pending p
+    where p.serial = f.serial and p.available_at = 'infinity'
+    order by p.serial_due_at, p.item_no limit 1
+    for update skip locked
+  ) n
+),
+woken as (
+  update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
+  where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity'
+),
+followed as (
+  delete from ledger.following f
+  where f.item_no = any (array(
+    select o.item_no from outcome o
+    where o.event in (5 /* completed */, 11 /* cancelled */) and exists (select from ledger.following)))
 ),
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
@@ -85,7 +146,8 @@ refused as materialized (
     end as reason
   from asked a
   left join ledger.run r on r.run_no = a.run_no
-  where not exists (select from accepted k where k.run_no = a.run_no)
+  where (select count(*) from accepted) < (select count(*) from asked)  -- rarely, and comparing all with all
+    and not exists (select from accepted k where k.run_no = a.run_no)
 ),
 stale as (
   insert into ledger.rejected_write (

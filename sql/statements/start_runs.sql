@@ -1,4 +1,4 @@
--- Start stretches of claims (Claimed to Running), cut into runs: accepted where the claim is open and the stretch is next.
+-- Start stretches of claims (Claimed to Running), cut into runs: accepted where the claim is open, nobody else's, and the stretch is next.
 -- returns: one or more per input, one a run in the order of positions, or one refusal
 -- $1 fences bigint[]
 -- $2 from_positions integer[]
@@ -19,7 +19,10 @@ opened as (
   from asked a
   where c.fence = a.fence and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
-  returning c.fence, a.from_position, a.to_position, a.run_items_max, c.item_no[a.from_position:a.to_position] as item_no,
+    -- What is settled by topic is its holder's, and what was claimed directly (partition -1) its claimer's.
+    and c.holder_no is null and (c.partition >= 0 or c.allocator_no = $5::integer)
+  returning c.fence, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
+    c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
     c.attempt[a.from_position:a.to_position] as attempt
 ),
@@ -29,17 +32,27 @@ withdrawn as materialized (
   from opened o
   cross join lateral unnest(o.item_no, o.effective_date, o.attempt)
     with ordinality u (item_no, effective_date, attempt, ord)
-  join ledger.withdrawal w on w.item_no = u.item_no
+  cross join lateral (  -- looked up for each item, or a plan made while there were few reads all for each
+    select * from ledger.withdrawal w where w.item_no = u.item_no offset 0
+  ) w
   where exists (select from ledger.withdrawal)
 ),
 honoured as (
-  delete from ledger.withdrawal w using withdrawn x where w.item_no = x.item_no
+  delete from ledger.withdrawal w where w.item_no = any (array(select x.item_no from withdrawn x))
+),
+freed as (
+  delete from ledger.held_key h where h.item_no = any (array(select x.item_no from withdrawn x))
+),
+followed as (
+  delete from ledger.following f where f.item_no = any (array(select x.item_no from withdrawn x))
 ),
 begun as (
-  insert into ledger.run (started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at)
+  insert into ledger.run (
+    started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at, flow_no, run_until)
   select ledger.now(), o.fence, s.from_position, s.to_position, $5::integer,
-    ledger.machine_now() + make_interval(secs => $6::double precision), $6::double precision, m.ended,
-    case when m.ended = ~m.blank then ledger.now() end
+    ledger.machine_now() + make_interval(secs => least($6::double precision, o.run_seconds)), $6::double precision, m.ended,
+    case when m.ended = ~m.blank then ledger.now() end, o.flow_no,
+    ledger.machine_now() + make_interval(secs => o.run_seconds)
   from opened o
   cross join lateral (
     select p as from_position, least(p + o.run_items_max - 1, o.to_position) as to_position
@@ -52,7 +65,8 @@ begun as (
     from (select repeat('0', s.to_position - s.from_position + 1)::bit varying as blank) b
   ) m
   order by o.fence, s.from_position
-  returning run_no, fence, from_position, to_position
+  returning run_no, fence, from_position, to_position,
+    extract(epoch from lease_until - ledger.machine_now())::double precision as held_seconds
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
@@ -62,23 +76,28 @@ journal as (
 ),
 answer as materialized (
   select a.ord, a.fence, coalesce(b.from_position, a.from_position) as from_position,
-    coalesce(b.to_position, a.to_position) as to_position, b.run_no, c.started, c.closed_at, c.size
+    coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.held_seconds, c.started, c.closed_at, c.size,
+    coalesce(c.is_held, false) as is_held
   from asked a
   left join begun b on b.fence = a.fence
   left join lateral (
-    select c.started, c.closed_at, c.size from ledger.claim c where c.fence = a.fence and b.run_no is null limit 1
+    select c.started, c.closed_at, c.size,
+      c.holder_no is not null or (c.partition < 0 and c.allocator_no <> $5::integer) as is_held
+    from ledger.claim c where c.fence = a.fence and b.run_no is null limit 1
   ) c on true
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
-  select ledger.now(), $5::integer, 'start', case when n.size is null then 'unknown' else 'stale' end, n.fence,
+  select ledger.now(), $5::integer, 'start',
+    case when n.size is null then 'unknown' when n.is_held then 'held' else 'stale' end, n.fence,
     n.from_position, n.to_position
   from answer n
-  where n.run_no is null and (n.size is null or (n.closed_at is not null and n.started < n.size))
+  where n.run_no is null and (n.size is null or n.is_held or (n.closed_at is not null and n.started < n.size))
 )
 select n.fence, n.from_position, n.to_position, n.run_no,
   case when n.run_no is null then coalesce(n.started, 0) else n.to_position end as started_to,
-  n.run_no is null and (n.size is null or n.closed_at is not null) as closed,
+  n.run_no is null and (n.size is null or n.is_held or n.closed_at is not null) as closed,
+  n.held_seconds,
   coalesce(
     (select array_agg(x.position order by x.position) from withdrawn x
      where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),

@@ -6,7 +6,7 @@
 -- $4 limit integer
 -- index: materialised_until_idx
 -- locks: materialised rows (for update, skip locked)
-select d.definition_no, d.tenant, d.name, d.version, d.kind, d.document, m.materialised_until,
+select d.definition_no, d.tenant, d.name, d.version, d.kind, d.document, d.effective_from, m.materialised_until,
   ledger.now() as now,
   least(
     ledger.now() + make_interval(secs => $1::double precision + $2::double precision),

@@ -46,8 +46,14 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', $3::text, 'replacement', t.replacement))
   from ended e join target t on t.item_no = e.item_no
 ),
+freed as (
+  delete from ledger.held_key h where h.item_no = any (array(select e.item_no from ended e))
+),
+followed as (
+  delete from ledger.following f where f.item_no = any (array(select e.item_no from ended e))
+),
 obsolete as (
-  delete from ledger.withdrawal w using ended e where w.item_no = e.item_no
+  delete from ledger.withdrawal w where w.item_no = any (array(select e.item_no from ended e))
 ),
 requested as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, replacement, actor_no, requested_at)

@@ -1,7 +1,8 @@
 """An allocator on the test's own database, and the log it wrote to."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
@@ -9,13 +10,25 @@ from pydantic import SecretStr
 
 from allocator import Allocator, AllocatorSettings, open_allocator
 from ledger.drafts import ItemDraft
+from ledger.envelope import work_topic
 from ledger.service import Signals, Stop
+from ledger.states import TransitionEvent
 from ledger.store import Connection
+from ledger.store.flows import FlowLimits, Scope, set_flow_limits
 from ledger.store.items import emit_items
+from ledger.store.limits import grant_credits
+from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 PARTITIONS = 4
+PLENTY = 1_000_000
+GRANT_SECONDS = 3600.0
 ReadTopic = Callable[[str], Awaitable[list[ConsumerRecord]]]
+ReadTopics = Callable[[], Awaitable[set[str]]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
+Grant = Callable[..., Awaitable[None]]
+Limit = Callable[..., Awaitable[None]]
+UntilClaimed = Callable[[Allocator], Awaitable[int]]
+Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 
 @pytest.fixture
@@ -48,11 +61,131 @@ async def start_allocator(
 
 
 @pytest.fixture
-def emit(connection: Connection, actor_no: int) -> Emit:
+def grant(connection: Connection, actor_no: int, kind: str) -> Grant:
+    """Want so many items waiting in the kind's topic, as its worker would; 0 seconds is over."""
+
+    async def want(items: int, seconds: float = GRANT_SECONDS) -> None:
+        await grant_credits(connection, actor_no, [work_topic(kind)], [items], seconds)
+
+    return want
+
+
+@pytest.fixture
+def emit_unwanted(connection: Connection, actor_no: int) -> Emit:
+    """Emit what no worker waits for."""
+
     async def write(drafts: list[ItemDraft]) -> None:
         await emit_items(connection, drafts, actor_no=actor_no)
 
     return write
+
+
+@pytest.fixture
+def emit(emit_unwanted: Emit, grant: Grant) -> Emit:
+    """Emit what a worker wants more of than there is."""
+
+    async def write(drafts: list[ItemDraft]) -> None:
+        await emit_unwanted(drafts)
+        await grant(PLENTY)
+
+    return write
+
+
+class Crew:
+    """Plays the worker of everything that was handed out."""
+
+    def __init__(self, connection: Connection, worker_no: int) -> None:
+        self._connection = connection
+        self._worker_no = worker_no
+
+    async def start(self, items_max: int = PLENTY) -> dict[int, int]:
+        """Start what was handed out, up to so many items; return the runs with their sizes."""
+        claims = await self._connection.fetch(
+            "select fence, started, size from ledger.claim where closed_at is null order by fence"
+        )
+        parts: list[tuple[int, int, int]] = []
+        for claim in claims:
+            items = min(items_max, claim["size"] - claim["started"])
+            items_max -= items
+            if items:
+                parts.append((claim["fence"], claim["started"] + 1, claim["started"] + items))
+        if not parts:
+            return {}
+        starts = await start_runs(
+            self._connection, *zip(*parts, strict=True), worker_no=self._worker_no, lease_seconds=60
+        )
+        return {
+            start.run_no: start.to_position - start.from_position + 1
+            for start in starts
+            if start.run_no is not None
+        }
+
+    async def end(
+        self,
+        runs: Mapping[int, int],
+        event: TransitionEvent = TransitionEvent.COMPLETED,
+        *,
+        after_seconds: float | None = None,
+    ) -> None:
+        """End runs, all their items alike."""
+        outcome = Outcome(event, '{"reason":"test"}', after_seconds)
+        refused = await settle_runs(
+            self._connection,
+            [Settlement(run_no, [outcome] * size) for run_no, size in runs.items()],
+            self._worker_no,
+        )
+        assert not refused
+
+    async def handed_out(self) -> list[str]:
+        """Return the business keys of what was handed out and has not ended, in their order."""
+        rows = await self._connection.fetch(
+            "select i.business_key from ledger.open_item o join ledger.due_item i"
+            " using (effective_date, item_no) where not exists"
+            " (select from ledger.pending p where p.item_no = o.item_no) order by 1"
+        )
+        return [row["business_key"] for row in rows]
+
+
+@pytest.fixture
+def crew(connection: Connection, actor_no: int) -> Crew:
+    return Crew(connection, actor_no)
+
+
+@pytest.fixture
+def limit(connection: Connection, actor_no: int, kind: str) -> Limit:
+    """Change the limits of the kind's flows, or of one lane."""
+
+    async def change(lane: str | None = None, **limits: Any) -> None:  # noqa: ANN401 - of FlowLimits
+        flows = await set_flow_limits(
+            connection, Scope("acme", kind, lane), FlowLimits(**limits), actor_no=actor_no
+        )
+        assert flows
+
+    return change
+
+
+@pytest.fixture
+def until_claimed(eventually: Eventually) -> UntilClaimed:
+    """Tick until something is claimed: what limits hold is looked at again within a second."""
+
+    async def tick(allocator: Allocator) -> int:
+        async def claimed() -> int:
+            return (await allocator.tick())["claimed"]
+
+        return await eventually(claimed)
+
+    return tick
+
+
+@pytest.fixture
+def read_topics(bootstrap_servers: str) -> ReadTopics:
+    """Read which topics there are."""
+
+    async def read() -> set[str]:
+        async with AIOKafkaConsumer(bootstrap_servers=bootstrap_servers) as consumer:
+            return await consumer.topics()
+
+    return read
 
 
 @pytest.fixture

@@ -15,11 +15,12 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import Allocator, make_missing_topics
+from allocator import Allocator
 from ledger import envelope
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidHeader
 from ledger.murmur2 import murmur2, partition_of, partitions_of
+from ledger.topics import make_missing_topics
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()
@@ -248,19 +249,3 @@ async def test_another_producer_with_the_same_key_lands_on_the_same_partition(
 
     assert refused == {}
     assert [record.partition for record in sent] == partitions_of(keys, 6)
-
-
-async def test_a_topic_that_cannot_be_made_is_named_and_the_others_are_made(
-    bootstrap_servers: str, kind: str
-) -> None:
-    good = f"made-{kind}"
-
-    refused = await make_missing_topics(
-        bootstrap_servers, [good, "no good"], partitions=2, replication=1, timeout_seconds=10
-    )
-    again = await make_missing_topics(
-        bootstrap_servers, [good], partitions=9, replication=1, timeout_seconds=10
-    )
-
-    assert refused == {"no good": "InvalidTopicError"}
-    assert again == {}

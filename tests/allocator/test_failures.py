@@ -98,7 +98,7 @@ async def test_a_batch_that_never_left_is_given_back_at_once_and_sent_under_a_hi
     allocator = await start_allocator(allocator_send_seconds=3.0)
     await emit(make_drafts(3, prefix="first"))
     await allocator.tick()
-    producer = cast("Any", allocator)._publisher._producer
+    producer = cast("Any", allocator)._light._publisher._producer
     producer._sender.sender_task.cancel()
     await emit(make_drafts(8))
 
@@ -193,6 +193,27 @@ async def test_a_stop_finishes_what_was_claimed_and_claims_no_more(
     [account] = await read_accounting(connection)
     assert account.handed_out > 0
     assert account.pending == 500 - account.handed_out > 0
+
+
+async def test_a_stop_releases_at_once_what_was_never_sent(
+    start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    stop, signals = Stop(), Signals()
+    allocator = await start_allocator(stop=stop, signals=signals, allocator_drain_seconds=0.1)
+    await emit(make_drafts(3, prefix="first"))
+    await allocator.tick()
+    await emit(make_drafts(8))
+
+    def halt(_: object) -> None:
+        cast("Any", allocator)._light._publisher._producer._sender.sender_task.cancel()
+        stop.ask()
+
+    signals.expect("claim.recorded").add_done_callback(halt)
+    counts = await allocator.tick()
+
+    assert (counts["claimed"], counts["published"], counts["released"]) == (8, 0, 8)
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out) == (8, 3)
 
 
 async def test_the_service_publishes_items_emitted_after_it_went_idle(

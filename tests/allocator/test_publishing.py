@@ -15,10 +15,12 @@ from ledger.drafts import ItemDraft
 from ledger.murmur2 import partition_of
 from ledger.store import Connection
 from ledger.store.clock import set_clock
+from ledger.store.flows import FlowLimits, Scope, pause_flows, resume_flows, set_flow_limits
 from ledger.store.items import read_accounting
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
+Grant = Callable[..., Awaitable[None]]
 Drafts = Callable[..., list[ItemDraft]]
 ReadTopic = Callable[[str], Awaitable[list[ConsumerRecord]]]
 PARTITIONS = 4
@@ -60,6 +62,38 @@ async def test_every_due_item_is_published_once_at_base_offset_plus_position_les
         assert record.value == b'{"premium":"123.45"}'
         assert headers.attempt == 1
     assert not (await (await start_allocator()).tick())["claimed"]
+
+
+async def test_claims_of_many_limited_flows_share_their_partitions_batches(
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    read_topic: ReadTopic,
+    connection: Connection,
+    kind: str,
+    actor_no: int,
+) -> None:
+    await emit(
+        [
+            replace(draft, lane=f"lane-{number}", partition_key="together")
+            for number, draft in enumerate(make_drafts(120))
+        ]
+    )
+    limits = FlowLimits(concurrency_max=5)
+    await set_flow_limits(connection, Scope("acme", kind), limits, actor_no=actor_no)
+
+    counts = await (await start_allocator()).tick()
+
+    assert counts["claimed"] == counts["published"] == 120
+    claims = {claim["fence"]: claim for claim in await claims_of(connection)}
+    assert len(claims) == 120
+    records = await read_topic(f"due.{kind}")
+    told = {record.offset: envelope.parse_work_headers(record.headers) for record in records}
+    assert {headers.fence: offset for offset, headers in told.items()} == {
+        fence: claim["base_offset"] for fence, claim in claims.items()
+    }
+    # The records of a batch are as old as one another.
+    assert len({record.timestamp for record in records}) < 20
 
 
 async def test_a_partition_key_decides_the_partition_and_the_business_key_stays_the_subject(
@@ -143,17 +177,16 @@ async def test_items_a_dead_run_left_behind_go_in_claims_no_larger_than_their_ba
 async def test_a_paused_flow_is_left_alone_while_others_are_served(
     start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
 ) -> None:
-    await emit([*make_drafts(7, lane="EU"), *make_drafts(5, lane="US", prefix="us")])
-    await connection.execute(
-        "update ledger.flow set paused_at = ledger.now(), paused_by = $1 where lane = 'US'",
-        actor_no,
-    )
+    drafts = make_drafts(5, lane="US", prefix="us")
+    await emit([*make_drafts(7, lane="EU"), *drafts])
+    scope = Scope("acme", drafts[0].kind, "US")
+    await pause_flows(connection, scope, reason="an audit", actor_no=actor_no)
     allocator = await start_allocator()
 
     assert (await allocator.tick())["claimed"] == 7
     assert (await allocator.tick())["claimed"] == 0
 
-    await connection.execute("update ledger.flow set paused_at = null, paused_by = null")
+    await resume_flows(connection, scope, actor_no=actor_no)
     assert (await allocator.tick())["claimed"] == 5
 
 
@@ -255,21 +288,27 @@ async def test_a_flood_in_one_flow_leaves_another_its_share_of_the_first_claim(
 ) -> None:
     await emit([*make_drafts(2000, lane="flood"), *make_drafts(30, lane="calm", prefix="calm")])
 
-    await (await start_allocator(allocator_batch_items_max=100, allocator_rounds_max=1)).tick()
+    await (await start_allocator(allocator_batch_items_max=100)).tick()
 
-    rows = await connection.fetch(
-        "select f.lane, count(p.item_no) from ledger.flow f"
-        " left join ledger.pending p using (flow_no) group by f.lane"
+    lanes = await connection.fetch(
+        "select f.lane from ledger.claim c"
+        " cross join lateral unnest(c.item_no, c.effective_date) u (number, date)"
+        " join ledger.due_item i on i.item_no = u.number and i.effective_date = u.date"
+        " join ledger.flow f on f.flow_no = i.flow_no order by c.fence"
     )
-    left = {row["lane"]: row["count"] for row in rows}
-    assert left == {"flood": 1950, "calm": 0}
+    assert Counter(row["lane"] for row in lanes[:80]) == {"flood": 50, "calm": 30}
 
 
 async def test_accounting_balances_while_items_are_handed_out(
-    start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    make_drafts: Drafts,
+    connection: Connection,
 ) -> None:
-    await emit(make_drafts(50))
-    await (await start_allocator(allocator_batch_items_max=20, allocator_rounds_max=1)).tick()
+    await emit_unwanted(make_drafts(50))
+    await grant(20)
+    await (await start_allocator()).tick()
 
     [account] = await read_accounting(connection)
 

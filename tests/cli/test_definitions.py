@@ -1,24 +1,17 @@
-"""Definitions from files: previewed without a database, defined once, brought from elsewhere."""
+"""Definitions from files: previewed without a database, defined once."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import dueledger
-from dueledger.importers.kubernetes import definition_documents, read_periodics
-from ledger.definitions import parse_definition
-from ledger.errors import InvalidInput
-from ledger.schedule import Cron, Every, expand
 
 Command = Callable[..., Any]
 
 CHECKOUT = Path(dueledger.__file__).resolve().parents[1]
-PERIODICS = CHECKOUT / "examples/kubernetes/periodics.json"
 INSURER = CHECKOUT / "examples/insurer/definitions.yaml"
-DAY = datetime(2027, 3, 1, tzinfo=UTC)
 
 NIGHTLY = """
 definition: nightly
@@ -94,9 +87,10 @@ def test_a_file_that_is_not_utf_8_is_refused_by_name(dueledger: Command, nightly
     ran = dueledger("preview", nightly, "--from", "2027-03-01", "--to", "2027-03-02", "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == nightly
-    imported = dueledger("import", "kubernetes", nightly, "--json")
-    assert imported.code == 2
-    assert nightly in imported.document["error"]["detail"]
+    for scheduler in ("crontab", "kubernetes"):
+        imported = dueledger("import", scheduler, nightly, "--json")
+        assert imported.code == 2
+        assert nightly in imported.document["error"]["detail"]
 
 
 @pytest.mark.parametrize("since", ["1926-01-01", "2926-01-01", "0001-01-01T00:00:00+14:00"])
@@ -128,51 +122,3 @@ def test_a_definition_that_is_refused_names_the_field(dueledger_on: Command, nig
     ran = dueledger_on("define", nightly, "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == "when.cron"
-
-
-def test_every_periodic_job_of_kubernetes_becomes_a_definition() -> None:
-    documents = definition_documents(read_periodics(PERIODICS), anchor=DAY)
-    definitions = [parse_definition(document) for document in documents]
-    assert len(definitions) == 1335
-    assert len({definition.definition for definition in definitions}) == 1335
-    assert sum(isinstance(definition.when, Cron) for definition in definitions) == 405
-    assert sum(isinstance(definition.when, Every) for definition in definitions) == 930
-
-
-def test_a_fixed_rate_keeps_its_period_and_is_spread_by_name() -> None:
-    jobs = [job for job in read_periodics(PERIODICS) if job.interval is not None]
-    firsts: set[datetime] = set()
-    for job, document in zip(jobs, definition_documents(jobs, anchor=DAY), strict=True):
-        when = parse_definition(document).when
-        assert isinstance(when, Every)
-        assert when.every == job.interval
-        firsts.add(when.anchor)
-    assert len(firsts) > len(jobs) / 2
-
-
-def test_a_cron_job_is_read_in_utc() -> None:
-    [document] = definition_documents(
-        [job for job in read_periodics(PERIODICS) if job.cron == "30 6 * * *"], anchor=DAY
-    )
-    when = parse_definition(document).when
-    assert isinstance(when, Cron)
-    [due] = expand(when, DAY, DAY.replace(day=2)).occurrences
-    assert due.due_at == DAY.replace(hour=6, minute=30)
-
-
-def test_a_job_without_a_schedule_is_refused_by_its_place_in_the_file(tmp_path: Path) -> None:
-    file = tmp_path / "jobs.json"
-    file.write_text('[{"name": "a", "team": "t", "area": "x"}]', encoding="utf-8")
-    with pytest.raises(InvalidInput) as refused:
-        read_periodics(file)
-    assert refused.value.problems[0].field == "0"
-    assert "exactly one of cron, interval and minimum_interval" in str(refused.value)
-
-
-def test_imported_definitions_can_be_defined(dueledger_on: Command, tmp_path: Path) -> None:
-    ran = dueledger_on("import", "kubernetes", str(PERIODICS))
-    assert ran.code == 0
-    (tmp_path / "jobs.json").write_text(ran.out, encoding="utf-8")
-    defined = dueledger_on("define", str(tmp_path / "jobs.json"), "--json")
-    assert defined.code == 0
-    assert sum(answer["changed"] for answer in defined.lines) == 1335

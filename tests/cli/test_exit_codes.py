@@ -15,8 +15,8 @@ def test_help_names_every_command(dueledger: Command) -> None:
     ran = dueledger("--help")
     assert ran.code == 0
     commands = (
-        "demo dev doctor migrate define preview import emit items show why park redrive write-off "
-        "materialise allocate work intake reconcile findings repair bench"
+        "demo dev doctor migrate define preview plan import emit items show why park redrive "
+        "write-off materialise allocate work intake reconcile findings repair bench"
     )
     assert [name for name in commands.split() if f" {name} " not in ran.out] == []
 
@@ -49,6 +49,26 @@ def test_every_process_takes_json(dueledger: Command, command: str) -> None:
     ran = dueledger(command, *handlers, "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == "DUELEDGER_DSN"
+
+
+@pytest.mark.parametrize(
+    "arguments", [("--direct",), ("--direct", "--outcomes"), ("--http", "--outcomes")]
+)
+def test_a_worker_that_is_told_nothing_or_two_things_is_a_usage_error(
+    dueledger: Command, arguments: tuple[str, ...]
+) -> None:
+    ran = dueledger("work", *arguments, "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["code"] == "USAGE"
+
+
+def test_one_pass_of_sending_without_kafka_ends_where_there_is_nothing_to_send(
+    dueledger_on: Command,
+) -> None:
+    told = {"DUELEDGER_HTTP_ALLOW": "hooks.example.com", "DUELEDGER_BOOTSTRAP_SERVERS": "nowhere:1"}
+    ran = dueledger_on("work", "--direct", "--http", "--once", "--json", **told)
+    assert ran.code == 0
+    assert ran.document["settled"] == 0
 
 
 def test_help_and_version_end_well_with_json(dueledger: Command) -> None:

@@ -16,12 +16,12 @@ from pydantic import SecretStr
 
 from ledger.definitions import parse_definition
 from ledger.intake import Intake, IntakeSettings, open_intake
-from ledger.intake.run import make_topics
 from ledger.rules import DomainEvent
 from ledger.service import CRASH_VARIABLE
 from ledger.store import Connection
 from ledger.store.actors import ActorKind, register_actor
 from ledger.store.definitions import define
+from ledger.topics import make_topics
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -108,7 +108,8 @@ async def settings(database: str, bootstrap_servers: str, kind: str) -> IntakeSe
         intake_batch_events=50,
         intake_session_seconds=6,
     )
-    await make_topics(settings, "test")
+    topics = {settings.event_topic, settings.rejected_topic}
+    await make_topics(settings, topics, client="test", role="test")
     return settings
 
 

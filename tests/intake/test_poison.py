@@ -8,14 +8,19 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import CorruptRecordException
+from aiokafka.record.util import calc_crc32c
 
+from ledger import fetching
 from ledger.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
     REJECTED_ORIGIN,
+    REJECTED_REASON,
 )
 from ledger.intake import Intake, IntakeSettings, open_intake
 from ledger.murmur2 import partition_of
+from ledger.store import Connection
 
 from .conftest import POLLS_MAX, Message, Send, TakeAll, activated, message, renewal
 
@@ -140,19 +145,65 @@ async def test_a_record_without_key_and_value_is_rejected(
     assert (rejected.key, rejected.value, dict(rejected.headers)["trace"]) == (None, b"", b"1")
 
 
-async def test_a_record_that_cannot_be_decoded_loses_nothing_of_other_partitions(
+async def test_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
+    intake: Intake,
+    send: Send,
+    take_all: TakeAll,
+    read_rejected: ReadRejected,
+    settings: IntakeSettings,
+) -> None:
+    await send([message(activated(f"P-{number:02}")) for number in range(20)])
+    for partition in range(settings.topic_partitions):
+        await _write(settings, partition, (RawName("x"), b"1"))
+    await send([message(activated(f"P-{number:02}")) for number in range(20, 40)])
+    poison = settings.topic_partitions
+    sums = await take_all(intake, 40 + poison)
+    assert (sums["events"], sums["rejected"]) == (40, poison)
+    for record in await read_rejected(poison):
+        headers = dict(record.headers)
+        assert headers[r"\xff\xfe"] == b"1"
+        assert headers[REJECTED_CODE] == b"INVALID_HEADER"
+        assert b"not UTF-8" in headers[REJECTED_REASON]
+
+
+async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
+    intake: Intake, take_all: TakeAll, settings: IntakeSettings, connection: Connection
+) -> None:
+    count = 3 * settings.intake_batch_events + 7
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, max_batch_size=1 << 20
+    ) as producer:
+        batch = producer.create_batch()
+        for number in range(count):
+            key, value, headers = message(activated(f"P-{number:03}"))
+            assert batch.append(timestamp=None, key=key, value=value, headers=headers)
+        batch.close()
+        await (await producer.send_batch(batch, settings.event_topic, partition=0))
+    sums = await take_all(intake, count)
+    assert (sums["events"], sums["duplicates"]) == (count, 0)
+    rows = await connection.fetch("select xmin::text, count(*) from ledger.event group by 1")
+    assert sorted(row["count"] for row in rows) == [7, *[settings.intake_batch_events] * 3]
+
+
+async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     intake: Intake,
     send: Send,
     read_states: States,
     set_rule: SetRule,
     settings: IntakeSettings,
     kind: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It holds up its own partition: Kafka's client shows nothing of it, not even its offset."""
+    """It holds up its own partition: what it was is not known before it arrives whole."""
+
+    def wrong_for_some(checked: memoryview) -> int:
+        return 0 if b"damaged" in bytes(checked) else calc_crc32c(checked)
+
+    monkeypatch.setattr(fetching, "calc_crc32c", wrong_for_some)
     await set_rule(renewal(kind))
     policies = [f"P-{number:02}" for number in range(40)]
     await send([message(activated(policy)) for policy in policies])
-    await _write(settings, 1, (RawName("x"), b"1"))
+    await _write(settings, 1, ("damaged", b"1"))
     # What lies before it in its own partition comes or not, as Kafka's client happened to fetch.
     elsewhere = {
         f"{policy} 2027-03-01"
@@ -164,7 +215,7 @@ async def test_a_record_that_cannot_be_decoded_loses_nothing_of_other_partitions
     for _ in range(POLLS_MAX):
         try:
             await intake.tick()
-        except UnicodeDecodeError:
+        except CorruptRecordException:
             raised = True
         if raised and elsewhere <= (await read_states()).keys():
             return

@@ -54,14 +54,20 @@ class Ledger:
         emitted = await emit_items(self.connection, drafts, actor_no=self.worker_no)
         return [answer.id for answer in emitted]
 
-    async def claim(self, *, limit: int = 10_000, queue_seconds: float = 60) -> Claim:
-        """Take what is due of the test's kind, up to `limit`, into one claim."""
+    async def claim(
+        self, *, limit: int = 10_000, queue_seconds: float = 60, limited: bool = False
+    ) -> Claim:
+        """Take what is due of the test's kind, up to `limit`, into one claim; of its one flow."""
         due = await list_due_flows(self.connection, 1000)
         flows = [flow for flow in due if flow.kind == self.kind]
         async with self.connection.transaction():
             rows = await claim_items(
-                self.connection, [flow.flow_no for flow in flows], [limit] * len(flows)
+                self.connection,
+                [flow.flow_no for flow in flows],
+                [limit] * len(flows),
+                measured=[limited] * len(flows),
             )
+            rows.sort(key=lambda row: row["batch_max"] or limit)  # the smallest batches first
             fence = (await next_fences(self.connection, 1))[0] if rows else 0
             claim = Claim(
                 fence,
@@ -74,6 +80,7 @@ class Ledger:
                 [row["starts"] + 1 for row in rows],
                 queue_seconds,
                 rows[0]["batch_max"] if rows else None,
+                flow_no=flows[0].flow_no if limited else None,
             )
             await record_claims(self.connection, [claim] if rows else [])
         return claim
@@ -93,11 +100,12 @@ class Ledger:
 
     async def settle(
         self,
-        run_no: int,
+        run_no: int | None,
         *events: TransitionEvent | None,
         worker_no: int | None = None,
         after_seconds: float | None = None,
     ) -> list[Refused]:
+        assert run_no is not None
         outcomes = [
             None if event is None else Outcome(event, '{"reason":"test"}', after_seconds)
             for event in events
@@ -140,7 +148,7 @@ class Ledger:
             case State.RUNNING:
                 pass
             case State.RETRYABLE_FAILURE:
-                await self.settle(run_no, TransitionEvent.FAILED)
+                await self.settle(run_no, TransitionEvent.FAILED, after_seconds=0)
             case State.COMPLETED:
                 await self.settle(run_no, TransitionEvent.COMPLETED)
             case State.MANUAL_REVIEW:

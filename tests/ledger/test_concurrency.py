@@ -159,7 +159,7 @@ class Actor:
         if self._chance.random() < 0.1:
             await self._ledger.let_leases_lapse()
         await reap_runs(connection, 3, self._ledger.worker_no)
-        await reap_claims(connection, 3)
+        await reap_claims(connection, 3, self._ledger.worker_no)
         await apply_withdrawals(connection, 10)
 
     def _some(self, every: list[T], most: int) -> list[T]:

@@ -99,6 +99,36 @@ async def test_g4_a_start_under_a_fence_that_never_was_is_unknown_and_recorded(
     assert await ledger.rejected() == [("start", "unknown")]
 
 
+@pytest.mark.parametrize(
+    ("column", "partition"), [("holder_no", 0), ("allocator_no", -1)], ids=["topic", "direct"]
+)
+async def test_g4_what_a_topic_or_a_direct_worker_holds_is_started_by_no_other_and_recorded(
+    ledger: Ledger, column: str, partition: int
+) -> None:
+    (item,) = await ledger.emit()
+    fence = (await ledger.claim()).fence
+    await ledger.connection.execute(
+        f"update ledger.claim set {column} = $2, partition = $3 where fence = $1",  # noqa: S608 - a parameter of the test
+        fence,
+        ledger.other_worker_no,
+        partition,
+    )
+
+    start = await ledger.start(fence)
+
+    assert (start.run_no, start.closed, start.started_to) == (None, True, 0)
+    assert await ledger.rejected() == [("start", "held")]
+    assert await ledger.state_of(item) is State.CLAIMED
+    await ledger.check_balance()
+
+
+async def test_g4_a_direct_worker_starts_what_it_claimed_itself(ledger: Ledger) -> None:
+    await ledger.emit()
+    fence = (await ledger.claim()).fence
+    await ledger.connection.execute("update ledger.claim set partition = -1")
+    assert (await ledger.start(fence)).run_no is not None
+
+
 async def test_g4_a_stretch_is_started_once_and_in_order(ledger: Ledger) -> None:
     await ledger.emit(10)
     fence = (await ledger.claim()).fence

@@ -1,5 +1,7 @@
 """Leases that lapse: who takes what back, whom it blames, and what is parked at its cap."""
 
+import pytest
+
 from ledger.states import State, TransitionEvent
 from ledger.store import connect
 from ledger.store.claims import (
@@ -32,7 +34,7 @@ async def test_g5_a_crowd_that_dies_together_comes_back_in_smaller_batches_unbla
         await ledger.start(claim.fence, 1, min(crowd, claim.batch_max or crowd))
         await ledger.let_leases_lapse()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
-        await reap_claims(ledger.connection, 100)
+        await reap_claims(ledger.connection, 100, ledger.worker_no)
         attempts = await ledger.connection.fetchval("select max(attempt) from ledger.pending")
         if sizes[-1] > 1:
             assert attempts == 0
@@ -42,6 +44,22 @@ async def test_g5_a_crowd_that_dies_together_comes_back_in_smaller_batches_unbla
         )
         await ledger.check_balance()
     assert sizes == [64, 8, 1, 1]
+
+
+async def test_g5_batches_that_die_beside_each_other_come_back_smaller_than_each_was(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(64)
+    for limit in (64, 8):
+        for _ in range(64 // limit):
+            await ledger.start((await ledger.claim(limit=limit)).fence, 1, limit)
+        await ledger.let_leases_lapse()
+        await reap_runs(ledger.connection, 100, ledger.worker_no)
+        await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
+
+    # All 64 ran at once both times: by their number alone they would be eight again, for ever.
+    sizes = await ledger.connection.fetch("select distinct batch_max from ledger.pending")
+    assert [row["batch_max"] for row in sizes] == [1]
 
 
 async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
@@ -86,9 +104,8 @@ async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    assert await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2) == {
-        placed.run_no: True
-    }
+    held = await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2)
+    assert held == {placed.run_no: pytest.approx(7_200)}
     assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
     await ledger.let_leases_lapse()
     assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
@@ -148,6 +165,6 @@ async def test_a_settlement_being_committed_does_not_keep_other_leases_from_exte
 
     held = await extend_leases(ledger.connection, [busy, free], ledger.worker_no, 60)
 
-    assert held == {busy: False, free: True}
+    assert held == {busy: None, free: pytest.approx(60)}
     await transaction.rollback()
     await committing.close()

@@ -136,7 +136,7 @@ async def test_g9_a_claim_past_its_deadline_releases_only_what_never_started(
     placed = await ledger.place(state)
     await ledger.let_leases_lapse()
 
-    await reap_claims(ledger.connection, 1000)
+    await reap_claims(ledger.connection, 1000, ledger.worker_no)
 
     assert await ledger.state_of(placed.id) is (
         State.SCHEDULED if state is State.CLAIMED else State.RUNNING

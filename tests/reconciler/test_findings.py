@@ -11,7 +11,7 @@ import pytest
 
 from ledger.definitions import load_definitions
 from ledger.drafts import ItemDraft
-from ledger.rules import draft_occurrences
+from ledger.scheduled import draft_occurrences
 from ledger.states import TransitionEvent
 from ledger.store import Connection, clock, findings
 from ledger.store.definitions import KindPolicy, define, put_kind_policy
@@ -327,7 +327,7 @@ async def test_g11_an_item_that_stands_nowhere_unbalances_the_ledger(
     assert row["actual"]["difference"] == 1
 
     await frozen.execute(
-        "insert into ledger.pending values ($1, $2, $3, $4, $5, $6, $7, $8)", *lost.values()
+        "insert into ledger.pending select ($1::ledger.pending).*", tuple(lost.values())
     )
     assert (await reconciler.pass_()).found == {}
     assert await resolutions(frozen, FindingType.UNBALANCED) == [Resolution.EXPLAINED]

@@ -1,6 +1,7 @@
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from time import process_time
 
 import pytest
 from pydantic import ValidationError
@@ -59,8 +60,10 @@ REFUSED = [
 def test_what_reads_in_two_ways_is_refused_with_what_to_write(
     expression: str, reason: str, accepted: str
 ) -> None:
+    before = process_time()
     with pytest.raises(ValidationError) as refused:
         Cron(cron=expression, timezone="UTC")
+    assert process_time() - before < 0.1  # what the issue promises, of processor time
     context = refused.value.errors()[0].get("ctx", {})
     assert reason in context["reason"]
     assert accepted in context["accepted"]
@@ -160,3 +163,33 @@ def plain_numbers(text: str, high: int) -> tuple[int, ...]:
         end = int(last) if last else (high if step else int(first))
         found.update(range(int(first), end + 1, int(step or 1)))
     return tuple(sorted(found))
+
+
+def test_bounds_of_its_own_are_half_open_and_counted_on_the_nominal_time() -> None:
+    bounds = {"start": "2027-03-14T02:30", "end": "2027-03-16T02:30"}
+    document = {"cron": "30 2 * * *", "timezone": "America/New_York", **bounds}
+    cron = Cron.model_validate(document)
+    year = (datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC))
+    found = expand(cron, *year).occurrences
+    assert [each.nominal.day for each in found] == [14, 15]
+    assert found[0].due_at.hour == 7  # 03:30, after the gap
+    assert Cron.model_validate(cron.model_dump(mode="json", exclude_none=True)) == cron
+
+
+@pytest.mark.parametrize(
+    ("expression", "due"),
+    [
+        ("30 2 * * *", ["2027-03-14T07:00"]),  # soon after the change, says cron(8)
+        ("*/30 2 * * *", []),
+        ("0 1,3 * * *", ["2027-03-14T06:00", "2027-03-14T07:00"]),
+    ],
+)
+def test_the_preset_of_debian_runs_at_the_end_of_a_gap_what_it_skipped(
+    expression: str, due: list[str]
+) -> None:
+    cron = Cron.model_validate(
+        {"cron": expression, "timezone": "America/New_York", "preset": "debian"}
+    )
+    day = (datetime(2027, 3, 14, 5, tzinfo=UTC), datetime(2027, 3, 14, 20, tzinfo=UTC))
+    found = [f"{each.due_at:%Y-%m-%dT%H:%M}" for each in expand(cron, *day).occurrences]
+    assert found == due

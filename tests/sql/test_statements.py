@@ -23,6 +23,7 @@ READS_ALL = {
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, once a pass",
     "list_items": "a person who filters; limited",
+    "measure_lags": "benchmarks",
     "measure_steps": "benchmarks",
     "read_accounting": "the identity, over everything there is",
     "read_progress": "the demo's view and `status`",
@@ -38,7 +39,7 @@ TYPE_NAMES = {
 }
 
 POPULATE = """
-select count(*) from ledger.emit_items(
+select $1 - count(*) from ledger.emit_items(
   array['acme', 'umbra'], array['PolicyRenewalDue', 'StatementDue'], array['', 'eu'],
   (select array_agg(1 + n % 2 order by n) from generate_series(1, $1) n),
   (select array_agg('key-' || n / 2 order by n) from generate_series(1, $1) n),
@@ -71,6 +72,24 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
         "insert into ledger.event (tenant, source, id, type, occurred_at, business_key, body,"
         " received_at) select 'acme', '/policies', n::text, 'PolicyActivated', now(),"
         " 'key-' || n, '{}', now() from generate_series(1, 20000) n"
+    )
+    await connection.execute(
+        "insert into ledger.pending"
+        " (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)"
+        " select 100000000 + n, '2027-03-01', 1,"
+        " case when n % 4 > 0 then 'infinity' else now() end,"
+        " n / 4, now(), 1 from generate_series(1, 20000) n"
+    )
+    await connection.execute(
+        "insert into ledger.definition"
+        " (tenant, name, version, kind, document, effective_from, created_at, actor_no)"
+        " select 'acme', 'schedule-' || n / 4, n % 4 + 1, 'Kind' || n % 100, '{}', now(), now(), $1"
+        " from generate_series(1, 4000) n",
+        actor_no,
+    )
+    await connection.execute(
+        "insert into ledger.held_key"
+        " select n, 200000000 + n, '2027-03-01', 1, now() from generate_series(1, 4000) n"
     )
     await connection.execute("analyze")
     yield connection

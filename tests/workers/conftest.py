@@ -11,17 +11,23 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import orjson
 import pytest
 from pydantic import SecretStr
 
 from allocator import Allocator, AllocatorSettings, open_allocator
 from ledger.drafts import ItemDraft
+from ledger.envelope import work_topic
+from ledger.log import LogEvent
 from ledger.service import CRASH_VARIABLE, Stop
 from ledger.store import Connection, Record
 from ledger.store.claims import ReapedRuns, reap_runs
 from ledger.store.clock import set_machine_clock
 from ledger.store.items import emit_items, read_accounting
+from ledger.store.limits import grant_credits
 from workers import Handlers, WorkerSettings, run_worker
+
+from .wire import Wire, wire_to
 
 T = TypeVar("T")
 
@@ -60,9 +66,22 @@ async def _working(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerat
 
 @dataclass(frozen=True)
 class WorkerProcess:
-    """A worker that may be stopped and killed."""
+    """A worker that may be stopped and killed, and what it logged."""
 
     process: asyncio.subprocess.Process
+    lines: list[dict[str, Any]]
+
+    async def read(self) -> None:
+        """Take what it logs, until it ends."""
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            sys.stderr.write(line.decode())
+            if line.startswith(b"{"):
+                self.lines.append(orjson.loads(line))
+
+    def logged(self, event: LogEvent) -> list[dict[str, Any]]:
+        """Return its lines of an event."""
+        return [line for line in self.lines if line["event"] == event]
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -105,26 +124,74 @@ class Site:
         """Claim and publish what is due now, reaping before; tell how many items were claimed."""
         return (await self._allocator.tick())["claimed"]
 
+    async def set_kind(self, **policy: object) -> None:
+        """Change the kind's policy by column."""
+        columns = ", ".join(f"{name} = ${place}" for place, name in enumerate(policy, 2))
+        await self.connection.execute(
+            f"update ledger.kind set {columns} where name = $1",  # noqa: S608  # a test's own names
+            self.kind,
+            *policy.values(),
+        )
+
+    async def grant(self, items: int) -> None:
+        """Want so many items of the kind waiting, in the name of nobody who works; 0 ends it."""
+        topics = [work_topic(self.kind)] if items else []
+        await grant_credits(self.connection, self.actor_no, topics, [items][: len(topics)], 3600)
+
+    async def credits(self) -> dict[int, int]:
+        """Return how many items each worker wants waiting now, by its number."""
+        rows = await self.connection.fetch(
+            """
+            select worker_no, items from ledger.credit
+            where topic = $1 and worker_no <> $2 and granted_until > ledger.machine_now()
+            """,
+            work_topic(self.kind),
+            self.actor_no,
+        )
+        return {row["worker_no"]: row["items"] for row in rows}
+
     async def work(self, handlers: Handlers, **changed: object) -> Stop:
         """Run a worker in this process until the test ends; keywords change its settings."""
         settings = self.settings.model_copy(update=changed)
         return await self._running.enter_async_context(_working(settings, handlers))
 
+    async def work_once(self, handlers: Handlers) -> dict[str, int]:
+        """Let a worker make one pass."""
+        counts = await run_worker(self.settings, handlers, Stop(), once=True)
+        return counts.snapshot()
+
+    async def lay_wire(self) -> tuple[Wire, str]:
+        """Lay a wire to Postgres that can be cut, until the test ends; give its near end's DSN."""
+        return await self._running.enter_async_context(
+            wire_to(self.settings.dsn.get_secret_value())
+        )
+
     async def start_process(
-        self, handler: str, *, crash_at: str = "", group: str = ""
+        self, handler: str, *, crash_at: str = "", group: str = "", **changed: object
     ) -> WorkerProcess:
-        """Start `serve.py` with a handler of its own by name; it dies with the test."""
+        """Start `serve.py` with a handler of its own by name; it dies with the test.
+
+        Keywords change its settings.
+        """
         environment = os.environ | {
             "DUELEDGER_DSN": self.settings.dsn.get_secret_value(),
             "DUELEDGER_BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
             "DUELEDGER_WORKER_GROUP_ID": self.settings.worker_group_id + group,
             "DUELEDGER_WORKER_SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
             CRASH_VARIABLE: crash_at,
+            **{f"DUELEDGER_{name.upper()}": str(value) for name, value in changed.items()},
         }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, str(SERVE), self.kind, handler, env=environment
+            sys.executable,
+            str(SERVE),
+            self.kind,
+            handler,
+            env=environment,
+            stderr=asyncio.subprocess.PIPE,
         )
-        worker = WorkerProcess(process)
+        worker = WorkerProcess(process, [])
+        reading = asyncio.create_task(worker.read())
+        self._running.push_async_callback(asyncio.wait, {reading})
         self._running.push_async_callback(worker.kill)
         return worker
 
@@ -216,7 +283,7 @@ async def site(
     )
     async with AsyncExitStack() as running:
         allocator = await running.enter_async_context(open_allocator(allocating, stop=Stop()))
-        yield Site(
+        site = Site(
             connection,
             settings,
             allocator,
@@ -225,3 +292,5 @@ async def site(
             actor_no=actor_no,
             running=running,
         )
+        await site.grant(1_000_000)  # so that items lie in Kafka before anybody works
+        yield site

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 
 from ledger.log import configure
@@ -68,18 +69,36 @@ def stop_transaction(handlers: Handlers, kind: str, evidence: Connection) -> Non
 
 
 def die(handlers: Handlers, kind: str, evidence: Connection) -> None:
-    """Let one item kill the process that works it."""
+    """Let one item end the process that works it, as if all were well."""
     del evidence
 
     @handlers.on_batch(kind, batch_max=50)
     async def work(items: list[DueItem]) -> Sequence[Verdict]:
         if any(item.business_key.startswith(POISON) for item in items):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os._exit(0)
         return [Completed() for _ in items]
 
 
+def block(handlers: Handlers, kind: str, evidence: Connection) -> None:
+    """Block the event loop, once, until SIGUSR1."""
+    released = threading.Event()
+
+    def release(number: int, frame: object) -> None:
+        del number, frame
+        released.set()
+
+    signal.signal(signal.SIGUSR1, release)
+
+    @handlers.on(kind)
+    async def hold_the_loop(item: DueItem) -> Verdict:
+        await see(evidence, [item])
+        released.wait()
+        return Completed({"by": "blocked"})
+
+
 REGISTER = {
-    register.__name__: register for register in (batch, transaction, stop, stop_transaction, die)
+    register.__name__: register
+    for register in (batch, transaction, stop, stop_transaction, die, block)
 }
 
 

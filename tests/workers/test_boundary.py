@@ -1,6 +1,7 @@
 """Whatever a handler raises, returns or cancels, its items end and its neighbours go on."""
 
 import asyncio
+import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -41,6 +42,8 @@ async def misbehave(how: str) -> Verdict:
             raise GeneratorExit
         case "interrupt":
             raise KeyboardInterrupt
+        case "exits":
+            sys.exit("enough")
         case "unspeakable":
             raise Unspeakable
         case "masked":
@@ -64,11 +67,14 @@ async def ended(site: Site, count: int) -> dict[str, list[str]]:
     return await site.eventually(all_ended)
 
 
-WAYS = ("evil", "generator", "interrupt", "unspeakable", "masked", "cancels", "late", "fine")
+WAYS = (
+    "evil", "generator", "interrupt", "exits", "unspeakable", "masked", "cancels", "late", "fine",
+)  # fmt: skip
 EVENTS = {
     "evil": ["failed"],
     "generator": ["failed"],
     "interrupt": ["failed"],
+    "exits": ["failed"],
     "unspeakable": ["failed"],
     "masked": ["parked"],
     "cancels": ["failed"],
@@ -90,7 +96,7 @@ async def test_g5_g9_an_item_ends_whatever_its_handler_raises_returns_or_cancels
         handlers.on(site.kind)(answer)
     else:
 
-        @handlers.on_batch(site.kind, batch_max=8)
+        @handlers.on_batch(site.kind, batch_max=len(WAYS))
         async def answer_all(items: list[DueItem]) -> list[Verdict]:
             return [await answer(item) for item in items]
 
@@ -134,6 +140,82 @@ async def test_g9_a_handler_that_swallows_its_cancelling_loses_its_item_and_stal
     assert events["deaf-000000"] == ["failed"]
     assert details["deaf-000000"]["error"] == "HandlerTimeout"
     assert await site.completed() == 10
+
+
+async def test_g9_a_coroutine_that_never_ends_fails_at_its_time_and_again_until_it_parks(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on(site.kind, timeout_seconds=0.1, backoff_base_seconds=0.001)
+    async def never(item: DueItem) -> Verdict:
+        await asyncio.Event().wait()
+        return Completed({"key": item.business_key})
+
+    await site.emit(make_drafts(1))
+    await site.set_kind(attempt_max=2)
+    await site.work(handlers)
+
+    async def parked() -> dict[str, str]:
+        await site.allocate()
+        return await site.reviews()
+
+    await site.eventually(parked)
+    assert await site.events() == {"key-000000": ["failed", "parked"]}
+    assert (await site.details())["key-000000"]["error"] == "HandlerTimeout"
+
+
+async def test_g4_a_handler_that_forges_fences_and_stirs_its_batch_settles_what_it_was_given(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on_batch(site.kind, batch_max=50)
+    async def forge(items: list[DueItem]) -> list[Verdict]:
+        verdicts: list[Verdict] = [Completed({"key": item.business_key}) for item in items]
+        for item in items:
+            item.fence, item.position = item.fence + 1, item.position + 1
+        items.reverse()
+        del items[1:]
+        return verdicts
+
+    @handlers.on(f"{site.kind}Other")
+    async def forge_one(item: DueItem) -> Verdict:
+        item.fence, item.position = 10**9, 7
+        return Completed({"key": item.business_key})
+
+    await site.emit([*make_drafts(40), *make_drafts(1, kind=f"{site.kind}Other", prefix="one")])
+    await site.work(handlers)
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 41
+
+    await site.eventually(all_completed)
+    events = await site.events()
+    assert set(map(tuple, events.values())) == {("completed",)}
+    assert await site.details() == {key: {"key": key} for key in events}
+    assert not await site.rejected_writes()
+    assert await site.open_runs() == 0
+
+
+async def test_a_batch_that_answers_for_more_than_it_was_given_parks_by_name(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on_batch(site.kind, batch_max=50)
+    async def answer(items: list[DueItem]) -> list[Verdict]:
+        return [Completed() for _ in [*items, *items]]
+
+    await site.emit(make_drafts(1))
+    await site.allocate()
+    await site.work(handlers)
+    await ended(site, 1)
+
+    assert await site.reviews() == {
+        "key-000000": "bad verdict: the handler returned 2 verdicts for 1 items"
+    }
 
 
 async def test_g9_innocents_complete_beside_poison_on_two_workers(

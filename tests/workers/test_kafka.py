@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from allocator.publisher import Compression, RecordBatch
 from ledger import envelope
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidHeader
@@ -94,6 +95,34 @@ async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
     rejected = await site.eventually(all_rejected)
     assert {headers[envelope.REJECTED_FIELD] for headers in rejected} == {b"ce_duefence"}
     assert all(headers[envelope.REJECTED_REASON] for headers in rejected)
+
+
+async def test_a_header_whose_name_is_no_text_holds_up_nobody(
+    site: Site, make_drafts: MakeDrafts, producer: AIOKafkaProducer, bootstrap_servers: str
+) -> None:
+    topic = envelope.work_topic(site.kind)
+    await site.emit(make_drafts(40))
+    await site.allocate()
+    for partition in range(4):
+        batch = RecordBatch(1000, Compression.NONE)
+        batch.add([b"\x1a\0\0\0\x06key\0\x02\x04\xff\xfe\0"])
+        await (await producer.send_batch(batch, topic, partition=partition))
+    await site.emit(make_drafts(40, prefix="later"))
+    await site.allocate()
+    await site.work(completing(site.kind))
+
+    async def all_completed() -> bool:
+        return await site.completed() == 80
+
+    await site.eventually(all_completed)
+
+    async def all_rejected() -> list[Told] | None:
+        found = await rejected_of(producer, bootstrap_servers, topic)
+        return found if len(found) == 4 else None
+
+    for headers in await site.eventually(all_rejected):
+        assert headers[r"\xff\xfe"] == b""
+        assert b"not UTF-8" in (headers[envelope.REJECTED_REASON] or b"")
 
 
 @pytest.mark.parametrize("size", [0, 2_000_000])
@@ -239,8 +268,9 @@ async def test_a_full_buffer_holds_no_more_than_it_may_and_everything_is_worked(
     await site.eventually(all_completed)
 
 
+@pytest.mark.parametrize("event", [TransitionEvent.CANCELLED, TransitionEvent.SUPERSEDED])
 async def test_what_was_withdrawn_after_publishing_is_not_worked(
-    site: Site, make_drafts: MakeDrafts
+    site: Site, make_drafts: MakeDrafts, event: TransitionEvent
 ) -> None:
     seen: list[str] = []
     drafts = make_drafts(20)
@@ -249,7 +279,7 @@ async def test_what_was_withdrawn_after_publishing_is_not_worked(
     await withdraw_items(
         site.connection,
         [draft.id for draft in drafts[:5]],
-        event=TransitionEvent.CANCELLED,
+        event=event,
         reason="lapsed",
         actor_no=site.actor_no,
     )
@@ -260,7 +290,7 @@ async def test_what_was_withdrawn_after_publishing_is_not_worked(
 
     await site.eventually(all_ended)
     events = await site.events()
-    assert [events[draft.business_key] for draft in drafts[:5]] == [["cancelled"]] * 5
+    assert [events[draft.business_key] for draft in drafts[:5]] == [[event.label]] * 5
     assert sorted(seen) == [draft.business_key for draft in drafts[5:]]
     assert await site.completed() == 15
 

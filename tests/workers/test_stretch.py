@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from ledger import envelope
 from ledger.errors import InvalidHeader
+from ledger.record_format import BATCH_HEADER_BYTES, read_batch_header
+from ledger.records import RecordBatch
 from workers.item import DueItem
 from workers.stretch import Cutter, Stretch, Unreadable
 
@@ -46,9 +49,22 @@ def broken(offset: int) -> Written:
     return Written(offset, [("content-type", b"text/plain")])
 
 
+def batch_of(*records: Written) -> bytes:
+    """Have Kafka's own client write the records into one batch."""
+    builder = DefaultRecordBatchBuilder(2, 0, 0, -1, -1, -1, 10_000_000)
+    for each in records:
+        place = each.offset - records[0].offset
+        builder.append(place, 1_700_000_000_000, each.key, each.value, list(each.headers))
+    return records[0].offset.to_bytes(8) + bytes(builder.build())[8:]
+
+
+def fetched(batch: bytes, *, first_offset: int = 0) -> RecordBatch:
+    return RecordBatch(read_batch_header(batch), batch[BATCH_HEADER_BYTES:], first_offset)
+
+
 def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], Cutter]:
     cutter = Cutter()
-    cutter.cut(records)
+    cutter.cut(fetched(batch_of(*records)))
     return [shape(stretch) for stretch in cutter.stretches], cutter
 
 

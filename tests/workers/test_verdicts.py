@@ -53,6 +53,8 @@ async def test_g2_each_verdict_ends_in_a_recorded_state(
         "snooze": Snooze(seconds=1800, reason="weekend"),
         "until": Snooze(until=until),
         "park": Park("needs an underwriter"),
+        "answered": Retry(after_seconds=3600, reason="503", evidence={"status": 503}),
+        "refused": Park("422", '{"status": 422}'),
         "notdue": NotDue("lapsed"),
     }
 
@@ -71,6 +73,8 @@ async def test_g2_each_verdict_ends_in_a_recorded_state(
         "snooze": ["snoozed"],
         "until": ["snoozed"],
         "park": ["parked"],
+        "answered": ["failed"],
+        "refused": ["parked"],
         "notdue": ["cancelled"],
     }
     details = await site.details()
@@ -79,10 +83,15 @@ async def test_g2_each_verdict_ends_in_a_recorded_state(
     assert details["text-000000"] == {"document": "R-2"}
     assert details["retry-000000"] == {"reason": "printer"}
     assert details["notdue-000000"] == {"reason": "not due: lapsed"}
-    assert await site.reviews() == {"park-000000": "needs an underwriter"}
+    assert details["park-000000"] == {"reason": "needs an underwriter"}
+    assert details["answered-000000"] == {"reason": "503", "evidence": {"status": 503}}
+    assert details["refused-000000"] == {"reason": "422", "evidence": {"status": 422}}
+    assert await site.reviews() == {
+        "park-000000": "needs an underwriter", "refused-000000": "422",
+    }  # fmt: skip
     waiting = await site.pending()
     assert set(waiting) == {
-        "retry-000000", "backoff-000000", "snooze-000000", "until-000000",
+        "retry-000000", "backoff-000000", "answered-000000", "snooze-000000", "until-000000",
     }  # fmt: skip
     assert waiting["retry-000000"]["state"] == State.RETRYABLE_FAILURE
     assert waiting["retry-000000"]["attempt"] == 1
@@ -106,6 +115,8 @@ async def test_what_is_no_verdict_parks_by_name(site: Site, make_drafts: MakeDra
         "list": Completed("[1]"),
         "nul": Completed({"name": "a\x00b"}),
         "nultext": Completed('{"name": "a\\u0000b"}'),
+        "retried": Retry(evidence={"seen": {1, 2}}),
+        "parked": Park("for this", '{"name": "a\\u0000b"}'),
         "both": Snooze(),
         "never": Retry(after_seconds=float("inf")),
     }
@@ -128,6 +139,8 @@ async def test_what_is_no_verdict_parks_by_name(site: Site, make_drafts: MakeDra
     assert "not a JSON object" in reasons["list"]
     assert "NUL" in reasons["nul"]
     assert "NUL" in reasons["nultext"]
+    assert "not JSON" in reasons["retried"]
+    assert "NUL" in reasons["parked"]
 
 
 async def test_a_handler_that_raises_or_takes_too_long_fails_with_its_error(
@@ -162,6 +175,33 @@ async def test_a_handler_that_raises_or_takes_too_long_fails_with_its_error(
     }  # fmt: skip
 
 
+async def test_a_failure_that_names_no_time_backs_off_as_its_kinds_definitions_say(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on(site.kind)
+    async def answer(item: DueItem) -> Verdict:
+        if item.business_key.startswith("raises"):
+            raise ValueError("no printer")
+        return Retry()
+
+    await site.emit([*make_drafts(30), *make_drafts(30, prefix="raises")])
+    await site.set_kind(backoff_base_seconds=1e6, backoff_cap_seconds=1e6)
+    await site.allocate()
+    await site.work(handlers)
+
+    async def all_failed() -> bool:
+        return len(await site.pending()) == len(await site.events()) == 60
+
+    await site.eventually(all_failed)
+    waits = {key: row["wait_seconds"] for key, row in (await site.pending()).items()}
+    # Full jitter: that 30 of a million seconds all end below the usual cap of 600 is no chance.
+    assert max(wait for key, wait in waits.items() if key.startswith("key")) > 600
+    assert max(wait for key, wait in waits.items() if key.startswith("raises")) > 600
+    assert max(waits.values()) <= 1e6
+
+
 async def test_g9_failures_beyond_the_cap_park(site: Site, make_drafts: MakeDrafts) -> None:
     handlers = Handlers()
     attempts: list[int] = []
@@ -180,6 +220,61 @@ async def test_g9_failures_beyond_the_cap_park(site: Site, make_drafts: MakeDraf
     assert await site.eventually(parked) == {"stubborn-000000": "still no printer"}
     assert attempts == [1, 2, 3, 4, 5]
     assert await site.completed() == 0
+
+
+async def test_g9_a_failure_after_the_total_time_parks_though_attempts_are_left(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    due_at = await read_now(site.connection)
+    drafts = [
+        *make_drafts(1, prefix="old"),
+        *make_drafts(1, prefix="patient", due_at=due_at),
+        *make_drafts(1, prefix="soon", due_at=due_at),
+    ]
+
+    @handlers.on(site.kind)
+    async def answer(item: DueItem) -> Verdict:
+        # What would be tried again only after the total time is not: a person is told now.
+        return Retry(after_seconds=7200 if item.business_key.startswith("patient") else 60)
+
+    await site.emit(drafts)
+    await site.set_kind(total_seconds=3600)
+    await site.allocate()
+    await site.work(handlers)
+
+    async def all_ended() -> dict[str, list[str]] | None:
+        events = await site.events()
+        return events if len(events) == 3 else None
+
+    assert await site.eventually(all_ended) == {
+        "old-000000": ["parked"],
+        "patient-000000": ["parked"],
+        "soon-000000": ["failed"],
+    }
+
+
+async def test_g9_snoozes_count_no_attempt_but_count_as_starts_until_their_cap(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    attempts: list[int] = []
+
+    @handlers.on(site.kind)
+    async def answer(item: DueItem) -> Verdict:
+        attempts.append(item.attempt)
+        return Snooze(seconds=0, reason="not before lunch")
+
+    await site.emit(make_drafts(1))
+    await site.set_kind(attempt_max=2, start_max=4)
+    await site.work(handlers)
+
+    async def parked() -> dict[str, str]:
+        await site.allocate()
+        return await site.reviews()
+
+    assert await site.eventually(parked) == {"key-000000": "not before lunch"}
+    assert attempts == [1, 1, 1, 1]
 
 
 async def test_a_plain_function_blocks_its_thread_and_nothing_else(

@@ -8,12 +8,16 @@ from typing import Literal, Self
 from aiokafka.abc import ConsumerRebalanceListener as ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError as ConsumerStoppedError
 from aiokafka.errors import IllegalOperation as IllegalOperation
-from aiokafka.producer.message_accumulator import BatchBuilder
+from aiokafka.producer.message_accumulator import BatchBuilder, SendableBatch
 from aiokafka.structs import ConsumerRecord as ConsumerRecord
 from aiokafka.structs import OffsetAndMetadata as OffsetAndMetadata
 from aiokafka.structs import OffsetAndTimestamp as OffsetAndTimestamp
 from aiokafka.structs import RecordMetadata
 from aiokafka.structs import TopicPartition as TopicPartition
+
+class _SubscriptionState:
+    @property
+    def reassignment_in_progress(self) -> bool: ...
 
 class AIOKafkaProducer:
     def __init__(
@@ -67,10 +71,11 @@ class AIOKafkaProducer:
     ) -> RecordMetadata: ...
     def create_batch(self) -> BatchBuilder: ...
     async def send_batch(
-        self, batch: BatchBuilder, topic: str, *, partition: int
+        self, batch: SendableBatch, topic: str, *, partition: int
     ) -> Future[RecordMetadata]: ...
 
 class AIOKafkaConsumer:
+    _subscription: _SubscriptionState
     def __init__(
         self,
         *topics: str,

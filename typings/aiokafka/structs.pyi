@@ -1,4 +1,5 @@
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 class TopicPartition(NamedTuple):
@@ -22,6 +23,7 @@ class RecordMetadata(NamedTuple):
     timestamp_type: int
     log_start_offset: int | None
 
+@dataclass
 class ConsumerRecord:
     topic: str
     partition: int

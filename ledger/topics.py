@@ -5,11 +5,34 @@ partitions; aiokafka 0.14 cannot switch that off. So the list is read first.
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from ledger.errors import Unavailable
+from ledger.log import LogEvent, get_logger
+from ledger.settings import Settings
+
+REQUEST_SECONDS: Final = 40.0
+
+
+async def make_topics(
+    settings: Settings, topics: Collection[str], *, client: str, role: str
+) -> None:
+    """Make those of `topics` that do not exist, as the settings say; log the refused ones.
+
+    Where a broker refuses, somebody else may make the topic yet. Raises Unavailable.
+    """
+    refused = await make_missing_topics(
+        settings.bootstrap_servers,
+        topics,
+        partitions=settings.topic_partitions,
+        replication=settings.topic_replication,
+        client=client,
+    )
+    for topic, reason in refused.items():
+        get_logger(role).warning(LogEvent.TOPIC_REFUSED, topic=topic, reason=reason)
 
 
 async def make_missing_topics(
@@ -18,14 +41,17 @@ async def make_missing_topics(
     *,
     partitions: int,
     replication: int,
-    timeout_seconds: float,
+    client: str = "dueledger",
+    timeout_seconds: float = REQUEST_SECONDS,
 ) -> dict[str, str]:
     """Make those of `topics` that do not exist; return the refused ones with the broker's reason.
 
     Idempotent, and safe to run in several processes at once. Raises Unavailable.
     """
     admin = AIOKafkaAdminClient(
-        bootstrap_servers=bootstrap_servers, request_timeout_ms=int(timeout_seconds * 1000)
+        bootstrap_servers=bootstrap_servers,
+        client_id=client,
+        request_timeout_ms=int(timeout_seconds * 1000),
     )
     try:
         await admin.start()
@@ -33,10 +59,7 @@ async def make_missing_topics(
         if not missing:
             return {}
         answer = await admin.create_topics(
-            [
-                NewTopic(topic, num_partitions=partitions, replication_factor=replication)
-                for topic in missing
-            ]
+            [NewTopic(topic, partitions, replication) for topic in missing]
         )
     except (KafkaError, OSError, TimeoutError) as error:
         raise unavailable(error) from error

@@ -1,0 +1,153 @@
+"""CPU and memory of processes, read from outside, and what they say bounds a measurement."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Final, final
+
+import psutil
+
+BUSY: Final = 0.9
+NOTICEABLE: Final = 0.05
+WAITING: Final = 0.2
+READINGS_MAX: Final = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What each process used in a stretch of time, by name; `cores_busy` counts strangers too."""
+
+    seconds: float
+    cpu_seconds: dict[str, float]
+    cores: int
+    cores_busy: float
+    cores_waiting: float
+
+    @property
+    def cores_ours(self) -> float:
+        """Cores that the measured processes kept busy."""
+        return sum(self.cpu_seconds.values()) / self.seconds
+
+    def share_of_core(self) -> dict[str, float]:
+        """Return each process's share of one core."""
+        return {name: used / self.seconds for name, used in self.cpu_seconds.items()}
+
+    def microseconds_an_item(self, items: int) -> dict[str, float]:
+        """Return the CPU that an item cost, by process."""
+        return {name: round(used / items * 1e6, 1) for name, used in self.cpu_seconds.items()}
+
+
+@final
+class Meter:
+    """Reads the processes named at its start, once more when it is read."""
+
+    def __init__(self, roots: Mapping[str, int]) -> None:
+        """Begin to measure; `roots` are process ids by name, each with all that it starts."""
+        self._roots = dict(roots)
+        self._began = monotonic()
+        self._cpu = _cpu_seconds(self._roots)
+        self._machine = psutil.cpu_times()
+
+    def read(self) -> Usage:
+        """Return what was used since the start. A process that has gone counts as far as known."""
+        seconds = max(monotonic() - self._began, 1e-9)
+        machine, before = psutil.cpu_times(), self._machine
+        used = _cpu_seconds(self._roots)
+        idle = machine.idle - before.idle
+        waiting = float(getattr(machine, "iowait", 0.0)) - float(getattr(before, "iowait", 0.0))
+        cores = psutil.cpu_count() or 1
+        return Usage(
+            seconds=seconds,
+            cpu_seconds={
+                name: round(used[name] - self._cpu[name], 3) for name in used if name in self._cpu
+            },
+            cores=cores,
+            cores_busy=min(max(cores - (idle + waiting) / seconds, 0.0), cores),
+            cores_waiting=waiting / seconds,
+        )
+
+
+def bound_by(usage: Usage) -> str:
+    """Say in one line what bounds a measurement, from the figures alone."""
+    shares = _shares_by_role(usage)
+    total = sum(shares.values()) or 1.0
+    parts = ", ".join(f"{name} {used / total:.0%}" for name, used in shares.items() if used)
+    ours, cores = usage.cores_ours / usage.cores, f"{usage.cores} cores"
+    fullest, full = max(usage.share_of_core().items(), key=lambda pair: pair[1], default=("", 0.0))
+    strangers = usage.cores_busy - usage.cores_ours
+    others = (
+        f"; other programs took {strangers / usage.cores:.0%}"
+        if strangers > NOTICEABLE * usage.cores
+        else ""
+    )
+    if ours >= BUSY:
+        return f"the CPU: {cores} {ours:.0%} busy, of which {parts}"
+    if usage.cores_busy / usage.cores >= BUSY:
+        return f"the CPU: {cores} full, {ours:.0%} of them with {parts}{others}"
+    if full >= BUSY:
+        return f"{fullest}, {full:.0%} of a core; {cores} {ours:.0%} busy, of which {parts}{others}"
+    if usage.cores_waiting / usage.cores >= WAITING:
+        waiting = usage.cores_waiting / usage.cores
+        return f"the disk: a core waited for it {waiting:.0%} of the time; {parts}{others}"
+    return f"not the CPU: {cores} {ours:.0%} busy, of which {parts}{others}"
+
+
+def memory_bytes(roots: Mapping[str, int]) -> dict[str, int]:
+    """Return the memory by name that each process and all below it has for itself alone."""
+    return {name: _tree_bytes(pid) for name, pid in roots.items()}
+
+
+def _shares_by_role(usage: Usage) -> dict[str, float]:
+    roles: dict[str, float] = {}
+    for name, used in usage.cpu_seconds.items():
+        role = name.rstrip("-0123456789")
+        roles[role] = roles.get(role, 0.0) + used
+    return dict(sorted(roles.items(), key=lambda pair: -pair[1]))
+
+
+def _cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
+    """Return user and system seconds by name: of each process and all below it, ended or not."""
+    seconds: dict[str, float] = {}
+    for name, pid in roots.items():
+        try:
+            seconds[name] = _tree_seconds(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            continue
+    return seconds
+
+
+def _tree_seconds(root: psutil.Process) -> float:
+    own = root.cpu_times()
+    if root.pid == os.getpid():
+        return own.user + own.system  # what it started is measured by its own name
+    below = 0.0
+    for _ in range(READINGS_MAX):
+        below = sum(_seconds(process) for process in root.children(recursive=True))
+        seen, own = own, root.cpu_times()
+        if (seen.children_user, seen.children_system) == (own.children_user, own.children_system):
+            break  # else one ended meanwhile, and was counted twice or not at all
+    return own.user + own.system + own.children_user + own.children_system + below
+
+
+def _seconds(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return times.user + times.system
+
+
+def _tree_bytes(pid: int) -> int:
+    total = 0
+    try:
+        root = psutil.Process(pid)
+        family = [root, *root.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return 0
+    for process in family:
+        try:
+            total += process.memory_full_info().uss
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            continue
+    return total

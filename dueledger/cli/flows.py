@@ -1,0 +1,393 @@
+"""Commands by which an operator steers flows: pause, resume, limits, and starting something now."""
+
+from typing import TYPE_CHECKING, Annotated, Any, Final
+from uuid import UUID
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.decisions import ReasonOption
+from dueledger.cli.exits import Exit
+from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
+from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+
+if TYPE_CHECKING:
+    from ledger.store.flows import FlowLimits
+
+app = typer.Typer()
+flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
+app.add_typer(flow, name="flow", rich_help_panel=options.OPERATIONS)
+
+ScopeTenant = Annotated[str, typer.Argument(help="Whose flows.", metavar="TENANT")]
+ScopeKind = Annotated[
+    str | None, typer.Argument(help="Only this kind's; every kind without it.", metavar="[KIND]")
+]
+LaneOption = Annotated[
+    str | None, typer.Option("--lane", help="Only this lane; '' is the default one.")
+]
+_CLEARED: Final = "none"
+_NUMBER_MAX: Final = 1_000_000_000
+_COLUMNS = (
+    *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
+    *("circuit", "paused_by", "due", "retries", "later", "serial"),
+)
+
+
+@app.command(rich_help_panel=options.OPERATIONS)
+def pause(
+    tenant: ScopeTenant,
+    reason: ReasonOption,
+    kind: ScopeKind = None,
+    lane: LaneOption = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Hand out nothing more of a tenant, kind or lane; what is handed out goes on."""
+    from dueledger.cli.session import run
+
+    paused = run(_pause(tenant, kind, lane, reason, dsn))
+    if json_:
+        print_lines(paused)
+    else:
+        print_rows(paused, ("tenant", "kind", "lane"), empty="Nothing more was to be paused.")
+        say("Flows made later under this are born paused; `dueledger resume` ends it.")
+
+
+@app.command(rich_help_panel=options.OPERATIONS)
+def resume(
+    tenant: ScopeTenant,
+    kind: ScopeKind = None,
+    lane: LaneOption = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """End a pause, and all narrower ones under it."""
+    from dueledger.cli.session import run
+
+    resumed = run(_resume(tenant, kind, lane, dsn))
+    if json_:
+        print_lines(resumed)
+        return
+    columns = ("tenant", "kind", "lane", "still_paused", "pause_reason")
+    print_rows(resumed, columns, empty="Nothing there was paused.")
+    if any(row["still_paused"] for row in resumed):
+        say("A wider pause still covers some; `dueledger flow pauses` lists them.")
+
+
+@flow.command("list")
+def list_(
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    lane: LaneOption = None,
+    limit: LimitOption = 1000,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List flows with their limits and what waits, counted up to 10,000."""
+    from dueledger.cli.session import run
+
+    rows = run(_list(tenant, kind, lane, limit, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        print_rows(rows, _COLUMNS, empty="No flow yet; the first emission makes one.")
+
+
+@flow.command()
+def show(
+    tenant: ScopeTenant,
+    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
+    lane: LaneOption = "",
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Show one flow: its limits, what holds it back, what waits."""
+    from dueledger.cli.session import run
+    from ledger.errors import NotFound
+
+    rows = run(_list(tenant, kind, lane, 1, dsn))
+    if not rows:
+        raise NotFound(
+            f"there is no flow {tenant} × {kind} × {lane or 'default lane'}; "
+            "`dueledger flow list` names those there are",
+            flow=f"{tenant}/{kind}/{lane}",
+        )
+    if json_:
+        print_document(rows[0])
+    else:
+        print_fields(rows[0])
+
+
+@flow.command()
+def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """List the pauses that stand, by whom and why."""
+    from dueledger.cli.session import run
+
+    rows = run(_pauses(tenant, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        columns = ("tenant", "kind", "lane", "paused_at", "paused_by", "reason")
+        print_rows(rows, columns, empty="Nothing is paused.")
+
+
+@flow.command("set")
+def set_(
+    tenant: ScopeTenant,
+    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
+    lane: Annotated[str, typer.Option("--lane", help="Its lane; '' is the default one.")] = "",
+    every_lane: Annotated[
+        bool, typer.Option("--every-lane", help="Change all lanes that there are.")
+    ] = False,
+    weight: Annotated[
+        int | None, typer.Option(min=1, max=1_000_000, help="Its share among flows.")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Items a second, or none.", metavar="NUMBER|none")
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(help="Items handed out and running at once, or none.", metavar="COUNT|none"),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(help="Items handed out and not started, or none.", metavar="COUNT|none"),
+    ] = None,
+    retry_share: Annotated[
+        float | None, typer.Option(min=0, max=1, help="What of each claim belongs to retries.")
+    ] = None,
+    circuit: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of failures that opens its circuit, or none.", metavar="RATIO|none"
+        ),
+    ] = None,
+    circuit_calls: Annotated[
+        int | None, typer.Option(min=1, help="Outcomes before the circuit is judged.")
+    ] = None,
+    circuit_window: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds over which outcomes count.")
+    ] = None,
+    circuit_rest: Annotated[
+        float | None, typer.Option(min=0.001, help="Seconds before an open circuit lets a probe.")
+    ] = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Change what limits a flow, from the next tick on; `none` ends a limit."""
+    from dueledger.cli.session import run
+    from ledger.store.flows import FlowLimits
+
+    cleared = [
+        name
+        for name, text in (
+            ("rate_per_second", rate),
+            ("concurrency_max", concurrency),
+            ("window_items", window),
+            ("circuit_failure_ratio", circuit),
+        )
+        if text == _CLEARED
+    ]
+    concurrency_max, window_items = (
+        _number(concurrency, "--concurrency"),
+        _number(window, "--window"),
+    )
+    limits = FlowLimits(
+        weight=weight,
+        rate_per_second=_number(rate, "--rate"),
+        concurrency_max=None
+        if concurrency_max is None
+        else _whole(concurrency_max, "--concurrency"),
+        window_items=None if window_items is None else _whole(window_items, "--window"),
+        retry_share=retry_share,
+        circuit_failure_ratio=_number(circuit, "--circuit"),
+        circuit_calls_min=circuit_calls,
+        circuit_window_seconds=circuit_window,
+        circuit_rest_seconds=circuit_rest,
+        cleared=cleared,
+    )
+    rows = run(_set(tenant, kind, None if every_lane else lane, limits, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        columns = (*_COLUMNS[:7], "retry_share", "circuit_failure_ratio")
+        print_rows(rows, columns, empty="This kind has no lane yet.")
+
+
+@app.command(rich_help_panel=options.OPERATIONS)
+def trigger(
+    target: Annotated[
+        str, typer.Argument(help="An item's id, or a definition.", metavar="ITEM|NAME")
+    ],
+    reason: ReasonOption,
+    tenant: TenantOption = None,
+    cycle: Annotated[
+        str | None,
+        typer.Option(
+            "--cycle", help="Of a definition: which round; the same again is the same item."
+        ),
+    ] = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Start one waiting item now, or owe an item of a schedule now, in your name."""
+    from dueledger.cli.session import run
+
+    try:
+        item = UUID(target)
+    except ValueError:
+        item = None
+    if item is None and tenant is None:
+        raise typer.BadParameter("a definition is found by its tenant", param_hint="--tenant")
+    if item is not None:
+        answer = run(_expedite(item, reason, dsn))
+    else:
+        answer = run(_trigger(tenant or "", target, cycle, reason, dsn))
+    if json_:
+        print_document(answer)
+    else:
+        print_fields(answer)
+    if answer.get("answer") not in (None, "done"):
+        say("It does not wait for its time; `dueledger why ITEM` says where it stands.")
+        options.leave(Exit.FAILED)
+
+
+@app.command(rich_help_panel=options.OPERATIONS)
+def failing(
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    failures: Annotated[
+        int | None,
+        typer.Option(min=1, help="At least so many in a row; each kind's limit without."),
+    ] = None,
+    limit: LimitOption = 100,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List the business keys that failed again and again, with no completion since."""
+    from dueledger.cli.session import run
+
+    rows = run(_failing(tenant, kind, failures, limit, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        columns = ("tenant", "kind", "business_key", "failures", "first_at", "last_at", "reason")
+        print_rows(rows, columns, empty="No business key fails in a row.")
+
+
+def _number(text: str | None, option: str) -> float | None:
+    if text is None or text == _CLEARED:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = -1.0
+    if not 0 < number <= _NUMBER_MAX:
+        raise typer.BadParameter(
+            f"{text!r} is neither a number above 0 nor none", param_hint=option
+        )
+    return number
+
+
+def _whole(number: float, option: str) -> int:
+    if number != int(number):
+        raise typer.BadParameter(f"{number:g} is not a whole number", param_hint=option)
+    return int(number)
+
+
+async def _pause(
+    tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
+) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store.flows import Scope, pause_flows
+
+    async with ledger_connection(dsn) as connection:
+        return await pause_flows(
+            connection,
+            Scope(tenant, kind, lane),
+            reason=reason,
+            actor_no=await person(connection),
+        )
+
+
+async def _resume(
+    tenant: str, kind: str | None, lane: str | None, dsn: str | None
+) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store.flows import Scope, resume_flows
+
+    async with ledger_connection(dsn) as connection:
+        resumed = await resume_flows(
+            connection, Scope(tenant, kind, lane), actor_no=await person(connection)
+        )
+    return [asdict(each) for each in resumed]
+
+
+async def _list(
+    tenant: str | None, kind: str | None, lane: str | None, limit: int, dsn: str | None
+) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.flows import list_flows
+
+    async with ledger_connection(dsn) as connection:
+        return await list_flows(connection, tenant=tenant, kind=kind, lane=lane, limit=limit)
+
+
+async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.flows import list_pauses
+
+    async with ledger_connection(dsn) as connection:
+        return await list_pauses(connection, tenant)
+
+
+async def _set(
+    tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
+) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store.flows import Scope, ensure_flow, set_flow_limits
+
+    async with ledger_connection(dsn) as connection, connection.transaction():
+        if lane is not None:
+            await ensure_flow(connection, tenant, kind, lane)
+        return await set_flow_limits(
+            connection, Scope(tenant, kind, lane), limits, actor_no=await person(connection)
+        )
+
+
+async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store.flows import expedite_items
+
+    async with ledger_connection(dsn) as connection:
+        [answered] = await expedite_items(
+            connection, [item], reason=reason, actor_no=await person(connection)
+        )
+    return {"id": answered.id, "answer": str(answered.answer)}
+
+
+async def _trigger(
+    tenant: str, name: str, cycle: str | None, reason: str, dsn: str | None
+) -> dict[str, Any]:
+    from dueledger.cli.session import ledger_connection, person
+    from dueledger.triggering import trigger_definition
+
+    async with ledger_connection(dsn) as connection:
+        triggered = await trigger_definition(
+            connection, tenant, name, cycle=cycle, reason=reason, actor_no=await person(connection)
+        )
+    return {"id": triggered.id, "created": triggered.created, "cycle": triggered.draft.cycle}
+
+
+async def _failing(
+    tenant: str | None, kind: str | None, failures: int | None, limit: int, dsn: str | None
+) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.limits import list_streaks
+
+    async with ledger_connection(dsn) as connection:
+        return await list_streaks(
+            connection, tenant=tenant, kind=kind, failures_min=failures, limit=limit
+        )

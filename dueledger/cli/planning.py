@@ -1,0 +1,250 @@
+"""Planning: the load to come, its peaks, and when to deploy."""
+
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.options import DsnOption, JsonOption, KindOption, TenantOption
+from dueledger.cli.output import print_document, print_rows, say
+
+if TYPE_CHECKING:
+    from dueledger.planning import InForce, Plan, Quiet
+    from ledger.definitions import Definition
+
+app = typer.Typer()
+
+_DAY = timedelta(days=1)
+_BAR_CHARS = 40
+_BLOCKS = " ▁▂▃▄▅▆▇█"
+_SHOWN_MAX = 20
+
+
+@app.command(rich_help_panel=options.DEFINITIONS)
+def plan(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Definitions; what the database has in force otherwise."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--from", help="Start; the database's now otherwise.", metavar="T"),
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", help="End; a day later otherwise.", metavar="T")
+    ] = None,
+    service: Annotated[
+        str | None, typer.Option("--service", help="Only those with this label `service`.")
+    ] = None,
+    tenant: TenantOption = None,
+    kind: KindOption = None,
+    smear: Annotated[
+        str, typer.Option("--smear", help="Try this on those that have none.", metavar="PERIOD")
+    ] = "PT10M",
+    quiet_for: Annotated[
+        str, typer.Option("--quiet-for", help="How long a deployment takes.", metavar="PERIOD")
+    ] = "PT30M",
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Show the load to come by the quarter of an hour, its peaks, and when it is quiet."""
+    from dueledger.planning import make_plan
+
+    periods = _period(smear, "--smear"), _period(quiet_for, "--quiet-for")
+    start, end = _instant(since, "--from"), _instant(until, "--to")
+    if files:
+        if start is None:
+            raise typer.BadParameter("files have no clock: say from when", param_hint="--from")
+        end = end or start + _DAY
+        found = _of_files(files, start, end)
+    else:
+        from dueledger.cli.session import run
+
+        found, start, end = run(_of_database(dsn, start, end))
+
+    def wanted(definition: "Definition") -> bool:
+        return (
+            tenant in {None, definition.tenant}
+            and kind in {None, definition.kind}
+            and service in {None, definition.labels.get("service")}
+        )
+
+    chosen = [each for each in found if wanted(each.definition)]
+    made = make_plan(chosen, start, end, smear=periods[0], quiet_for=periods[1])
+    if json_:
+        print_document(_document(made))
+    else:
+        _print(made)
+
+
+def _of_files(files: list[Path], start: datetime, end: datetime) -> "list[InForce]":
+    from dueledger.defining import read_definitions
+    from dueledger.planning import InForce
+
+    read = [definition for file in files for definition in read_definitions(file)]
+    margin = 2 * _DAY  # in force before and after: a smear reaches over the edge
+    return [InForce(definition, start - margin, end + margin) for definition in read]
+
+
+async def _of_database(
+    dsn: str | None, start: datetime | None, end: datetime | None
+) -> "tuple[list[InForce], datetime, datetime]":
+    from dueledger.cli.session import ledger_connection
+    from dueledger.planning import InForce
+    from ledger.schedule.when import DUE_END
+    from ledger.store.clock import read_now
+    from ledger.store.findings import list_definition_versions
+    from reconciler.versions import parse_versions
+
+    async with ledger_connection(dsn) as connection:
+        start = start or await read_now(connection)
+        versions, failures = parse_versions(await list_definition_versions(connection))
+    for tenant, _, name, number, reason in failures:
+        say(f"not counted: {tenant}/{name}, version {number}: {reason}")
+    found = [
+        InForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
+        for one in versions
+    ]
+    return found, start, end or start + _DAY
+
+
+def _document(plan: "Plan") -> dict[str, object]:
+    from ledger.schedule.expressions import instant_text, period_text
+
+    def stretch(quiet: "Quiet") -> dict[str, object]:
+        return {
+            "from": instant_text(quiet.start),
+            "to": instant_text(quiet.end),
+            "period": period_text(quiet.end - quiet.start),
+            "due": quiet.due,
+        }
+
+    quarters = [
+        {
+            "from": instant_text(each.start),
+            "due": each.due,
+            "busiest_minute": each.busiest_minute,
+            "smeared_due": each.smeared_due,
+            "smeared_busiest_minute": each.smeared_busiest_minute,
+        }
+        for each in plan.quarters
+    ]
+    shown = {each.start: document for each, document in zip(plan.quarters, quarters, strict=True)}
+    return {
+        "from": instant_text(plan.start),
+        "to": instant_text(plan.end),
+        "smear": period_text(plan.smear),
+        "quiet_for": period_text(plan.quiet_for),
+        "definitions": plan.definitions,
+        "due": sum(each.due for each in plan.quarters),
+        "not_counted": [{"definition": name, "reason": why} for name, why in plan.not_counted],
+        "quarters": quarters,
+        "peaks": [
+            {
+                **shown[peak.quarter.start],
+                "most_of": [{"definition": name, "due": due} for name, due in peak.most_of],
+            }
+            for peak in plan.peaks
+        ],
+        "quiet": [stretch(each) for each in plan.quiet],
+        "quietest": None if plan.quietest is None else stretch(plan.quietest),
+    }
+
+
+def _print(plan: "Plan") -> None:
+    _print_chart(plan)
+    peaks = [
+        {
+            "peak": _minute(peak.quarter.start),
+            "due": peak.quarter.due,
+            "busiest_minute": peak.quarter.busiest_minute,
+            "smeared": peak.quarter.smeared_due,
+            "its_busiest_minute": peak.quarter.smeared_busiest_minute,
+            "most_of": ", ".join(f"{name} {due:,}" for name, due in peak.most_of),
+        }
+        for peak in plan.peaks
+    ]
+    columns = ("peak", "due", "busiest_minute", "smeared", "its_busiest_minute", "most_of")
+    print_rows(peaks, columns, empty="Nothing falls due.")
+    busiest = max((each.busiest_minute for each in plan.quarters), default=0)
+    smeared = max((each.smeared_busiest_minute for each in plan.quarters), default=0)
+    minutes = plan.smear // timedelta(minutes=1)
+    say(f"Busiest minute: {busiest:,}; with a smear of {minutes} min it would be {smeared:,}.")
+    _print_quiet(plan)
+    for reason in sorted({why for _, why in plan.not_counted}):
+        names = [name for name, why in plan.not_counted if why == reason]
+        more = ", …" if len(names) > len(names[:3]) else ""
+        say(f"not counted ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
+
+
+def _print_quiet(plan: "Plan") -> None:
+    rows = [
+        {"quiet_from": _minute(one.start), "to": _minute(one.end), "for": str(one.end - one.start)}
+        for one in plan.quiet[:_SHOWN_MAX]
+    ]
+    if rows:
+        print_rows(rows, ("quiet_from", "to", "for"), empty="")
+    if len(plan.quiet) > len(rows):
+        say(f"and {len(plan.quiet) - len(rows):,} more: --json has them all")
+    if plan.quietest is not None:
+        quiet = plan.quietest
+        say(
+            f"No quiet window of {plan.quiet_for}. The quietest: {_minute(quiet.start)} to "
+            f"{_minute(quiet.end)}, in which {quiet.due:,} fall due."
+        )
+
+
+def _print_chart(plan: "Plan") -> None:
+    """Draw a bar for each quarter of a day, or a line of blocks for each day of more."""
+    highest = max((each.due for each in plan.quarters), default=0) or 1
+    if plan.end - plan.start <= _DAY:
+        rows: list[dict[str, object]] = [
+            {
+                "quarter": _minute(each.start),
+                "due": each.due,
+                "chart": "█" * -(-each.due * _BAR_CHARS // highest),
+            }
+            for each in plan.quarters
+        ]
+        print_rows(rows, ("quarter", "due", "chart"), empty="")
+        return
+    days: dict[str, list[int]] = {}
+    for each in plan.quarters:
+        day = days.setdefault(each.start.date().isoformat(), [])
+        if not day:  # the first day may begin late
+            midnight = each.start.replace(hour=0, minute=0)
+            day += [0] * ((each.start - midnight) // timedelta(minutes=15))
+        day.append(each.due)
+    rows = [
+        {
+            "day": day,
+            "due": sum(dues),
+            "by_quarter_hour_utc": "".join(_BLOCKS[-(-due * 8 // highest)] for due in dues),
+        }
+        for day, dues in days.items()
+    ]
+    print_rows(rows, ("day", "due", "by_quarter_hour_utc"), empty="")
+    say(f"█ is {highest:,} in a quarter of an hour.")
+
+
+def _minute(instant: datetime) -> str:
+    return f"{instant:%Y-%m-%d %H:%M}Z"
+
+
+def _instant(text: str | None, option: str) -> datetime | None:
+    return None if text is None else options.read_due_instant(text, option)
+
+
+def _period(text: str, option: str) -> timedelta:
+    from pydantic_core import PydanticCustomError
+
+    from ledger.schedule.expressions import parse_period
+
+    try:
+        return parse_period(text)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        message = f"{text!r}: {context['reason']}. Write: {context['accepted']}"
+        raise typer.BadParameter(message, param_hint=option) from None

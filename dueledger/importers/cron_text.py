@@ -1,0 +1,213 @@
+"""Cron expressions of other schedulers, read as those read them and written as ours.
+
+The same text means different things: Vixie cron and robfig/cron (Kubernetes, Prow) disagree on
+`*/2` beside a weekday, on 7 for Sunday, on `5/15`. What a scheduler would itself refuse, or reads
+in a way of its own, is left out with the reason, never carried over under another meaning.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
+
+from dueledger.clock_changes import ClockChange, clock_changes
+from dueledger.importers.imported import Question, Refusal
+from ledger.schedule import Cron, Decision, Fold, Gap, expand, zone_names
+from ledger.schedule.cron_dialect import EXPRESSION_CHARS_MAX, CronFields, parse_cron
+from ledger.schedule.zones import similar_zones
+
+_FIELDS: Final = 5
+_DAY, _MONTH, _WEEKDAY = 2, 3, 4
+_MONTH_NAMES: Final = re.findall(r"...", "janfebmaraprmayjunjulaugsepoctnovdec")
+_WEEKDAY_NAMES: Final = re.findall(r"...", "sunmontuewedthufrisat")
+_ZONE_CHARS_MAX: Final = 64
+_SUNDAY_AGAIN: Final = 7
+_PART: Final = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d+))?", re.ASCII)
+_AHEAD: Final = (datetime(2027, 1, 1, tzinfo=UTC), datetime(2029, 1, 1, tzinfo=UTC))
+_AROUND: Final = timedelta(hours=30)
+
+
+class Scheduler(StrEnum):
+    """Whose expression it is."""
+
+    CRON = "cron"
+    KUBERNETES = "Kubernetes"
+    PROW = "Prow"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A `when`, what is to be decided about it, and what was changed in writing it."""
+
+    when: dict[str, object]
+    questions: tuple[Question, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def read_cron(text: str, zone: str, scheduler: Scheduler) -> Read | Refusal:
+    """Return what `text` means to `scheduler` on clocks that show the time of `zone`."""
+    if refusal := _out_of_bounds(text, zone) or _foreign(text, scheduler):
+        return refusal
+    try:
+        fields = parse_cron(text)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return Refusal(str(context["reason"]), str(context["accepted"]))
+    expression, day_rule, note = _days(text, fields, scheduler)
+    when: dict[str, object] = {"cron": expression, "timezone": zone}
+    if day_rule is not None:
+        when["day_rule"] = day_rule
+    if _changes_ahead(zone):
+        when["gap"], when["fold"] = _clock_policy(text, scheduler)
+    questions = [Question.DAYS] if note else []
+    cron = _parsed(when)
+    if isinstance(cron, Refusal):
+        when["sparse"] = True
+        questions.append(Question.SWITCHED_OFF)
+        cron = _parsed(when)
+    if isinstance(cron, Refusal):
+        return cron
+    if _moved(cron):
+        questions.append(Question.CLOCKS)
+    return Read(when, tuple(questions), (note,) if note else ())
+
+
+def _out_of_bounds(text: str, zone: str) -> Refusal | None:
+    """Refuse what nothing further is asked of: long texts, zones that there are not, @reboot."""
+    if len(text) > EXPRESSION_CHARS_MAX or len(zone) > _ZONE_CHARS_MAX:
+        reason = f"longer than {EXPRESSION_CHARS_MAX} characters, or in a zone of {_ZONE_CHARS_MAX}"
+        return Refusal(reason, "an expression of five fields, and an IANA name")
+    if zone not in zone_names():
+        return Refusal(f"unknown time zone {zone!r}", similar_zones(zone))
+    if text.strip().lower() == "@reboot":
+        return Refusal("@reboot is no time: it runs when a machine starts", "a service's own start")
+    return None
+
+
+def _parsed(when: dict[str, object]) -> Cron | Refusal:
+    try:
+        return Cron.model_validate(when)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False)
+        context = first.get("ctx") or {}
+        reason = str(context.get("reason", first["msg"]))
+        return Refusal(reason, str(context["accepted"]) if "accepted" in context else None)
+
+
+def _days(text: str, fields: CronFields, scheduler: Scheduler) -> tuple[str, str | None, str]:
+    """Return the expression, its day rule, and a note where the two day fields meet."""
+    texts = text.split()
+    expression = " ".join(texts)
+    if len(texts) < _FIELDS:
+        return expression, None, ""  # a macro restricts one of them at most
+    minute, hour, day, month, weekday = texts[-_FIELDS:]
+    both = fields.restricts_day and fields.restricts_weekday
+    if _starred(day, scheduler) or _starred(weekday, scheduler):
+        if not both:
+            return expression, None, ""
+        return expression, "all", f"both day fields must match, as {scheduler} reads a `*` in one"
+    if both:
+        return expression, "any", f"either day field may match, as {scheduler} reads them"
+    expression = " ".join([*texts[:-_FIELDS], minute, hour, "*", month, "*"])
+    return expression, None, f"every day, as {scheduler} reads `{day}` beside `{weekday}`"
+
+
+def _starred(field: str, scheduler: Scheduler) -> bool:
+    """Tell whether a scheduler takes a day field for one that restricts nothing."""
+    parts = [part.partition("/") for part in field.split(",")]
+    match scheduler:
+        case Scheduler.CRON:
+            return field.startswith("*")
+        case Scheduler.PROW:  # robfig/cron v2
+            return any(low in {"*", "?"} for low, _, _ in parts)
+        case Scheduler.KUBERNETES:  # v3: a star that steps restricts
+            return any(low in {"*", "?"} and step in {"", "1"} for low, _, step in parts)
+
+
+def _clock_policy(text: str, scheduler: Scheduler) -> tuple[str, str]:
+    """Return gap and fold as the scheduler has them.
+
+    Vixie cron runs a fixed time once, after the gap; what has `*` for its minute or hour follows
+    the clock. robfig/cron looks at the clock alone: never in a gap, twice in a fold.
+    """
+    minute, hour = [*text.split(), "0", "0"][:2]
+    fixed = not (minute.startswith("*") or hour.startswith("*") or minute == "@hourly")
+    if scheduler is Scheduler.CRON and fixed:
+        return Gap.GAP_END.value, Fold.FIRST.value
+    return Gap.SKIP.value, Fold.BOTH.value
+
+
+@lru_cache(maxsize=1024)
+def _changes_ahead(zone: str) -> tuple[ClockChange, ...]:
+    return tuple(clock_changes(zone, *_AHEAD))
+
+
+def _moved(cron: Cron) -> bool:
+    """Tell whether a change of the clocks in the years ahead moves, drops or doubles a fixed time.
+
+    What is owed every so often follows the clock as it should.
+    """
+    if cron.fields.wildcard and (cron.gap, cron.fold) == (Gap.SKIP, Fold.BOTH):
+        return False
+    for change in _changes_ahead(cron.timezone):
+        window = expand(cron, change.at - _AROUND, change.at + _AROUND)
+        if window.skipped or any(one.decision is not Decision.EXACT for one in window.occurrences):
+            return True
+    return False
+
+
+def _foreign(text: str, scheduler: Scheduler) -> Refusal | None:
+    """Refuse what the scheduler itself would not have run, or reads in a way of its own."""
+    fields = text.lower().split()
+    if len(fields) == 1 and fields[0].startswith("@"):
+        return None
+    accepted = {_FIELDS, _FIELDS + 1} if scheduler is Scheduler.PROW else {_FIELDS}
+    if len(fields) not in accepted:
+        return Refusal(
+            f"{len(fields)} fields: {scheduler} reads five",
+            "minute hour day-of-month month day-of-week",
+        )
+    for place, field in enumerate(fields[-_FIELDS:]):
+        for part in field.split(","):
+            if refusal := _foreign_part(part, place, scheduler):
+                return refusal
+    return None
+
+
+def _foreign_part(part: str, place: int, scheduler: Scheduler) -> Refusal | None:
+    if "~" in part:
+        return Refusal(f"`{part}` is drawn by chance, differently on each host", "a fixed value")
+    not_understood = Refusal(f"`{part}` is not understood by {scheduler}", "a, a-b, a-b/n or */n")
+    found = _PART.fullmatch(part)
+    if found is None:
+        return not_understood
+    low_text, high_text, step = found.group("low", "high", "step")
+    if low_text in {"*", "?"}:
+        foreign = low_text == "?" and scheduler is Scheduler.CRON
+        return Refusal("cron does not read `?`", "`*`") if foreign else None
+    low, high = _value(low_text, place), _value(high_text or low_text, place)
+    if low is None or high is None:
+        return not_understood
+    reason, accepted = None, None
+    if low > high:
+        reason = f"`{part}` runs backwards: schedulers refuse it or never match it"
+        accepted = "two ranges, such as 22-23,0-2"
+    elif step and high_text is None and scheduler is Scheduler.CRON:
+        reason = f"`{part}`: some crons read {low_text} alone, others every {step} from it on"
+        accepted = f"`{low_text}`, or a range such as `{low_text}-59/{step}`"
+    elif place == _WEEKDAY and high >= _SUNDAY_AGAIN and scheduler is not Scheduler.CRON:
+        reason = f"`{part}`: {scheduler} counts weekdays from 0 to 6"
+        accepted = "0 for Sunday"
+    return Refusal(reason, accepted) if reason else None
+
+
+def _value(word: str, place: int) -> int | None:
+    if word.isdigit():
+        return int(word) if len(word) <= len("59") else None
+    names = {_MONTH: _MONTH_NAMES, _WEEKDAY: _WEEKDAY_NAMES}.get(place, [])
+    return names.index(word) + (place == _MONTH) if word in names else None

@@ -1,0 +1,263 @@
+"""Crontabs, of a user or of the system, as definitions.
+
+cron runs what a line says by its machine's clock, drops what it missed, and remembers nothing. Each
+line becomes a schedule whose payload holds the command, for a handler that runs it.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Final
+
+from dueledger.importers.cron_text import Scheduler, read_cron
+from dueledger.importers.imported import Import, Known, Question, Refusal, Reported
+
+TENANT: Final = "crontab"
+KIND: Final = "CrontabJobDue"
+
+_ENVIRONMENT: Final = re.compile(
+    r"\s*(?P<name>[A-Za-z_]\w*|\"[^\"]+\"|'[^']+')\s*=\s*(?P<value>.*)", re.ASCII
+)
+_TIMES: Final = re.compile(r"\s*(?P<times>@\S+|\S+(?:\s+\S+){4})\s+(?P<rest>.*\S)\s*")
+_FIELD: Final = re.compile(r"[\d*/,?~a-z#-]+", re.ASCII | re.IGNORECASE)
+_USER: Final = re.compile(r"[a-z_][a-z0-9_.-]*\$?", re.ASCII | re.IGNORECASE)
+_HEADER: Final = re.compile(r"m\s+h\s+(dom|dayofmonth)\s+mon\s+dow\b.*", re.IGNORECASE)
+_USERS_OF_SYSTEMS: Final = frozenset(
+    ("root", "daemon", "nobody", "www-data", "apache", "nginx", "postgres", "mysql", "backup")
+)
+_SECRET: Final = re.compile(
+    r"(passw(or)?d|pwd|secret|token|api[_-]?key|credential)\w*[\s=:]+\S|://[^/\s:@]+:[^/\s@]+@|"
+    r"\bmysql\w*\b.*\s-p\S",
+    re.IGNORECASE,
+)
+_CHANGES_FOLDER: Final = re.compile(r"cd\s[^;&|]*(&&|;)")
+_UNESCAPED_PERCENT: Final = re.compile(r"(?<!\\)%")
+_NAME_CHARS_MAX: Final = 80
+_HASH_CHARS: Final = 6
+_ROW_CHARS_MAX: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Crontab:
+    """What a crontab does not say about itself. Without `zone`, `CRON_TZ` must name one."""
+
+    tenant: str = TENANT
+    kind: str = KIND
+    zone: str | None = None
+    of_system: bool = False
+
+
+@dataclass(slots=True)
+class _Environment:
+    """What the lines so far set for the jobs below them."""
+
+    zone: str | None = None
+    mail_to: str | None = None
+    command_zone: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A job as it is written."""
+
+    where: str
+    times: str
+    user: str | None
+    command: str
+    description: str | None
+    environment: _Environment
+
+
+@dataclass(slots=True)
+class _Reading:
+    found: Import = field(default_factory=Import)
+    lines: list[_Line] = field(default_factory=list[_Line])
+    environment: _Environment = field(default_factory=_Environment)
+    comments: list[str] = field(default_factory=list[str])
+
+
+def import_crontab(text: str, source: str, crontab: Crontab) -> Import:
+    """Carry every job of a crontab over, or list why not; say of every other line what it means."""
+    reading = _Reading()
+    rows = text.split("\n")
+    for number, row in enumerate(rows, start=1):
+        _read_row(reading, f"{source}:{number}", row.removesuffix("\r"), crontab)
+    if rows[-1].strip() and not rows[-1].lstrip().startswith("#"):
+        meaning = "the last line does not end: several crons ignore it, so look whether it ran"
+        reading.found.reported.append(Reported(f"{source}:{len(rows)}", "", meaning))
+    names = _names(reading.lines)
+    for line, name in zip(reading.lines, names, strict=True):
+        _carry(reading.found, line, name, crontab)
+    reading.found.left_out.sort(key=lambda one: int(one.where.rpartition(":")[2]))
+    return reading.found
+
+
+def _read_row(reading: _Reading, where: str, row: str, crontab: Crontab) -> None:
+    text = row.strip()
+    if len(text) > _ROW_CHARS_MAX:
+        reason = f"longer than {_ROW_CHARS_MAX:,} characters, and crons cut lines at a thousand"
+        reading.found.leave_out(where, "", Refusal(reason, "a script that the line calls"))
+        reading.comments.clear()
+    elif not text:
+        reading.comments.clear()
+    elif text.startswith("#"):
+        _read_comment(reading, where, text.lstrip("#").strip())
+    elif found := _ENVIRONMENT.fullmatch(row):
+        name, value = found["name"].strip("\"'"), found["value"].strip().strip("\"'")
+        reading.found.reported.append(
+            Reported(where, name, _set(reading.environment, name, value, crontab))
+        )
+        reading.comments.clear()
+    else:
+        _read_job(reading, where, text, crontab)
+        reading.comments.clear()
+
+
+def _read_comment(reading: _Reading, where: str, comment: str) -> None:
+    if _HEADER.fullmatch(comment):
+        return
+    job = _TIMES.fullmatch(comment)
+    if job and _looks_like_times(job["times"]):
+        meaning = "a job in a comment: it is taken for switched off"
+        reading.found.reported.append(Reported(where, job["times"], meaning))
+        reading.comments.clear()
+    elif comment:
+        reading.comments.append(comment)
+
+
+def _looks_like_times(times: str) -> bool:
+    fields = times.split()
+    if len(fields) == 1:
+        return fields[0].startswith("@")
+    return all(_FIELD.fullmatch(each) for each in fields) and any(
+        character in "*0123456789" for character in times
+    )
+
+
+def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> str:
+    """Take an environment line in, and say what it means here. Values may be secrets."""
+    match name:
+        case "CRON_TZ":
+            environment.zone = value
+            return f"the jobs below are read in {value}; Debian's cron ignores the line"
+        case "TZ":
+            environment.command_zone = value
+            if crontab.zone is None and environment.zone is None:
+                return (
+                    f"{value} for commands; cronie and Debian's cron read schedules in the "
+                    "machine's zone, Solaris in this one: say which by --timezone"
+                )
+            return f"{value} for commands, not for schedules"
+        case "MAILTO":
+            environment.mail_to = value or None
+            return "who was told of output; taken for the owner of the jobs below"
+        case "RANDOM_DELAY":
+            return f"up to {value} minutes at random on every start: `smear` spreads evenly"
+        case _:
+            return "for commands: set it where the handler runs"
+
+
+def _read_job(reading: _Reading, where: str, text: str, crontab: Crontab) -> None:
+    found = _TIMES.fullmatch(text)
+    if found is None:
+        macro = text.split(maxsplit=1)[0] if text.startswith("@") else ""
+        refusal = Refusal("not times and a command", "five fields, or @daily, and a command")
+        reading.found.leave_out(where, macro, refusal)
+        return
+    times, command, user = found["times"], found["rest"], None
+    if crontab.of_system:
+        user, _, command = command.partition(" ")
+        command = command.strip()
+        if not _USER.fullmatch(user) or not command:
+            refusal = Refusal(
+                "a system's crontab names a user before the command", "without --system"
+            )
+            reading.found.leave_out(where, times, refusal)
+            return
+    elif command.split()[0] in _USERS_OF_SYSTEMS:
+        reason = f"`{command.split()[0]}` is a user, as a system's crontab has it"
+        reading.found.leave_out(where, times, Refusal(reason, "--system"))
+        return
+    environment = reading.environment
+    reading.lines.append(
+        _Line(
+            where,
+            times,
+            user,
+            command,
+            " ".join(reading.comments) or None,
+            _Environment(environment.zone, environment.mail_to, environment.command_zone),
+        )
+    )
+
+
+def _carry(found: Import, line: _Line, name: str, crontab: Crontab) -> None:
+    zone = line.environment.zone or crontab.zone
+    if zone is None and line.times.lower() != "@reboot":
+        reason = "the crontab does not say in which zone its machine's clock stands"
+        found.leave_out(line.where, line.times, Refusal(reason, "--timezone Europe/Berlin"))
+        return
+    read = read_cron(line.times, zone or "UTC", Scheduler.CRON)
+    if isinstance(read, Refusal):
+        found.leave_out(line.where, line.times, read)
+        return
+    command, stdin = _percent(line.command)
+    payload: dict[str, object] = {"command": command}
+    payload |= {"stdin": stdin} if stdin is not None else {}
+    payload |= {"user": line.user} if line.user else {}
+    payload |= {"description": line.description} if line.description else {}
+    document: dict[str, object] = {
+        "definition": name,
+        "tenant": crontab.tenant,
+        "kind": crontab.kind,
+        "business_key": name,
+        "when": read.when,
+        **({"labels": {"user": line.user}, "lane": "user"} if line.user else {}),
+        "payload": payload,
+    }
+    questions = [*read.questions, Question.RETRIES, Question.MISSED, Question.DUPLICATES]
+    if _SECRET.search(line.command):
+        questions.append(Question.SECRET)
+    notes = [*read.notes, "% in the command is a new line"] if stdin is not None else read.notes
+    known = Known(
+        owner=line.environment.mail_to or line.user,
+        description=line.description,
+        questions=tuple(questions),
+        notes=tuple(notes),
+    )
+    found.carry(line.where, document, known)
+
+
+def _percent(command: str) -> tuple[str, str | None]:
+    """Split a command from its standard input: the first bare `%` does, further ones end lines."""
+    first, *others = _UNESCAPED_PERCENT.split(command)
+    stdin = "\n".join(others).replace("\\%", "%") if others else None
+    return first.replace("\\%", "%").rstrip(), stdin
+
+
+def _names(lines: list[_Line]) -> list[str]:
+    """Name each job for its program; those that share one, by what they say as well.
+
+    The same line has the same name wherever it stands in the file.
+    """
+    programs = [_program(line.command) for line in lines]
+    times = Counter(programs)
+    return [
+        program if times[program] == 1 else f"{program}-{_mark(line)}"
+        for line, program in zip(lines, programs, strict=True)
+    ]
+
+
+def _program(command: str) -> str:
+    if changes := _CHANGES_FOLDER.match(command):
+        command = command[changes.end() :]
+    words = [word for word in command.split() if "=" not in word] or ["job"]
+    name = PurePosixPath(words[0]).name or words[0]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:_NAME_CHARS_MAX] or "job"
+
+
+def _mark(line: _Line) -> str:
+    said = "\n".join((line.times, line.user or "", line.command, line.environment.zone or ""))
+    return hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]

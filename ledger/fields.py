@@ -1,0 +1,81 @@
+"""The small texts of a definition's document, and how a wrong one is refused."""
+
+from typing import Annotated, Final
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from ledger.identity import unusable_reason
+from ledger.schedule.expressions import misfit, refused
+
+__all__ = [
+    "NAME_CHARS_MAX",
+    "PATH_CHARS_MAX",
+    "TOKEN_CHARS_MAX",
+    "TOPIC_CHARS_MAX",
+    "EventType",
+    "Name",
+    "Part",
+    "Path",
+    "Text",
+    "Token",
+    "Topic",
+    "chars",
+    "check_path",
+    "check_usable",
+    "misfit",
+]
+
+NAME_CHARS_MAX: Final = 200
+TOKEN_CHARS_MAX: Final = 100
+PATH_CHARS_MAX: Final = 1000
+TOPIC_CHARS_MAX: Final = 249  # Kafka's own limit
+
+
+def check_path(text: str) -> str:
+    """Return `text` where it is a JMESPath expression; refuse it otherwise."""
+    try:
+        jmespath.compile(text)
+    except (JMESPathError, RecursionError) as error:
+        reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
+        raise refused(reason, "a path on the event such as data.policy_number") from None
+    return text
+
+
+def check_usable(text: str) -> str:
+    """Return `text` where a key may hold it; refuse it otherwise."""
+    if reason := unusable_reason(text):
+        raise refused(reason, "a text without control characters")
+    return text
+
+
+def chars(length_max: int) -> StringConstraints:
+    """Bound a text's length."""
+    return StringConstraints(min_length=1, max_length=length_max, strict=True)
+
+
+Token = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=TOKEN_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
+    ),
+]
+Topic = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=TOPIC_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
+    ),
+]
+Name = Annotated[str, chars(NAME_CHARS_MAX), AfterValidator(check_usable)]
+EventType = Annotated[str, chars(NAME_CHARS_MAX), AfterValidator(check_usable)]
+Path = Annotated[
+    str, chars(PATH_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_path)
+]
+Text = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
+
+
+class Part(BaseModel):
+    """A part of the document: nothing in it changes, and nothing unknown is ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

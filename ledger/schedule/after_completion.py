@@ -1,0 +1,30 @@
+"""`when: {after_completion: …}`: a fixed delay, each item owed once the one before it has ended.
+
+It has no times of its own: the transaction that ends an item owes the next. The first is due when
+its definition comes into force.
+"""
+
+from datetime import datetime
+
+from pydantic import BaseModel, ConfigDict
+
+from ledger.schedule.expressions import Period, ZoneName
+from ledger.schedule.resolution import Decision, Occurrence
+from ledger.schedule.zones import load_zone
+
+
+class AfterCompletion(BaseModel):
+    """Owed `after_completion` of the one before. `timezone` names rounds and effective dates."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    after_completion: Period
+    timezone: ZoneName = "UTC"
+
+    def first(self, at: datetime) -> Occurrence:
+        """Return the occurrence that begins a chain at an instant."""
+        local = at.astimezone(load_zone(self.timezone))
+        offset = local.utcoffset()
+        if offset is None:
+            raise ValueError(f"{self.timezone} gives no offset for {at}")
+        return Occurrence(at, local.replace(tzinfo=None, fold=0), offset, Decision.EXACT)

@@ -1,0 +1,35 @@
+"""`when: {at: …}`: one local time, once."""
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from pydantic import Field
+
+from ledger.schedule.expressions import LocalTime, ZoneName
+from ledger.schedule.local_rule import LocalRule, Ruling
+from ledger.schedule.resolution import Fold, Gap, naive_bounds
+from ledger.schedule.zones import load_zone
+
+
+class At(LocalRule):
+    """Owed once, at a local time. In a gap or a fold it follows the same policies as a series."""
+
+    at: LocalTime
+    timezone: ZoneName
+    gap: Gap = Field(default=Gap.SHIFT_FORWARD)
+    fold: Fold = Field(default=Fold.FIRST)
+
+    @property
+    def ruling(self) -> Ruling:
+        """Return how its local time becomes an instant."""
+        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+
+    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Yield its local time where it lies in [low, high)."""
+        if low <= self.at < high:
+            yield self.at
+
+    def estimate(self, start: datetime, end: datetime) -> float:
+        """Return about how many occurrences [start, end) holds."""
+        low, high = naive_bounds(start, end)
+        return float(low <= self.at < high)

@@ -1,0 +1,190 @@
+"""`when: {business: …}`: a day of each month told by business days.
+
+`last`, `first` and `nth` are counted among the business days of the month; `day_of_month` is a
+date that a roll makes one, and in a month that lacks it nothing falls due.
+"""
+
+from calendar import monthrange
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Annotated, Final, Self, cast
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from ledger.schedule.calendars import Calendar, Roll
+from ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, refused
+from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from ledger.schedule.observance import Observance, observed_window, roll_days_max
+from ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, Window, naive_bounds
+from ledger.schedule.zones import load_zone
+
+_DAYS_MAX: Final = 31
+_ROLLS: Final = tuple(roll.value for roll in Roll if roll is not Roll.SKIP)
+_ACCEPTED: Final = "last, first, {nth: 3}, or {day_of_month: 31, roll: modified_following}"
+_INSTANT: Final = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class BusinessDay:
+    """A day of a month: the `nth` business day, from the end where negative; or a date, rolled."""
+
+    nth: int | None = None
+    day_of_month: int | None = None
+    roll: Roll | None = None
+
+
+def parse_business(raw: object) -> BusinessDay:
+    """Read `last`, `first`, ``{nth: n}`` or ``{day_of_month: n, roll: …}``."""
+    if isinstance(raw, BusinessDay):
+        return raw
+    if raw in ("last", "first"):
+        return BusinessDay(nth=-1 if raw == "last" else 1)
+    if not isinstance(raw, Mapping):
+        raise refused("not a business day", _ACCEPTED)
+    fields = dict(cast("Mapping[str, object]", raw))
+    if set(fields) == {"nth"}:
+        return BusinessDay(nth=_number(fields["nth"], "nth", -_DAYS_MAX))
+    if "day_of_month" not in fields or set(fields) - {"day_of_month", "roll"}:
+        raise refused("not a business day", _ACCEPTED)
+    roll = fields.get("roll")
+    if roll is not None and roll not in _ROLLS:
+        raise refused("no such roll", "roll: " + ", ".join(_ROLLS))
+    day = _number(fields["day_of_month"], "day_of_month", 1)
+    return BusinessDay(day_of_month=day, roll=None if roll is None else Roll(str(roll)))
+
+
+def _number(raw: object, field: str, low: int) -> int:
+    if not isinstance(raw, int) or isinstance(raw, bool) or not low <= raw <= _DAYS_MAX or not raw:
+        counted = "1 to 31" + (", or -31 to -1 from the end of the month" if low < 0 else "")
+        raise refused(f"{field} is outside its range", counted)
+    return raw
+
+
+def business_text(day: BusinessDay) -> str | dict[str, int | str]:
+    """Return the one spelling of a business day."""
+    if day.nth is not None:
+        return {1: "first", -1: "last"}.get(day.nth) or {"nth": day.nth}
+    fields: dict[str, int | str] = {"day_of_month": day.day_of_month or 0}
+    return fields if day.roll is None else fields | {"roll": day.roll.value}
+
+
+_SCHEMA: Final = {
+    "oneOf": [
+        {"enum": ["last", "first"]},
+        {
+            "type": "object",
+            "properties": {"nth": {"type": "integer", "minimum": -31, "maximum": 31}},
+            "required": ["nth"],
+            "additionalProperties": False,
+        },
+        {
+            "type": "object",
+            "properties": {
+                "day_of_month": {"type": "integer", "minimum": 1, "maximum": 31},
+                "roll": {"enum": list(_ROLLS)},
+            },
+            "required": ["day_of_month"],
+            "additionalProperties": False,
+        },
+    ]
+}
+BusinessDayField = Annotated[
+    BusinessDay,
+    BeforeValidator(parse_business),
+    PlainSerializer(business_text),
+    WithJsonSchema(_SCHEMA),
+]
+
+
+class Business(LocalRule):
+    """Once a month, at a local time of a business day."""
+
+    business: BusinessDayField
+    at: TimeOfDay
+    timezone: ZoneName
+    start: LocalTime | None = None
+    end: LocalTime | None = Field(default=None, description="exclusive")
+    gap: Gap = Field(default=Gap.SHIFT_FORWARD)
+    fold: Fold = Field(default=Fold.FIRST)
+
+    @model_validator(mode="after")
+    def _ends_after_start(self) -> Self:
+        check_bounds(self.start, self.end)
+        return self
+
+    @property
+    def ruling(self) -> Ruling:
+        """Return how its local times become instants."""
+        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+
+    def observed(self, start: datetime, end: datetime, observance: Observance) -> Window:
+        """Return what falls into [start, end); BeyondCalendar where that cannot be known.
+
+        A roll of its own goes before the calendar's.
+        """
+        calendar, ruling = observance.calendar, self.ruling
+        if self.business.nth is None:
+            rolled = Observance(calendar, self.business.roll or observance.roll)
+            low, high = naive_bounds(start, end, SCAN_MARGIN + roll_days_max(rolled))
+            return observed_window(self._dates(low, high), ruling, rolled, (start, end))
+        low, high = naive_bounds(start, end)
+        shown = (start.astimezone(ruling.zone), (end - _INSTANT).astimezone(ruling.zone))
+        known = (shown[0].date(), shown[1].date())
+        counted = self._counted(low, high, calendar, known)
+        return observed_window(counted, ruling, None, (start, end))
+
+    def estimate(self, start: datetime, end: datetime) -> float:
+        """Return about how many occurrences [start, end) holds."""
+        return (end - start).days / 30.4 + 1 / 30
+
+    def _within(self, nominal: datetime, low: datetime, high: datetime) -> bool:
+        if (self.start is not None and nominal < self.start) or (
+            self.end is not None and nominal >= self.end
+        ):
+            return False
+        return low <= nominal < high
+
+    def _dates(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Yield the dates that `day_of_month` names, before any roll."""
+        day = self.business.day_of_month or 0
+        for month in _months(low, high):
+            if day <= monthrange(month.year, month.month)[1]:
+                nominal = datetime.combine(month.replace(day=day), self.at)
+                if self._within(nominal, low, high):
+                    yield nominal
+
+    def _counted(
+        self, low: datetime, high: datetime, calendar: Calendar, known: tuple[date, date]
+    ) -> Iterator[datetime]:
+        """Yield the nth business days of the months; those in `known` must be known."""
+        nth = self.business.nth or 0
+        for month in _months(low, high):
+            length = monthrange(month.year, month.month)[1]
+            days = [month.replace(day=day) for day in range(1, length + 1)]
+            outside = next(
+                ((day, side) for day in days if (side := calendar.beyond(day)) is not None), None
+            )
+            if outside is not None:
+                if known[0] <= days[-1] and days[0] <= known[1] and self._may_count(days):
+                    raise calendar.unknown(*outside)
+                continue
+            open_days = [day for day in days if calendar.is_business_day(day)]
+            if abs(nth) <= len(open_days):
+                nominal = datetime.combine(open_days[nth - 1 if nth > 0 else nth], self.at)
+                if self._within(nominal, low, high):
+                    yield nominal
+
+    def _may_count(self, days: list[date]) -> bool:
+        first, last = (datetime.combine(day, self.at) for day in (days[0], days[-1]))
+        return not (
+            (self.start is not None and last < self.start)
+            or (self.end is not None and first >= self.end)
+        )
+
+
+def _months(low: datetime, high: datetime) -> Iterator[date]:
+    month = low.date().replace(day=1)
+    while month <= high.date():
+        yield month
+        month = date(month.year + month.month // 12, month.month % 12 + 1, 1)

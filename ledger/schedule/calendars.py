@@ -1,0 +1,228 @@
+"""Business days: which days count, between which dates that is known, and how others are rolled.
+
+A calendar knows the days from its first to its last and no other: what lies outside is never
+taken for a business day, nor for a holiday.
+"""
+
+from datetime import date, timedelta
+from enum import Enum, StrEnum
+from functools import cached_property
+from itertools import pairwise
+from typing import Annotated, Final, Self, assert_never
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from ledger.errors import BeyondCalendar, Problem
+from ledger.schedule.expressions import CalendarDate, misfit
+
+DAYS_LISTED_MAX: Final = 5_000
+CLOSED_DAYS_MAX: Final = 366
+_DAY: Final = timedelta(days=1)
+
+
+class Weekday(StrEnum):
+    """A day of the week, in the order of ISO 8601."""
+
+    MON = "mon"
+    TUE = "tue"
+    WED = "wed"
+    THU = "thu"
+    FRI = "fri"
+    SAT = "sat"
+    SUN = "sun"
+
+
+WEEK: Final = tuple(Weekday)
+
+
+class Roll(StrEnum):
+    """What becomes of a day that is no business day."""
+
+    FOLLOWING = "following"
+    PRECEDING = "preceding"
+    MODIFIED_FOLLOWING = "modified_following"  # preceding, where following leaves the month
+    NEAREST = "nearest"  # following, where both are as near
+    SKIP = "skip"  # nothing falls due; recorded as skipped
+
+
+class Beyond(Enum):
+    """On which side of what a calendar knows an answer would lie."""
+
+    BEFORE = "before"
+    AFTER = "after"
+
+
+def _in_week_order(days: tuple[Weekday, ...]) -> tuple[Weekday, ...]:
+    return tuple(day for day in WEEK if day in days)
+
+
+def _in_date_order(days: tuple[date, ...]) -> tuple[date, ...]:
+    return tuple(sorted(set(days)))
+
+
+Weekend = Annotated[tuple[Weekday, ...], AfterValidator(_in_week_order)]
+ListedDays = Annotated[
+    tuple[CalendarDate, ...], Field(max_length=DAYS_LISTED_MAX), AfterValidator(_in_date_order)
+]
+
+
+class Calendar(BaseModel):
+    """Business days: those outside the weekend and the holidays, and the workdays listed.
+
+    `first_day` and `last_day` are the first and the last day about which it knows; without one it
+    knows all that come before or after.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = "inline"
+    weekend: Weekend
+    holidays: ListedDays = ()
+    workdays: ListedDays = ()
+    first_day: CalendarDate | None = None
+    last_day: CalendarDate | None = None
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> Self:
+        if len(self.weekend) == len(WEEK):
+            raise misfit("weekend", "every day of the week", "at most six days, such as [sat, sun]")
+        first, last = self.first_day, self.last_day
+        if first is not None and last is not None and last < first:
+            raise misfit("last_day", "before the first day", "a last day not before `first_day`")
+        if both := self._closed & self._worked:
+            reason = f"{min(both).isoformat()} is a holiday, too"
+            raise misfit("workdays", reason, "each day in one of both lists")
+        for field, days in (("holidays", self.holidays), ("workdays", self.workdays)):
+            if outside := next((day for day in days if self.beyond(day) is not None), None):
+                reason = f"{outside.isoformat()} lies outside first_day to last_day"
+                raise misfit(field, reason, "days that the calendar covers")
+        if self.closed_days_max > CLOSED_DAYS_MAX:
+            reason = f"no business day for more than {CLOSED_DAYS_MAX} days in a row"
+            raise misfit("holidays", reason, "the single days that are closed")
+        return self
+
+    @cached_property
+    def _closed(self) -> frozenset[date]:
+        return frozenset(self.holidays)
+
+    @cached_property
+    def _worked(self) -> frozenset[date]:
+        return frozenset(self.workdays)
+
+    @cached_property
+    def _weekend(self) -> frozenset[int]:
+        return frozenset(WEEK.index(day) for day in self.weekend)
+
+    @cached_property
+    def closed_days_max(self) -> int:
+        """Return how many days in a row are no business days, at most (or a little less)."""
+        longest = run = 0
+        for earlier, later in pairwise((date.min, *self.holidays)):
+            between = (later - earlier).days - 1
+            joined = between <= len(WEEK) and not any(
+                self._open(earlier + n * _DAY) for n in range(1, between + 1)
+            )
+            run = run + between + 1 if joined else 1
+            longest = max(longest, run)
+        return longest + 2 * len(self.weekend)
+
+    def beyond(self, day: date) -> Beyond | None:
+        """Return on which side of what it knows `day` lies, or None where it knows it."""
+        if self.first_day is not None and day < self.first_day:
+            return Beyond.BEFORE
+        if self.last_day is not None and day > self.last_day:
+            return Beyond.AFTER
+        return None
+
+    def is_business_day(self, day: date) -> bool:
+        """Tell whether `day` counts. Raises BeyondCalendar outside its first to last day."""
+        side = self.beyond(day)
+        if side is not None:
+            raise self.unknown(day, side)
+        return self._open(day)
+
+    def roll(self, day: date, roll: Roll) -> date | Beyond:
+        """Return the business day that `day` becomes; `day` itself where it is one, or skipped.
+
+        Beyond tells that days decide which the calendar does not know.
+        """
+        side = self.beyond(day)
+        if side is not None:
+            return side
+        rolled: date | Beyond = day
+        if self._open(day):
+            return rolled
+        match roll:
+            case Roll.FOLLOWING:
+                rolled = self._next(day, _DAY)
+            case Roll.PRECEDING:
+                rolled = self._next(day, -_DAY)
+            case Roll.MODIFIED_FOLLOWING:
+                rolled = self._next(day, _DAY)
+                if _month(self.edge(rolled, day)) != _month(day):
+                    rolled = self._next(day, -_DAY)
+            case Roll.NEAREST:
+                rolled = self._nearest(day)
+            case Roll.SKIP:
+                pass
+            case _:
+                assert_never(roll)
+        return rolled
+
+    def edge(self, found: date | Beyond, day: date) -> date:
+        """Return `found`, or the first day outside what is known on that side."""
+        match found:
+            case Beyond.BEFORE:
+                return (self.first_day or day) - _DAY
+            case Beyond.AFTER:
+                return (self.last_day or day) + _DAY
+            case _:
+                return found
+
+    def outermost(self, side: Beyond) -> date | None:
+        """Return the business day nearest to the unknown on one side, or None without such."""
+        known = self.first_day if side is Beyond.BEFORE else self.last_day
+        if known is None:
+            return None
+        if self._open(known):
+            return known
+        found = self._next(known, _DAY if side is Beyond.BEFORE else -_DAY)
+        return None if isinstance(found, Beyond) else found
+
+    def unknown(self, day: date, side: Beyond) -> BeyondCalendar:
+        """Return the error of asking about a day that it does not know."""
+        if side is Beyond.AFTER:
+            reason = f"calendar {self.name} ends on {self.last_day}"
+            accepted = "a shorter window, or a calendar that reaches further"
+        else:
+            reason = f"calendar {self.name} begins on {self.first_day}"
+            accepted = "`start: …` in `when` from that on, or a calendar that reaches further back"
+        problem = Problem("calendar", day.isoformat(), reason, accepted)
+        return BeyondCalendar("Business days are asked for that no calendar knows.", [problem])
+
+    def _open(self, day: date) -> bool:
+        if day.weekday() in self._weekend:
+            return day in self._worked
+        return day not in self._closed
+
+    def _next(self, day: date, step: timedelta) -> date | Beyond:
+        while True:
+            try:
+                day += step
+            except OverflowError:
+                return Beyond.AFTER if step > timedelta() else Beyond.BEFORE
+            side = self.beyond(day)
+            if side is not None:
+                return side
+            if self._open(day):
+                return day
+
+    def _nearest(self, day: date) -> date | Beyond:
+        following, preceding = self._next(day, _DAY), self._next(day, -_DAY)
+        ahead = self.edge(following, day) - day
+        back = day - self.edge(preceding, day)
+        return following if ahead <= back else preceding
+
+
+def _month(day: date) -> tuple[int, int]:
+    return day.year, day.month

@@ -1,0 +1,84 @@
+"""What every rule over local time shares: its policies where clocks jump, bounds, presets.
+
+A preset is a name for a pair of policies. It is written out when a document is read, so that a
+stored definition says what it does and means the same whatever a later version reads into the name.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar, Final, cast
+from zoneinfo import ZoneInfo
+
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from ledger.schedule.expressions import misfit
+from ledger.schedule.resolution import Fold, Gap
+
+
+class Preset(StrEnum):
+    """Policies by the name of the system that has them."""
+
+    DEBIAN = "debian"  # fixed times: once, at the end of a gap; `*` in hour or minute: as shown
+    RFC5545 = "rfc5545"  # section 3.3.5: the offset before a gap, the first of two
+
+
+_POLICIES: Final[Mapping[Preset, tuple[Gap, Fold]]] = {
+    Preset.DEBIAN: (Gap.GAP_END, Fold.FIRST),
+    Preset.RFC5545: (Gap.SHIFT_FORWARD, Fold.FIRST),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """How the local times of a rule become instants; none counts after the instant `last`."""
+
+    zone: ZoneInfo
+    gap: Gap
+    fold: Fold
+    last: datetime | None = None
+
+
+def check_bounds(start: datetime | None, end: datetime | None) -> None:
+    """Refuse an end that leaves nothing after the start."""
+    if start is not None and end is not None and end <= start:
+        raise misfit("end", "not after the start", "an `end` later than `start`; it is exclusive")
+
+
+def _show_preset(schema: dict[str, Any]) -> None:
+    schema["properties"]["preset"] = {
+        "description": "written out as `gap` and `fold` when the document is read",
+        "enum": [preset.value for preset in Preset],
+        "type": "string",
+    }
+
+
+class LocalRule(BaseModel):
+    """A rule over local time. `preset` is accepted in place of `gap` and `fold`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_show_preset)
+
+    presets: ClassVar[tuple[Preset, ...]] = (Preset.RFC5545,)
+
+    @classmethod
+    def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:  # noqa: ARG003 -- a kind may look at it
+        """Return what a preset stands for in the document `raw`."""
+        return _POLICIES[preset]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _write_out_preset(cls, raw: object) -> object:
+        if not isinstance(raw, Mapping) or "preset" not in raw:
+            return cast("object", raw)
+        document = dict(cast("Mapping[str, object]", raw))
+        preset = document.pop("preset")
+        known = [one.value for one in cls.presets]
+        if preset not in known:
+            others = "" if preset not in list(Preset) else ", which belongs to cron"
+            raise misfit("preset", f"no preset of this kind{others}", " or ".join(known))
+        if given := [field for field in ("gap", "fold") if field in document]:
+            reason = f"says {' and '.join(given)} already"
+            raise misfit("preset", reason, "a preset, or `gap` and `fold`")
+        gap, fold = cls.policies_of(Preset(str(preset)), document)
+        return document | {"gap": gap, "fold": fold}

@@ -1,0 +1,261 @@
+"""The local times of a recurrence rule, in any stretch of time, without counting from its start.
+
+Days are looked at one by one, or the periods of BYSETPOS, and whether one belongs to the rule's
+INTERVAL is arithmetic from the start. So the cost is that of the stretch, whatever the rule.
+"""
+
+from calendar import isleap, monthrange
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import date, datetime, time, timedelta
+from functools import lru_cache
+from typing import Final
+
+from ledger.schedule.rrule_text import Frequency, RecurrenceRule
+
+_DAY_HOURS: Final = 24
+_DAY_MINUTES: Final = 1440
+_HOUR_MINUTES: Final = 60
+_PERIODS_OF_DAY: Final = {Frequency.HOURLY: _DAY_HOURS, Frequency.MINUTELY: _DAY_MINUTES}
+_DAY: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Recurrence:
+    """A rule with its start, which gives the lower bound and whatever the rule leaves open."""
+
+    rule: RecurrenceRule
+    start: datetime
+
+    def between(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Yield the local times in [low, high), in order. A COUNT is not looked at."""
+        low = max(low, self.start)
+        until = self.rule.until
+        if until is not None and until.tzinfo is None:
+            high = min(high, until + timedelta(seconds=1))
+        if low >= high:
+            return
+        picks = self.rule.positions and self.rule.frequency >= Frequency.WEEKLY
+        found = self._picked(low, high) if picks else self._daily(low, high)
+        for nominal in found:
+            if nominal >= high:
+                return
+            if nominal >= low:
+                yield nominal
+
+    def _daily(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        day, last = low.date(), high.date()
+        while day <= last:
+            idle = self._idle_days(day)
+            if not _month_matches(self.rule, day):
+                day = _next_month(day)
+            elif idle:
+                day += timedelta(days=idle)
+            else:
+                if _day_matches(self.rule, self.start.date(), day):
+                    for of_day in self._times_of(day):
+                        yield datetime.combine(day, of_day)
+                day += _DAY
+
+    def _idle_days(self, day: date) -> int:
+        """Return how many days from `day` on lie outside the rule's INTERVAL for certain."""
+        rule = self.rule
+        match rule.frequency:
+            case Frequency.DAILY:
+                return (self.start.date() - day).days % rule.interval
+            case Frequency.HOURLY | Frequency.MINUTELY:
+                return self._first_period(day) // _PERIODS_OF_DAY[rule.frequency]
+            case _ if self._in_interval(day):
+                return 0
+            case Frequency.WEEKLY:
+                return (_week_of(rule, day) - day).days + 7
+            case _:
+                return (_next_month(day) - day).days
+
+    def _first_period(self, day: date) -> int:
+        """Return which hour, or minute, from the begin of `day` on is the first of INTERVAL."""
+        days = (day - self.start.date()).days
+        of_start = self.start.hour
+        if self.rule.frequency is Frequency.MINUTELY:
+            of_start = of_start * _HOUR_MINUTES + self.start.minute
+        return (of_start - days * _PERIODS_OF_DAY[self.rule.frequency]) % self.rule.interval
+
+    def _picked(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Yield what BYSETPOS chooses among the times of each week, month or year."""
+        times = _times(self.rule, self.start)
+        first = _period_of(self.rule, low.date())
+        while first < high.date() + _DAY:
+            following = _next_period(self.rule.frequency, first)
+            if self._in_interval(first):
+                days = _days_of(self.rule, self.start.date(), first, following)
+                for place in _places(self.rule.positions, len(days) * len(times)):
+                    yield datetime.combine(days[place // len(times)], times[place % len(times)])
+            first = following
+
+    def _in_interval(self, day: date) -> bool:
+        rule, start = self.rule, self.start.date()
+        match rule.frequency:
+            case Frequency.YEARLY:
+                periods = day.year - start.year
+            case Frequency.MONTHLY:
+                periods = (day.year - start.year) * 12 + day.month - start.month
+            case _:
+                periods = (_week_of(rule, day) - _week_of(rule, start)).days // 7
+        return periods % rule.interval == 0
+
+    def _times_of(self, day: date) -> Iterable[time]:
+        match self.rule.frequency:
+            case Frequency.HOURLY:
+                return _times_of_hours(self.rule, self.start, self._first_period(day))
+            case Frequency.MINUTELY:
+                return _times_of_minutes(self.rule, self.start, self._first_period(day))
+            case _:
+                return _times(self.rule, self.start)
+
+
+@lru_cache(maxsize=1024)
+def _times(rule: RecurrenceRule, start: datetime) -> tuple[time, ...]:
+    """Return the times of day of a rule by the day or longer."""
+    times = tuple(
+        time(hour, minute, second)
+        for hour in rule.hours or (start.hour,)
+        for minute in rule.minutes or (start.minute,)
+        for second in rule.seconds or (start.second,)
+    )
+    if rule.positions and rule.frequency is Frequency.DAILY:
+        return tuple(times[place] for place in _places(rule.positions, len(times)))
+    return times
+
+
+@lru_cache(maxsize=1024)
+def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> tuple[time, ...]:
+    within = [
+        (minute, second)
+        for minute in rule.minutes or (start.minute,)
+        for second in rule.seconds or (start.second,)
+    ]
+    if rule.positions:
+        within = [within[place] for place in _places(rule.positions, len(within))]
+    return tuple(
+        time(hour, minute, second)
+        for hour in range(first, _DAY_HOURS, rule.interval)
+        if not rule.hours or hour in rule.hours
+        for minute, second in within
+    )
+
+
+@lru_cache(maxsize=1024)
+def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> tuple[time, ...]:
+    seconds = rule.seconds or (start.second,)
+    if rule.positions:
+        seconds = tuple(seconds[place] for place in _places(rule.positions, len(seconds)))
+    hours, minutes = frozenset(rule.hours), frozenset(rule.minutes)
+    return tuple(
+        time(*divmod(minute, _HOUR_MINUTES), second)
+        for minute in range(first, _DAY_MINUTES, rule.interval)
+        if not hours or minute // _HOUR_MINUTES in hours
+        if not minutes or minute % _HOUR_MINUTES in minutes
+        for second in seconds
+    )
+
+
+def _places(positions: tuple[int, ...], size: int) -> list[int]:
+    """Return the indices that BYSETPOS names among `size` times, each once, in order."""
+    places = {place - 1 if place > 0 else size + place for place in positions}
+    return sorted(place for place in places if 0 <= place < size)
+
+
+def _week_of(rule: RecurrenceRule, day: date) -> date:
+    return day - timedelta(days=(day.weekday() - rule.week_start) % 7)
+
+
+def _period_of(rule: RecurrenceRule, day: date) -> date:
+    match rule.frequency:
+        case Frequency.YEARLY:
+            return day.replace(month=1, day=1)
+        case Frequency.MONTHLY:
+            return day.replace(day=1)
+        case _:
+            return _week_of(rule, day)
+
+
+def _next_period(frequency: Frequency, first: date) -> date:
+    match frequency:
+        case Frequency.YEARLY:
+            return first.replace(year=first.year + 1)
+        case Frequency.MONTHLY:
+            return _next_month(first)
+        case _:
+            return first + timedelta(days=7)
+
+
+def _next_month(day: date) -> date:
+    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+@lru_cache(maxsize=512)
+def _days_of(rule: RecurrenceRule, start: date, first: date, following: date) -> tuple[date, ...]:
+    days = (first + timedelta(days=n) for n in range((following - first).days))
+    return tuple(
+        day for day in days if _month_matches(rule, day) and _day_matches(rule, start, day)
+    )
+
+
+def _month_matches(rule: RecurrenceRule, day: date) -> bool:
+    return not rule.months or day.month in rule.months
+
+
+def _day_matches(rule: RecurrenceRule, start: date, day: date) -> bool:
+    """Tell whether the parts that name days name this one; its month is looked at before."""
+    names_days = rule.weekdays or rule.nth_weekdays or rule.month_days
+    if not names_days and not rule.year_days:
+        return _day_of_start(rule, start, day)
+    if rule.weekdays and day.weekday() not in rule.weekdays:
+        return False
+    if rule.month_days:
+        length = monthrange(day.year, day.month)[1]
+        if day.day not in rule.month_days and day.day - length - 1 not in rule.month_days:
+            return False
+    if rule.year_days:
+        number = day.timetuple().tm_yday
+        if number not in rule.year_days and number - _year_days(day.year) - 1 not in rule.year_days:
+            return False
+    if rule.nth_weekdays and not _counted(rule, day):
+        return False
+    return not rule.week_numbers or _week_matches(rule, day)
+
+
+def _day_of_start(rule: RecurrenceRule, start: date, day: date) -> bool:
+    """Tell whether a day is that of the start, as far as the rule leaves it open."""
+    match rule.frequency:
+        case Frequency.YEARLY:
+            return day.day == start.day and (bool(rule.months) or day.month == start.month)
+        case Frequency.MONTHLY:
+            return day.day == start.day
+        case Frequency.WEEKLY:
+            return day.weekday() == start.weekday()
+        case _:
+            return True
+
+
+def _year_days(year: int) -> int:
+    return 366 if isleap(year) else 365
+
+
+def _counted(rule: RecurrenceRule, day: date) -> bool:
+    if rule.frequency is Frequency.YEARLY and not rule.months:
+        number, length = day.timetuple().tm_yday, _year_days(day.year)
+    else:
+        number, length = day.day, monthrange(day.year, day.month)[1]
+    from_start, from_end = (number - 1) // 7 + 1, -((length - number) // 7 + 1)
+    weekday = day.weekday()
+    return (from_start, weekday) in rule.nth_weekdays or (from_end, weekday) in rule.nth_weekdays
+
+
+def _week_matches(rule: RecurrenceRule, day: date) -> bool:
+    """Compare with BYWEEKNO: week 1 is the first with four days in its year."""
+    middle = _week_of(rule, day) + timedelta(days=3)
+    number = (middle.timetuple().tm_yday - 1) // 7 + 1
+    last = date(middle.year, 12, 28)
+    weeks = ((_week_of(rule, last) + timedelta(days=3)).timetuple().tm_yday - 1) // 7 + 1
+    return number in rule.week_numbers or number - weeks - 1 in rule.week_numbers

@@ -1,0 +1,172 @@
+"""`when: {rrule: …}`: a recurrence rule of RFC 5545 over local time.
+
+`start` is the lower bound and gives what the rule leaves open, such as the time of day; it falls
+due itself only where the rule says so.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from itertools import islice
+from typing import Annotated, Final, Self
+
+from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
+
+from ledger.schedule.expressions import LocalTime, ZoneName, misfit
+from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from ledger.schedule.recurrence import Recurrence
+from ledger.schedule.resolution import (
+    SCAN_MARGIN,
+    Fold,
+    Gap,
+    Occurrence,
+    collapse,
+    naive_bounds,
+    resolve,
+)
+from ledger.schedule.rrule_text import Frequency, parse_rrule
+from ledger.schedule.zones import load_zone
+
+_DENSE_YEARS: Final = 8  # as for cron
+_SCAN_END: Final = datetime(2200, 1, 3)  # noqa: DTZ001 -- naive by design; past every due year
+_SECOND: Final = timedelta(seconds=1)
+_EVER: Final = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+_DAYS_OF: Final = {
+    Frequency.MINUTELY: 1 / 1440,
+    Frequency.HOURLY: 1 / 24,
+    Frequency.DAILY: 1.0,
+    Frequency.WEEKLY: 7.0,
+    Frequency.MONTHLY: 30.4,
+    Frequency.YEARLY: 365.25,
+}
+
+
+def _checked(text: str) -> str:
+    return parse_rrule(text).text
+
+
+class Rrule(LocalRule):
+    """Nominal times by a recurrence rule. COUNT counts what falls due, not what a gap skips."""
+
+    rrule: Annotated[StrictStr, AfterValidator(_checked)]
+    start: LocalTime
+    end: LocalTime | None = Field(default=None, description="exclusive, beside COUNT or UNTIL")
+    timezone: ZoneName
+    sparse: StrictBool = Field(
+        default=False, description="accept a rule that may not match for eight years"
+    )
+    gap: Gap = Field(default=Gap.SHIFT_FORWARD)
+    fold: Fold = Field(default=Fold.FIRST)
+
+    @model_validator(mode="after")
+    def _falls_due(self) -> Self:
+        check_bounds(self.start, self.end)
+        until = parse_rrule(self.rrule).until
+        if until is not None and self._ends_before_start(until):
+            raise misfit("rrule", "UNTIL lies before `start`", "an UNTIL after the start")
+        if not self.sparse:
+            self._check_dense()
+        count = parse_rrule(self.rrule).count
+        if count is not None and self.end is None:
+            # By the estimate, because to count them all takes longer than a refusal may.
+            most = 2 * self.estimate(self.start.replace(tzinfo=UTC), _SCAN_END.replace(tzinfo=UTC))
+            if count > most + 2:
+                reason = f"COUNT={count} never ends: there are about {most / 2:.0f} before 2200"
+                raise misfit("rrule", reason, "a smaller COUNT, UNTIL or `end:`")
+        return self
+
+    def _ends_before_start(self, until: datetime) -> bool:
+        if until.tzinfo is None:
+            return until < self.start
+        return until < self.start.replace(tzinfo=load_zone(self.timezone))
+
+    def _check_dense(self) -> None:
+        horizon = self.start.replace(year=self.start.year + _DENSE_YEARS, day=1)
+        first = next(self._nominals(self.start, horizon), None)
+        until = parse_rrule(self.rrule).until
+        if first is not None and until is not None and until.tzinfo is not None:
+            first = first if first <= naive_bounds(until, until)[1] else None
+        if first is None:
+            raise misfit(
+                "rrule",
+                f"it does not fall due within {_DENSE_YEARS} years of `start`, or before its end",
+                "days and times that the rule can meet, or sparse: true if that is meant",
+            )
+
+    @cached_property
+    def _recurrence(self) -> Recurrence:
+        return Recurrence(parse_rrule(self.rrule), self.start)
+
+    @cached_property
+    def ruling(self) -> Ruling:
+        """Return how its local times become instants, and after which none counts."""
+        zone = load_zone(self.timezone)
+        rule = parse_rrule(self.rrule)
+        if rule.until is not None and rule.until.tzinfo is not None:
+            return Ruling(zone, self.gap, self.fold, rule.until)
+        if rule.count is None:
+            return Ruling(zone, self.gap, self.fold)
+        return Ruling(zone, self.gap, self.fold, self._last(rule.count))
+
+    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        """Yield the local times in [low, high), in order; those after `ruling.last` among them."""
+        return self._nominals(low, high)
+
+    def estimate(self, start: datetime, end: datetime) -> float:
+        """Return about how many occurrences [start, end) holds, from the numbers alone."""
+        rule = parse_rrule(self.rrule)
+        periods = (end - start) / timedelta(days=1) / _DAYS_OF[rule.frequency] / rule.interval
+        if rule.positions:
+            return periods * len(rule.positions)
+        return periods * self._of_period()
+
+    def _of_period(self) -> float:
+        """Return about how many times a period names."""
+        rule = parse_rrule(self.rrule)
+        days = _DAYS_OF[rule.frequency]
+        if rule.weekdays:
+            days *= len(rule.weekdays) / 7
+        elif rule.nth_weekdays:
+            days = len(rule.nth_weekdays) * max(1, len(rule.months))
+        if rule.month_days:
+            days *= len(rule.month_days) / 31
+        if rule.year_days:
+            days *= len(rule.year_days) / 366
+        if not (rule.weekdays or rule.nth_weekdays or rule.month_days or rule.year_days):
+            days = min(days, 1.0) * (len(rule.months) or 1 if days > 31 else 1)  # noqa: PLR2004 -- a year
+        elif rule.months and not rule.nth_weekdays:
+            days *= len(rule.months) / 12
+        times = days * (len(rule.seconds) or 1)
+        if rule.frequency is Frequency.MINUTELY:
+            times *= _DAYS_OF[Frequency.DAILY] / _DAYS_OF[rule.frequency]
+            return times * (len(rule.hours) or 24) / 24 * (len(rule.minutes) or 60) / 60
+        times *= len(rule.minutes) or 1
+        if rule.frequency is Frequency.HOURLY:
+            return times * (len(rule.hours) or 24)
+        return times * (len(rule.hours) or 1)
+
+    def _nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
+        last = high if self.end is None else min(high, self.end)
+        return self._recurrence.between(low, min(last, _SCAN_END))
+
+    def _last(self, count: int) -> datetime | None:
+        """Return the instant of the occurrence that COUNT names, or None where none is left."""
+        zone = load_zone(self.timezone)
+        names = count
+        while True:
+            series = self._nominals(self.start, _SCAN_END)
+            nominals = list(islice(series, names))
+            if not nominals:
+                return None
+            named = nominals[-1]
+            # What comes after the last of them may still fall due before it.
+            nominals += self._nominals(named + _SECOND, named + SCAN_MARGIN)
+            resolved = (
+                each for nominal in nominals for each in resolve(nominal, zone, self.gap, self.fold)
+            )
+            found: tuple[Occurrence, ...] = collapse(resolved, _EVER).occurrences
+            if len(found) >= count and found[count - 1].nominal <= named:
+                return found[count - 1].due_at
+            if next(series, None) is None:
+                return found[count - 1].due_at if len(found) >= count else None
+            names += count

@@ -1,0 +1,151 @@
+"""Flows as an operator steers them: pauses, limits, and starting something before its time."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+from uuid import UUID
+
+from ledger.store.connection import Connection
+from ledger.store.items import Answer, Answered
+from ledger.store.refusals import translated
+from ledger.store.statements import statement
+
+TOPIC_WINDOW_ITEMS: Final = 1_000  # of what is settled by topic, where a flow sets no window
+COUNTED_MAX: Final = 10_000  # of what waits in a flow; more is shown as this many
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which flows: of a tenant, and where given of one kind and one lane ('' is the default)."""
+
+    tenant: str
+    kind: str | None = None
+    lane: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlowLimits:
+    """What to change about flows; None keeps what is set.
+
+    `weight` is a share among flows; `rate_per_second` fills a bucket of one second;
+    `concurrency_max` counts items handed out and running; `window_items` those handed out and not
+    started; `retry_share` of each claim belongs to retries. A circuit opens once
+    `circuit_failure_ratio` of at least `circuit_calls_min` outcomes within
+    `circuit_window_seconds` failed, and lets a probe through after `circuit_rest_seconds`.
+    `cleared` names limits that end: rate_per_second, concurrency_max, window_items,
+    circuit_failure_ratio.
+    """
+
+    weight: int | None = None
+    rate_per_second: float | None = None
+    concurrency_max: int | None = None
+    window_items: int | None = None
+    retry_share: float | None = None
+    circuit_failure_ratio: float | None = None
+    circuit_calls_min: int | None = None
+    circuit_window_seconds: float | None = None
+    circuit_rest_seconds: float | None = None
+    cleared: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ResumedFlow:
+    """A flow that was paused. A wider pause may still cover it, with its reason."""
+
+    tenant: str
+    kind: str
+    lane: str
+    still_paused: bool
+    pause_reason: str | None
+
+
+async def list_flows(
+    connection: Connection,
+    *,
+    tenant: str | None = None,
+    kind: str | None = None,
+    lane: str | None = None,
+    limit: int = 1000,
+) -> list[dict[str, Any]]:
+    """List flows with limits and what waits: due, later, retries, serial, each up to 10,000."""
+    rows = await connection.fetch(statement("list_flows"), tenant, kind, lane, COUNTED_MAX, limit)
+    return [dict(row) for row in rows]
+
+
+async def list_pauses(connection: Connection, tenant: str | None = None) -> list[dict[str, Any]]:
+    """List the pauses that stand."""
+    return [dict(row) for row in await connection.fetch(statement("list_pauses"), tenant)]
+
+
+async def pause_flows(
+    connection: Connection, scope: Scope, *, reason: str, actor_no: int
+) -> list[dict[str, Any]]:
+    """Pause what is there and what will be; return the flows that were not paused before.
+
+    What is handed out already goes on. Repeating it is harmless.
+    """
+    rows = await connection.fetch(
+        statement("pause_flows"), scope.tenant, scope.kind, scope.lane, reason, actor_no
+    )
+    return sorted(map(dict, rows), key=lambda row: (row["kind"], row["lane"]))
+
+
+async def resume_flows(connection: Connection, scope: Scope, *, actor_no: int) -> list[ResumedFlow]:
+    """End this pause and all narrower ones; return the flows that were paused."""
+    rows = await connection.fetch(
+        statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
+    )
+    return sorted(
+        (
+            ResumedFlow(
+                row["tenant"], row["kind"], row["lane"], row["still_paused"], row["pause_reason"]
+            )
+            for row in rows
+        ),
+        key=lambda flow: (flow.kind, flow.lane),
+    )
+
+
+async def heal_pauses(connection: Connection) -> int:
+    """Hold every flow to the pauses that stand; return how many changed.
+
+    A pause and a flow that is born beside it do not see each other; this sees both.
+    """
+    return len(await connection.fetch(statement("heal_pauses")))
+
+
+async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str) -> int:
+    """Return the number of a flow, making it where nothing was owed yet."""
+    with translated():
+        return await connection.fetchval(statement("ensure_flow"), tenant, kind, lane)
+
+
+async def set_flow_limits(
+    connection: Connection, scope: Scope, limits: FlowLimits, *, actor_no: int
+) -> list[dict[str, Any]]:
+    """Change limits of the scope's flows, of one kind; return them. In force at the next tick.
+
+    Raises InvalidItem for a limit that is out of its range.
+    """
+    values = [getattr(limits, each.name) for each in fields(limits)]
+    with translated():
+        rows = await connection.fetch(
+            statement("set_flow_limits"), scope.tenant, scope.kind, scope.lane, *values, actor_no
+        )
+    return [dict(row) for row in rows]
+
+
+async def expedite_items(
+    connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
+) -> list[Answered]:
+    """Let waiting items start now, in a person's name. ILLEGAL where one waits for no time."""
+    rows = await connection.fetch(statement("expedite_items"), ids, reason, actor_no)
+    return [Answered(row["id"], Answer(row["answer"])) for row in rows]
+
+
+async def find_hindrances(
+    connection: Connection, item_no: int, *, topic_window_items: int = TOPIC_WINDOW_ITEMS
+) -> dict[str, Any] | None:
+    """Say what holds a waiting item back besides its time; None where it does not wait."""
+    row = await connection.fetchrow(statement("find_hindrances"), item_no, topic_window_items)
+    return dict(row) if row else None

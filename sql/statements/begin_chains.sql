@@ -1,0 +1,16 @@
+-- Let items lead their definitions' chains on: the transaction that ends one emits the next.
+-- returns: zero
+-- $1 ids uuid[]
+-- $2 definition_nos bigint[]
+-- $3 delay_seconds double precision[]
+-- index: due_item_id_effective_date_key, transition_terminal_idx
+-- locks: none
+insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
+select i.item_no, i.effective_date, u.definition_no, u.delay_seconds
+from unnest($1::uuid[], $2::bigint[], $3::double precision[]) u (id, definition_no, delay_seconds)
+join ledger.due_item i on i.id = u.id
+where not exists (
+  select from ledger.transition t
+  where t.item_no = i.item_no and t.effective_date = i.effective_date
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */))
+on conflict do nothing

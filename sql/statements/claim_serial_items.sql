@@ -1,0 +1,164 @@
+-- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and put the others behind them or skip them.
+-- returns: zero or more
+-- $1 flow_nos integer[]
+-- $2 quotas integer[]
+-- $3 floor_ats timestamptz[]
+-- $4 measured boolean[]
+-- $5 stripes integer[]
+-- $6 actor_no integer
+-- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
+-- locks: pending rows (for update, skip locked), held_key rows; stripes of keys are held by lock_serial_stripes, in a statement before
+with found as materialized (
+  select l.*
+  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
+  -- One that has been limited since it was listed waits for those who lock and measure.
+  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+  cross join lateral (
+    select p.item_no, p.effective_date, p.flow_no, p.state, p.serial, p.serial_due_at, p.overlap
+    from ledger.pending p
+    where p.flow_no = q.flow_no and p.serial is not null and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+      and (p.overlap = 1 or (p.serial & 127)::integer = any ($5::integer[]))
+    order by p.available_at
+    limit q.quota
+    for update skip locked
+  ) l
+),
+holding as materialized (
+  select f.serial, f.item_no
+  from found f
+  where exists (select from ledger.held_key h where h.serial = f.serial and h.item_no = f.item_no offset 0)
+),
+-- What waits is looked up by number or in the order of its key, and behind an offset: a plan made while few waited
+-- would otherwise read all that waits, for each row.
+-- 4 lets the newest of what is due run, and no other. A pause is no reason to end what another flow owes.
+newest as materialized (
+  select distinct on (f.serial) f.serial, f.serial_due_at, f.item_no
+  from found f where f.overlap = 4 order by f.serial, f.serial_due_at desc, f.item_no desc
+),
+outdone as materialized (
+  select f.item_no, f.effective_date, f.state
+  from found f
+  where f.overlap = 4 and not exists (select from holding e where e.item_no = f.item_no)
+    and (
+      exists (
+        select from ledger.pending n
+        where n.serial = f.serial and (n.available_at <= ledger.now() or n.available_at = 'infinity') and n.overlap = 4
+          and (n.serial_due_at, n.item_no) > (f.serial_due_at, f.item_no)
+          and exists (select from ledger.flow l where l.flow_no = n.flow_no and l.paused_at is null)
+        order by n.serial_due_at, n.item_no limit 1 offset 0)
+      or exists (
+        select from (select * from ledger.held_key h where h.serial = f.serial offset 0) h
+        join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
+        where (i.due_at, i.item_no) > (f.serial_due_at, f.item_no) offset 0))
+  union all
+  select w.item_no, w.effective_date, w.state
+  from newest n
+  cross join lateral (
+    select p.item_no, p.effective_date, p.state
+    from ledger.pending p
+    where p.serial = n.serial and p.available_at = 'infinity' and p.overlap = 4
+      and (p.serial_due_at, p.item_no) < (n.serial_due_at, n.item_no)
+    order by p.serial_due_at, p.item_no limit 1000
+    for update skip locked
+  ) w
+),
+-- The first of each key; but what would be ended goes before a retry, which may wait. Ordered by key it is not the first
+-- while one before it is due and in another's hands, or is yet to be woken; kept waiting, only where that is not paused.
+first as materialized (
+  select f.*
+  from (
+    select distinct on (f.serial) f.*
+    from found f
+    where not exists (select from outdone o where o.item_no = f.item_no)
+    order by f.serial, f.overlap not in (2, 4) or f.state <> 1 /* Scheduled */, f.serial_due_at, f.item_no
+  ) f
+  where not exists (select from ledger.held_key h where h.serial = f.serial offset 0)
+    and (f.overlap in (2, 4) or not exists (
+      select from ledger.pending o
+      where o.serial = f.serial and (o.available_at <= ledger.now() or o.available_at = 'infinity')
+        and (o.serial_due_at, o.item_no) < (f.serial_due_at, f.item_no)
+        and (f.overlap = 1 or exists (select from ledger.flow l where l.flow_no = o.flow_no and l.paused_at is null))
+      order by o.serial_due_at, o.item_no limit 1 offset 0))
+),
+held as (
+  insert into ledger.held_key (serial, item_no, effective_date, flow_no, held_at)
+  select f.serial, f.item_no, f.effective_date, f.flow_no, ledger.now()
+  from first f
+  order by f.serial
+  on conflict do nothing
+  returning serial, item_no
+),
+free as materialized (
+  select serial, item_no from held union all select serial, item_no from holding
+),
+-- 2 skips what comes while the key is held; 3 keeps one waiting; a retry is never skipped, nor what was redriven: that waits.
+surplus as materialized (
+  select s.item_no
+  from (
+    select f.item_no, f.serial, f.overlap,
+      row_number() over (partition by f.serial, f.overlap order by f.serial_due_at, f.item_no) as place
+    from found f
+    where f.overlap in (2, 3) and f.state = 1 /* Scheduled */ and not exists (select from free e where e.item_no = f.item_no)
+  ) s
+  where case s.overlap
+    when 2 then exists (select from held e where e.serial = s.serial)
+      or exists (select from ledger.held_key h where h.serial = s.serial offset 0)
+    else s.place > 1 or exists (
+      select from ledger.pending b
+      where b.serial = s.serial and b.available_at = 'infinity' and b.overlap = 3 and b.state = 1 /* Scheduled */
+        and exists (select from ledger.flow l where l.flow_no = b.flow_no and l.paused_at is null)
+      order by b.serial_due_at, b.item_no limit 1 offset 0)
+    end
+  union all
+  select o.item_no from outdone o where o.state = 1 /* Scheduled */
+),
+skipped as (
+  delete from ledger.pending p
+  where p.item_no = any (array(select s.item_no from surplus s)) and p.state = 1 /* Scheduled */
+  returning p.item_no, p.effective_date, p.attempt
+),
+journal as (
+  insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+  select s.effective_date, s.item_no, 13 /* skipped */, s.attempt, $6::integer, ledger.now(),
+    jsonb_build_object('reason', 'overlap')
+  from skipped s
+),
+followed as (
+  delete from ledger.following f where f.item_no = any (array(select s.item_no from skipped s))
+),
+-- 4 asks that an older one that holds the key, or is tried again, ends.
+ousted as (
+  insert into ledger.withdrawal (item_no, effective_date, event, reason, actor_no, requested_at)
+  select x.item_no, x.effective_date, 11 /* cancelled */, 'overlap', $6::integer, ledger.now()
+  from (
+    select h.item_no, h.effective_date
+    from newest n
+    cross join lateral (
+      select i.item_no, i.effective_date
+      from (select * from ledger.held_key h where h.serial = n.serial offset 0) h
+      join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
+      where (i.due_at, i.item_no) < (n.serial_due_at, n.item_no) offset 0
+    ) h
+    union
+    select o.item_no, o.effective_date from outdone o where o.state = 4 /* RetryableFailure */
+  ) x
+  order by x.item_no
+  on conflict (item_no) do nothing
+),
+blocked as (
+  update ledger.pending p set available_at = 'infinity'
+  where p.item_no = any (array(
+    select f.item_no from found f
+    where not exists (select from free e where e.item_no = f.item_no)
+      and not exists (select from surplus s where s.item_no = f.item_no)
+      and (f.overlap <> 2 or f.state <> 1 /* Scheduled */)))
+),
+removed as (
+  delete from ledger.pending p
+  where p.item_no = any (array(select e.item_no from free e)) and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
+  returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
+)
+select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
+  i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, nextval('ledger.fence') as fence
+from removed r
+join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no

@@ -1,0 +1,35 @@
+-- Let items that wait start now, before their time, in a named person's name (they stay Scheduled or RetryableFailure); due_at stays.
+-- returns: exactly one per input
+-- $1 ids uuid[]
+-- $2 reason text
+-- $3 actor_no integer
+-- index: due_item_id_effective_date_key, pending_pkey
+-- locks: pending rows (for update, item_no ascending)
+with asked as materialized (
+  select a.id, a.ord, i.item_no, i.effective_date
+  from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i on i.id = a.id
+),
+locked as materialized (
+  select p.item_no, p.effective_date, p.available_at < 'infinity' as free
+  from asked a join ledger.pending p on p.item_no = a.item_no
+  where p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
+  order by p.item_no for update of p
+),
+hastened as (
+  update ledger.pending p set available_at = ledger.now()
+  from locked l where p.item_no = l.item_no and l.free and p.available_at > ledger.now()
+),
+noted as (
+  insert into ledger.expedited (item_no, effective_date, expedited_at, actor_no, reason)
+  select distinct l.item_no, l.effective_date, ledger.now(), $3::integer, $2::text from locked l where l.free
+  on conflict (item_no) do nothing
+),
+refused as (
+  insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
+  select ledger.now(), $3::integer, 'trigger', 'illegal', a.item_no
+  from asked a where a.item_no is not null and not exists (select from locked l where l.item_no = a.item_no and l.free)
+)
+select a.id,
+  case when a.item_no is null then 'unknown'
+    when exists (select from locked l where l.item_no = a.item_no and l.free) then 'done' else 'illegal' end as answer
+from asked a order by a.ord

@@ -1,0 +1,29 @@
+-- Say what holds a waiting item back besides its time: its flow's limits and circuit, its topic's credit, its key's holder.
+-- returns: zero or one
+-- $1 item_no bigint
+-- $2 topic_window_items integer
+-- index: pending_pkey, claim_flow_idx, run_flow_idx, credit_pkey, held_key_pkey
+-- locks: none
+select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens, f.concurrency_max,
+  case when k.settled_by = 'topic' then coalesce(f.window_items, $2::integer) else f.window_items end as window_items,
+  f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch,
+  handed.items as handed_out, running.items as running,
+  (select coalesce(sum(c.items), 0)::bigint from ledger.credit c
+   where c.topic = k.topic and c.granted_until > ledger.machine_now()) as granted,
+  p.available_at = 'infinity' as blocked,
+  (select i.id from ledger.held_key h
+   join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
+   where h.serial = p.serial and h.item_no <> p.item_no) as behind,
+  f.weight
+from ledger.pending p
+join ledger.flow f on f.flow_no = p.flow_no
+join ledger.kind k on k.kind_no = f.kind_no
+cross join lateral (
+  select coalesce(sum(c.size - c.started), 0)::bigint as items
+  from ledger.claim c where c.flow_no = f.flow_no and c.closed_at is null
+) handed
+cross join lateral (
+  select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0)::bigint as items
+  from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
+) running
+where p.item_no = $1::bigint

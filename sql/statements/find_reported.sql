@@ -1,0 +1,49 @@
+-- Say, of each outcome reported by topic, which item and run it names, and how that item ended where it has.
+-- returns: zero or more, one per input in input order
+-- $1 fences bigint[]
+-- $2 positions integer[]
+-- $3 items uuid[]
+-- index: claim_pkey, run_fence_idx, due_item_pkey, transition_terminal_idx, transition_item_idx
+-- locks: none (its runs are locked by lock_held_runs, in a statement before: these bits must be newer)
+with asked as materialized (
+  select a.fence, array_agg(a.ord) as ords, array_agg(a.position) as positions, array_agg(a.item) as items
+  from unnest($1::bigint[], $2::integer[], $3::uuid[]) with ordinality a (fence, position, item, ord)
+  group by a.fence
+),
+-- The slices are copied out of their storage once a claim, not once an item.
+claim as materialized (
+  select a.*, c.size, c.holder_no, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
+    c.attempt[1:] as attempt
+  from asked a
+  left join ledger.claim c on c.fence = a.fence
+),
+run as materialized (
+  select c.*, r.run_no, r.from_position, r.to_position, r.ended, r.lease_seconds, r.closed_at as ended_at
+  from claim c
+  left join ledger.run r on r.fence = c.fence and r.worker_no = c.holder_no
+)
+select c.size, c.holder_no, coalesce(i.id = u.item, false) as matches, i.item_no,
+  case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.from_position, c.to_position,
+  c.lease_seconds, c.closed_at is null as waiting, c.run_no is not null and c.ended_at is null as open,
+  b.ended, e.event as ended_event, e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
+from run c
+cross join lateral unnest(c.ords, c.positions, c.items) u (ord, position, item)
+left join ledger.due_item i on c.holder_no is not null and u.position > 0
+  and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
+left join ledger.flow f on f.flow_no = i.flow_no
+left join ledger.kind k on k.kind_no = f.kind_no
+cross join lateral (
+  select coalesce(
+    case when i.id = u.item then get_bit(c.ended, u.position - c.from_position) = 1 end, false) as ended
+) b
+left join lateral (
+  select t.event, t.detail from ledger.transition t
+  where b.ended and t.item_no = i.item_no and t.effective_date = i.effective_date and t.run_no = c.run_no
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  union all
+  select t.event, t.detail from ledger.transition t
+  where b.ended and t.item_no = i.item_no and t.effective_date = i.effective_date and t.run_no = c.run_no
+    and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+  limit 1
+) e on true
+order by u.ord

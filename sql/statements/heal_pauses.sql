@@ -1,0 +1,23 @@
+-- Let every flow be paused exactly where a standing pause covers it: a flow may be born, or a pause end, beside a pause that is being made.
+-- returns: zero or more, one a flow that changed
+-- index: none
+-- locks: flow rows (for update, flow_no ascending, skip locked)
+with wrong as materialized (
+  select f.flow_no, p.paused_at, p.actor_no, p.reason
+  from ledger.flow f
+  join ledger.kind k on k.kind_no = f.kind_no
+  left join lateral (
+    select p.paused_at, p.actor_no, p.reason from ledger.pause p
+    where p.tenant = k.tenant and p.resumed_at is null
+      and coalesce(p.kind = k.name, true) and coalesce(p.lane = f.lane, true)
+    order by p.paused_at limit 1
+  ) p on true
+  where (f.paused_at is null) <> (p.paused_at is null)
+  order by f.flow_no
+  for update of f skip locked
+)
+update ledger.flow f
+set paused_at = w.paused_at, paused_by = w.actor_no, pause_reason = w.reason
+from wrong w
+where f.flow_no = w.flow_no and (f.paused_at is null) <> (w.paused_at is null)
+returning f.flow_no, f.paused_at is not null as paused

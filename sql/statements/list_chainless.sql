@@ -1,0 +1,8 @@
+-- List, of definitions with a fixed delay, those that no item leads on: their chain has not begun, or broke.
+-- returns: zero or more
+-- $1 definition_nos bigint[]
+-- index: following_definition_idx
+-- locks: none
+select u.definition_no
+from unnest($1::bigint[]) u (definition_no)
+where not exists (select from ledger.following f where f.definition_no = u.definition_no)

@@ -1,0 +1,11 @@
+-- List the items that a named person started before their time, or triggered beside a schedule's rounds.
+-- returns: zero or more
+-- $1 after_item_no bigint
+-- $2 limit integer
+-- index: expedited_pkey
+-- locks: none
+select x.item_no
+from ledger.expedited x
+where x.item_no > $1::bigint
+order by x.item_no
+limit $2::integer

@@ -1,0 +1,45 @@
+-- List flows with their limits, what holds them back, and what waits, counted up to a bound.
+-- returns: zero or more
+-- $1 tenant text
+-- $2 kind text
+-- $3 lane text
+-- $4 count_max integer
+-- $5 limit integer
+-- index: pending_available_idx, pending_retry_idx, pending_serial_idx
+-- locks: none
+select k.tenant, k.name as kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items, f.retry_share,
+  f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds, f.circuit, f.circuit_at,
+  f.paused_at, a.name as paused_by, f.pause_reason, k.topic, k.dispatch,
+  case when f.rate_per_second is not null
+    then ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) end as tokens,
+  due.items as due, later.items as later, retries.items as retries, serials.items as serial
+from ledger.flow f
+join ledger.kind k on k.kind_no = f.kind_no
+left join ledger.actor a on a.actor_no = f.paused_by
+cross join lateral (
+  select count(*)::integer as items from (
+    select from ledger.pending p
+    where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at <= ledger.now()
+    limit $4::integer) x
+) due
+cross join lateral (
+  select count(*)::integer as items from (
+    select from ledger.pending p
+    where p.flow_no = f.flow_no and p.state = 1 /* Scheduled */ and p.serial is null and p.available_at > ledger.now()
+    limit $4::integer) x
+) later
+cross join lateral (
+  select count(*)::integer as items from (
+    select from ledger.pending p
+    where p.flow_no = f.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null limit $4::integer) x
+) retries
+cross join lateral (
+  select count(*)::integer as items from (
+    select from ledger.pending p where p.flow_no = f.flow_no and p.serial is not null
+    order by p.available_at  -- as the index has it that begins with the flow
+    limit $4::integer) x
+) serials
+where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)
+  and ($3::text is null or f.lane = $3::text)
+order by k.tenant, k.name, f.lane
+limit $5::integer

@@ -1,0 +1,22 @@
+-- Hold stripes of keys whose due items may end one another, until the transaction ends; those another claimer looks at are left out.
+-- returns: zero or more
+-- $1 flow_nos integer[]
+-- $2 quotas integer[]
+-- $3 floor_ats timestamptz[]
+-- $4 measured boolean[]
+-- index: pending_serial_idx
+-- locks: advisory, one a stripe (try)
+with due as materialized (
+  select distinct (l.serial & 127)::integer as stripe
+  from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
+  join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+  cross join lateral (
+    select p.serial, p.overlap
+    from ledger.pending p
+    where p.flow_no = q.flow_no and p.serial is not null and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+    order by p.available_at
+    limit q.quota
+  ) l
+  where l.overlap > 1
+)
+select d.stripe from due d where pg_try_advisory_xact_lock(hashtextextended('ledger.serial', d.stripe))

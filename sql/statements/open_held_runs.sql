@@ -1,0 +1,47 @@
+-- Start, as one run each, claims settled by topic of which a record was answered before its acknowledgement was marked (Claimed to Running).
+-- returns: zero or more
+-- $1 fences bigint[]
+-- $2 positions integer[]
+-- $3 items uuid[]
+-- index: claim_pkey, due_item_id_effective_date_key
+-- locks: claim rows (for update, fence ascending)
+with asked as materialized (
+  select u.fence, array_agg(u.position) as positions, array_agg(u.item) as items
+  from unnest($1::bigint[], $2::integer[], $3::uuid[]) u (fence, position, item)
+  group by u.fence
+),
+-- Whoever names the item at its place in the claim has read its record.
+named as materialized (
+  select c.fence, c.claimed_at
+  from asked a
+  join ledger.claim c on c.fence = a.fence
+  where c.holder_no is not null and c.published_at is null and c.started = 0
+    and exists (
+      select from unnest(a.positions, a.items) u (position, item)
+      join ledger.due_item i
+        on i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
+      where i.id = u.item)
+),
+unmarked as materialized (
+  select c.fence, c.claimed_at
+  from named n
+  join ledger.claim c on c.fence = n.fence and c.claimed_at = n.claimed_at
+  where c.published_at is null and c.closed_at is null and c.started = 0
+  order by c.fence
+  for update of c
+),
+opened as (
+  update ledger.claim c
+  set started = c.size, closed_at = ledger.now()
+  from unmarked u
+  where c.fence = u.fence and c.claimed_at = u.claimed_at and c.closed_at is null and c.started = 0
+  returning c.fence, c.size, c.holder_no, c.lease_seconds, c.run_seconds, c.flow_no
+)
+insert into ledger.run (
+  started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
+select ledger.now(), o.fence, 1, o.size, o.holder_no,
+  ledger.machine_now() + make_interval(secs => least(o.lease_seconds, o.run_seconds)), o.lease_seconds,
+  repeat('0', o.size)::bit varying, o.flow_no, ledger.machine_now() + make_interval(secs => o.run_seconds)
+from opened o
+order by o.fence
+returning run_no, fence

@@ -1,0 +1,20 @@
+-- Say for each topic how many items its live workers want waiting, and how many wait already.
+-- returns: exactly one per input
+-- $1 topics text[]
+-- index: credit_pkey, claim_deadline_idx
+-- locks: none
+with waiting as materialized (
+  select c.topic, sum(c.size - c.started) as items
+  from ledger.claim c
+  where c.closed_at is null and c.deadline > '-infinity' and c.holder_no is null
+  group by c.topic
+)
+select u.topic, g.workers, g.granted,
+  coalesce((select w.items from waiting w where w.topic = u.topic), 0)::bigint as outstanding
+from unnest($1::text[]) with ordinality u (topic, ord)
+cross join lateral (
+  select count(*) as workers, coalesce(sum(g.items), 0)::bigint as granted
+  from ledger.credit g
+  where g.topic = u.topic and g.granted_until > ledger.machine_now()
+) g
+order by u.ord

@@ -1,0 +1,33 @@
+-- Wake what waits behind a key that nobody holds any more (available again), a stretch of keys at a time.
+-- returns: one
+-- $1 after_serial bigint
+-- $2 limit integer
+-- index: pending_blocked_idx, held_key_pkey
+-- locks: pending rows (for update, skip locked)
+with recursive visited (serial, place) as (
+  (select p.serial, 1 from ledger.pending p
+   where p.serial > $1::bigint and p.available_at = 'infinity' order by p.serial limit 1)
+  union all
+  select (
+    select p.serial from ledger.pending p
+    where p.serial > v.serial and p.available_at = 'infinity' order by p.serial limit 1), v.place + 1
+  from visited v where v.serial is not null and v.place < $2::integer
+),
+next as materialized (
+  select n.item_no
+  from visited v
+  cross join lateral (
+    select p.item_no from ledger.pending p
+    where p.serial = v.serial and p.available_at = 'infinity'
+    order by p.serial_due_at, p.item_no limit 1
+    for update skip locked
+  ) n
+  where not exists (select from ledger.held_key h where h.serial = v.serial)
+),
+woken as (
+  update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
+  where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity'
+  returning 1
+)
+select (select count(*) from woken)::integer as woken,
+  case when (select count(v.serial) from visited v) = $2::integer then (select max(v.serial) from visited v) end as reached

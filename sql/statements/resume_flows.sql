@@ -1,0 +1,39 @@
+-- End pauses of a tenant, kind and lane and all narrower ones; a flow that a wider pause still covers stays paused.
+-- returns: zero or more, one a flow that was paused
+-- $1 tenant text
+-- $2 kind text
+-- $3 lane text
+-- $4 actor_no integer
+-- index: none
+-- locks: flow rows (for update, flow_no ascending), pause rows
+with ended as (
+  update ledger.pause p
+  set resumed_at = ledger.now(), resumed_by = $4::integer
+  where p.tenant = $1::text and p.resumed_at is null
+    and ($2::text is null or p.kind = $2::text) and ($3::text is null or p.lane = $3::text)
+  returning p.pause_no
+),
+found as materialized (
+  select f.flow_no, k.tenant, k.name as kind, f.lane
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where k.tenant = $1::text and ($2::text is null or k.name = $2::text) and ($3::text is null or f.lane = $3::text)
+    and f.paused_at is not null
+  order by f.flow_no
+  for update of f
+),
+judged as materialized (
+  select x.*, w.paused_at, w.actor_no, w.reason
+  from found x
+  left join lateral (
+    select p.paused_at, p.actor_no, p.reason from ledger.pause p
+    where p.tenant = x.tenant and p.resumed_at is null
+      and coalesce(p.kind = x.kind, true) and coalesce(p.lane = x.lane, true)
+      and not exists (select from ended e where e.pause_no = p.pause_no)
+    order by p.paused_at limit 1
+  ) w on true
+)
+update ledger.flow f
+set paused_at = j.paused_at, paused_by = j.actor_no, pause_reason = j.reason
+from judged j
+where f.flow_no = j.flow_no and f.paused_at is not null
+returning f.flow_no, j.tenant, j.kind, j.lane, f.paused_at is not null as still_paused, f.pause_reason

@@ -1,0 +1,94 @@
+-- Change what limits flows, by tenant and kind and lane, null for every lane; what is null keeps its value, what is named as cleared has none.
+-- returns: zero or more, one a flow
+-- $1 tenant text
+-- $2 kind text
+-- $3 lane text
+-- $4 weight integer
+-- $5 rate_per_second double precision
+-- $6 concurrency_max integer
+-- $7 window_items integer
+-- $8 retry_share double precision
+-- $9 circuit_failure_ratio double precision
+-- $10 circuit_calls_min integer
+-- $11 circuit_window_seconds double precision
+-- $12 circuit_rest_seconds double precision
+-- $13 cleared text[]
+-- $14 actor_no integer
+-- index: claim_deadline_idx, run_lease_idx, claim_pkey, due_item_pkey
+-- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
+with found as materialized (
+  select f.flow_no, k.tenant, k.name as kind, f.limited,
+    -- A new breaker starts closed and judges by what begins under it.
+    f.circuit_failure_ratio is null and $9::double precision is not null as is_new
+  from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+  where k.tenant = $1::text and k.name = $2::text and ($3::text is null or f.lane = $3::text)
+  order by f.flow_no
+  for update of f
+),
+changed as (
+  update ledger.flow f
+  set weight = coalesce($4::integer, f.weight),
+    rate_per_second = case when 'rate_per_second' = any ($13::text[]) then null
+      else coalesce($5::double precision, f.rate_per_second) end,
+    concurrency_max = case when 'concurrency_max' = any ($13::text[]) then null
+      else coalesce($6::integer, f.concurrency_max) end,
+    window_items = case when 'window_items' = any ($13::text[]) then null else coalesce($7::integer, f.window_items) end,
+    retry_share = coalesce($8::double precision, f.retry_share),
+    circuit_failure_ratio = case when 'circuit_failure_ratio' = any ($13::text[]) then null
+      else coalesce($9::double precision, f.circuit_failure_ratio) end,
+    circuit_calls_min = coalesce($10::integer, f.circuit_calls_min),
+    circuit_window_seconds = coalesce($11::double precision, f.circuit_window_seconds),
+    circuit_rest_seconds = coalesce($12::double precision, f.circuit_rest_seconds),
+    circuit = case when x.is_new then 'closed' else f.circuit end,
+    circuit_at = case when x.is_new then ledger.machine_now() else f.circuit_at end,
+    circuit_run_no = case when x.is_new then pg_sequence_last_value('ledger.run_run_no_seq') else f.circuit_run_no end
+  from found x
+  where f.flow_no = x.flow_no
+  returning f.flow_no, x.tenant, x.kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items,
+    f.retry_share, f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds,
+    f.limited and not x.limited as becomes_limited
+),
+journal as (
+  insert into ledger.flow_change (flow_no, changed_at, actor_no, change)
+  select c.flow_no, ledger.now(), $14::integer, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_limited}'::text[]
+  from changed c
+),
+-- What was handed out before is counted from now on, where its claim holds nothing else.
+handed as materialized (
+  select c.fence
+  from ledger.claim c
+  where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
+    and exists (select from changed x where x.becomes_limited)
+  order by c.deadline limit 10000
+  for update skip locked
+),
+running as materialized (
+  select r.run_no, r.fence
+  from ledger.run r
+  where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
+    and exists (select from changed x where x.becomes_limited)
+  order by r.lease_until limit 10000
+  for update skip locked
+),
+alone as materialized (
+  select o.fence, x.flow_no
+  from (select h.fence from handed h union select r.fence from running r) o
+  join ledger.claim c on c.fence = o.fence
+  join ledger.due_item i on i.effective_date = c.effective_date[1] and i.item_no = c.item_no[1]
+  join changed x on x.flow_no = i.flow_no and x.becomes_limited
+  where not exists (
+    select from unnest(c.effective_date, c.item_no) u (effective_date, item_no)
+    join ledger.due_item j on j.effective_date = u.effective_date and j.item_no = u.item_no
+    where j.flow_no <> x.flow_no)
+),
+counted_claim as (
+  update ledger.claim c set flow_no = a.flow_no from alone a where c.fence = a.fence and c.closed_at is null
+),
+counted_run as (
+  update ledger.run r set flow_no = a.flow_no
+  from running u join alone a on a.fence = u.fence
+  where r.run_no = u.run_no and r.closed_at is null
+)
+select c.flow_no, c.tenant, c.kind, c.lane, c.weight, c.rate_per_second, c.concurrency_max, c.window_items,
+  c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds
+from changed c order by c.tenant, c.kind, c.lane

@@ -1,0 +1,192 @@
+"""No more is claimed than workers want waiting; the rest stays where it is safe."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from structlog.testing import capture_logs
+
+from allocator import Allocator
+from allocator.credits import Credits
+from allocator.shares import Load
+from ledger.drafts import ItemDraft
+from ledger.envelope import work_topic
+from ledger.log import LogEvent
+from ledger.store import Connection
+from ledger.store.claims import list_due_flows
+from ledger.store.flows import Scope, pause_flows
+from ledger.store.items import read_accounting
+
+from .conftest import Crew
+
+Start = Callable[..., Awaitable[Allocator]]
+Emit = Callable[[list[ItemDraft]], Awaitable[None]]
+Drafts = Callable[..., list[ItemDraft]]
+Grant = Callable[..., Awaitable[None]]
+Limit = Callable[..., Awaitable[None]]
+
+
+async def scheduled(connection: Connection) -> int:
+    """Count what waits, and hold the accounting identity on the way."""
+    [account] = await read_accounting(connection)
+    assert account.difference == 0
+    return account.pending
+
+
+async def test_what_no_worker_wants_stays_scheduled_and_is_said_once(
+    start_allocator: Start, emit_unwanted: Emit, make_drafts: Drafts, connection: Connection
+) -> None:
+    await emit_unwanted(make_drafts(5))
+    allocator = await start_allocator()
+
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert (await allocator.tick())["claimed"] == 0
+
+    assert await scheduled(connection) == 5
+    missing = [log for log in logs if log["event"] == LogEvent.CREDIT_MISSING]
+    assert len(missing) == 1
+
+
+async def test_the_topic_of_a_kind_that_nobody_works_yet_is_made(
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    make_drafts: Drafts,
+    read_topics: Callable[[], Awaitable[set[str]]],
+    kind: str,
+) -> None:
+    await emit_unwanted(make_drafts(1))
+
+    await (await start_allocator()).tick()
+
+    assert work_topic(kind) in await read_topics()
+
+
+@pytest.mark.parametrize(("items", "claimed"), [(0, 0), (1, 1), (7, 7), (100, 30)])
+async def test_no_more_is_claimed_than_is_wanted(
+    items: int,
+    claimed: int,
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    make_drafts: Drafts,
+) -> None:
+    await emit_unwanted(make_drafts(30))
+    await grant(items)
+    allocator = await start_allocator()
+
+    assert (await allocator.tick())["claimed"] == claimed
+    assert (await allocator.tick())["claimed"] == 0
+
+
+async def test_a_worker_that_is_silent_is_given_nothing_more(
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    make_drafts: Drafts,
+    crew: Crew,
+    connection: Connection,
+) -> None:
+    await emit_unwanted(make_drafts(30))
+    await grant(10)
+    allocator = await start_allocator()
+    assert (await allocator.tick())["claimed"] == 10
+
+    await crew.end(await crew.start())
+    await grant(10, seconds=-1.0)
+
+    assert (await allocator.tick())["claimed"] == 0
+    assert await scheduled(connection) == 20
+
+
+async def test_what_is_started_makes_room_and_what_waits_does_not(
+    start_allocator: Start, emit_unwanted: Emit, grant: Grant, make_drafts: Drafts, crew: Crew
+) -> None:
+    await emit_unwanted(make_drafts(30))
+    await grant(10)
+    allocator = await start_allocator()
+    assert (await allocator.tick())["claimed"] == 10
+
+    await crew.start(4)
+
+    assert (await allocator.tick())["claimed"] == 4
+    assert (await allocator.tick())["claimed"] == 0
+
+
+async def test_flows_share_their_topics_credit_by_weight(
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    limit: Limit,
+    make_drafts: Drafts,
+    connection: Connection,
+) -> None:
+    await emit_unwanted(
+        [*make_drafts(50, lane="one"), *make_drafts(50, lane="three", prefix="three")]
+    )
+    await limit("three", weight=3)
+    await grant(8)
+
+    await (await start_allocator()).tick()
+
+    rows = await connection.fetch(
+        "select f.lane, 50 - count(*) as claimed from ledger.pending p"
+        " join ledger.flow f using (flow_no) group by f.lane"
+    )
+    assert {row["lane"]: row["claimed"] for row in rows} == {"one": 2, "three": 6}
+
+
+async def test_a_topic_without_credit_holds_up_no_other(
+    start_allocator: Start, emit: Emit, emit_unwanted: Emit, make_drafts: Drafts, kind: str
+) -> None:
+    await emit_unwanted(make_drafts(500, kind=f"{kind}Dry"))
+    await emit(make_drafts(20))
+
+    assert (await (await start_allocator()).tick())["claimed"] == 20
+
+
+async def test_g12_a_flood_leaves_a_tenth_of_the_credit_to_those_that_have_little(
+    emit_unwanted: Emit, grant: Grant, make_drafts: Drafts, connection: Connection, kind: str
+) -> None:
+    topic = work_topic(kind)
+    await emit_unwanted(make_drafts(1))
+    await grant(1000)
+    account = Credits()
+    await account.read(connection, [topic])
+
+    assert account.room(topic, Load.LIGHT) == 1000
+    assert account.room(topic, Load.HEAVY) == 900
+    account.reserve(topic, 900)
+    assert (account.room(topic, Load.LIGHT), account.room(topic, Load.HEAVY)) == (100, 0)
+    account.spend(topic, 900, 750)
+    assert (account.room(topic, Load.LIGHT), account.room(topic, Load.HEAVY)) == (250, 150)
+
+
+async def test_what_is_claimed_while_credit_is_read_is_not_forgotten(
+    grant: Grant, connection: Connection, kind: str
+) -> None:
+    topic = work_topic(kind)
+    await grant(100)
+    account = Credits()
+    await account.read(connection, [topic])
+    account.reserve(topic, 30)
+
+    reading = asyncio.create_task(account.read(connection, [topic]))
+    await asyncio.sleep(0)
+    account.spend(topic, 30, 30)
+    await reading
+
+    assert account.room(topic, Load.LIGHT) == 70
+
+
+async def test_a_kind_whose_flows_are_all_paused_wants_no_credit(
+    start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
+) -> None:
+    await emit(make_drafts(3))
+    await pause_flows(connection, Scope("acme"), reason="an audit", actor_no=actor_no)
+
+    with capture_logs() as logs:
+        await (await start_allocator()).tick()
+
+    assert await list_due_flows(connection, 10) == []
+    assert not [log for log in logs if log["event"] == LogEvent.CREDIT_MISSING]

@@ -1,0 +1,149 @@
+"""Records and batches that we write are those that Kafka's own format and client know."""
+
+# pyright: reportPrivateUsage=false
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import cast
+from uuid import UUID
+
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from aiokafka.record.memory_records import MemoryRecords
+from aiokafka.record.util import decode_varint, encode_varint
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allocator.publisher import Compression, RecordBatch
+from allocator.records import RecordWriter
+from ledger import envelope
+from ledger.record_format import BATCH_HEADER_BYTES, read_varint
+from ledger.record_format import encode_varint as varint
+from ledger.store import Record
+from ledger.store.claims import DueFlow
+
+ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
+TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+FLOWS = {
+    number: DueFlow(number, f"tenant-{number}", "RenewalDue", "", "due.RenewalDue", 1, 120)
+    for number in (1, 2)
+}
+FENCE = 41
+
+
+def row(
+    business_key: str = "P-1",
+    *,
+    flow_no: int = 1,
+    partition_key: str | None = None,
+    payload: str = "{}",
+    traceparent: str | None = None,
+    attempt: int = 0,
+    batch_max: int | None = None,
+) -> Record:
+    """Make what claim_items gives, column by column."""
+    columns = (
+        7, ITEM, date(2027, 3, 1), flow_no, business_key, partition_key, "2027",
+        datetime(2027, 1, 30, 9, tzinfo=UTC), payload, traceparent, attempt, attempt, batch_max,
+        None,
+    )  # fmt: skip
+    return cast("Record", columns)
+
+
+def write(rows: Sequence[Record], *, bytes_max: int = 1_000_000) -> list[bytes]:
+    writer = RecordWriter()
+    keys = [(each[4] if each[5] is None else each[5]).encode() for each in rows]
+    return writer.write(rows, keys, FENCE, writer.wordings(FLOWS), bytes_max)
+
+
+def sealed(records: Sequence[bytes], compression: Compression = Compression.NONE) -> bytes:
+    batch = RecordBatch(1_000_000, compression)
+    batch.add(records)
+    batch._set_producer_state(77, 3, 5)
+    return bytes(batch._build())
+
+
+def read(batch: bytes) -> DefaultRecordBatch:
+    records = MemoryRecords(batch)
+    found = records.next_batch()
+    assert isinstance(found, DefaultRecordBatch)
+    assert not records.has_next()
+    assert found.validate_crc()
+    return found
+
+
+@pytest.mark.parametrize("compression", Compression)
+def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
+    compression: Compression,
+) -> None:
+    rows = [
+        row("P-1 Zürich", payload='{ "b":1.10, "a":"ü"}'),
+        row("P-2", partition_key="household 9", flow_no=2, attempt=4),
+        row("P-3", traceparent=TRACEPARENT, batch_max=8),
+        row("P-4", traceparent=TRACEPARENT, batch_max=1),
+        row("P-5", batch_max=1, payload=f'"{"x" * 100_000}"'),
+    ]
+    batch = read(sealed(write(rows), compression))
+    assert (batch.base_offset, batch.next_offset, batch.magic) == (0, 5, 2)
+    assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (77, 3, 5)
+    assert batch.compression_type == (3 if compression is Compression.LZ4 else 0)
+    found = list(batch)
+    assert [record.offset for record in found] == [0, 1, 2, 3, 4]
+    assert [record.key for record in found] == [
+        "P-1 Zürich".encode(), b"household 9", b"P-3", b"P-4", b"P-5",
+    ]  # fmt: skip
+    assert [record.value for record in found] == [each[8].encode() for each in rows]
+    more = [(), (), (envelope.TRACEPARENT,), (envelope.TRACEPARENT, envelope.ALONE)]
+    for record, headers in zip(found, [*more, (envelope.ALONE,)], strict=True):
+        assert tuple(name for name, _ in record.headers) == (*envelope.WORK_HEADERS, *headers)
+    told = [envelope.parse_work_headers(record.headers) for record in found]
+    assert [each.position for each in told] == [1, 2, 3, 4, 5]
+    assert [each.business_key for each in told] == ["P-1 Zürich", "P-2", "P-3", "P-4", "P-5"]
+    assert [each.tenant for each in told] == [
+        "tenant-1", "tenant-2", "tenant-1", "tenant-1", "tenant-1",
+    ]  # fmt: skip
+    assert [each.attempt for each in told] == [1, 5, 1, 1, 1]
+    assert [each.traceparent for each in told] == [None, None, TRACEPARENT, TRACEPARENT, None]
+    assert {(each.fence, each.item, each.cycle) for each in told} == {(FENCE, ITEM, "2027")}
+
+
+def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:
+    batch = read(sealed([b"\x0c\0\0\0\x01\x01\0"], Compression.LZ4))
+    assert batch.compression_type == 0
+    assert [(record.key, record.value) for record in batch] == [(None, None)]
+
+
+def test_a_batch_takes_as_many_records_as_its_bytes_allow_and_never_none() -> None:
+    rows = [row(payload=f'"{"x" * 300}"') for _ in range(20)]
+    one = len(write(rows[:1])[0])
+    batch = RecordBatch(BATCH_HEADER_BYTES + 7 * one, Compression.NONE)
+    batch.add(write(rows, bytes_max=batch.room))
+    assert batch.record_count() == 7
+    assert batch.size() == len(batch._build()) <= BATCH_HEADER_BYTES + 7 * one
+    assert len(write(rows, bytes_max=1)) == 1
+
+
+def test_a_batch_is_sealed_once_and_tells_that_it_was_handed_over() -> None:
+    batch = RecordBatch(1_000_000, Compression.LZ4)
+    batch.add(write([row()] * 3))
+    assert not batch.handed_over
+    first = batch._build()
+    assert batch.handed_over
+    assert batch._build() is first
+    assert batch.size() == len(first)
+
+
+@given(st.integers(min_value=-(2**63), max_value=2**63 - 1))
+def test_numbers_are_written_and_read_as_kafkas_client_does(number: int) -> None:
+    theirs = bytearray()
+    encode_varint(number, theirs.append)
+    assert varint(number) == bytes(theirs)
+    assert read_varint(b"\xff" + varint(number), 1) == (number, 1 + len(theirs))
+    assert decode_varint(theirs, 0) == (number, len(theirs))
+
+
+def test_a_number_that_does_not_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="longer"):
+        read_varint(b"\xff" * 11, 0)
+    with pytest.raises(IndexError):
+        read_varint(b"\xff", 0)

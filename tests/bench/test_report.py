@@ -1,0 +1,104 @@
+"""What a benchmark says of its figures follows from them alone."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dueledger.bench import every
+from dueledger.bench.backlog import pending_levels
+from dueledger.bench.report import Goal
+from dueledger.bench.soak import growth
+from dueledger.bench.usage import Meter, Usage, bound_by
+
+
+def usage(cpu: dict[str, float], *, busy: float, waiting: float = 0.0) -> Usage:
+    return Usage(10.0, cpu, cores=2, cores_busy=busy, cores_waiting=waiting)
+
+
+def test_a_goal_is_reached_on_its_own_side_of_the_bound() -> None:
+    assert Goal("at least", 70_000, 70_000).reached
+    assert not Goal("at least", 69_999, 70_000).reached
+    assert Goal("at most", 20.0, 20.0, ceiling=True).reached
+    assert not Goal("at most", 20.1, 20.0, ceiling=True).reached
+    assert not Goal("not measured", None, 1.0, ceiling=True).reached
+
+
+@pytest.mark.parametrize(
+    ("used", "says"),
+    [
+        (
+            usage({"worker-1": 6.0, "worker-2": 5.0, "postgres": 8.5}, busy=2.0),
+            "the CPU: 2 cores 98% busy, of which worker 56%, postgres 44%",
+        ),
+        (
+            usage({"worker": 2.0, "postgres": 2.0}, busy=2.0),
+            (
+                "the CPU: 2 cores full, 20% of them with worker 50%, postgres 50%; "
+                "other programs took 80%"
+            ),
+        ),
+        (
+            usage({"worker": 9.5, "postgres": 0.5}, busy=1.0),
+            "worker, 95% of a core; 2 cores 50% busy, of which worker 95%, postgres 5%",
+        ),
+        (
+            usage({"worker": 1.0}, busy=0.1, waiting=1.0),
+            "the disk: a core waited for it 50% of the time; worker 100%",
+        ),
+        (
+            usage({"worker": 1.0, "kafka": 0.0}, busy=0.1),
+            "not the CPU: 2 cores 5% busy, of which worker 100%",
+        ),
+    ],
+)
+def test_what_bounds_a_figure_is_said_in_one_line(used: Usage, says: str) -> None:
+    assert bound_by(used) == says
+
+
+def test_a_process_that_has_gone_is_left_out_of_the_usage() -> None:
+    assert Meter({"gone": 2**22 + 1}).read().cpu_seconds == {}
+
+
+def test_growth_compares_the_last_quarter_with_the_second_and_forgives_the_slack() -> None:
+    assert growth([1, 100, 50, 120], slack=0) == 1.2
+    assert growth([1, 100, 50, 120], slack=20) == 1.0
+    assert growth([1, 100, 50, 80], slack=0) == 0.8
+    assert growth([0, 0, 0, 0], slack=0) == 0.0
+    assert growth([1, 2, 3], slack=0) is None
+
+
+def test_backlog_levels_end_at_what_may_wait_at_most() -> None:
+    assert pending_levels(10_000_000) == (10_000, 1_000_000, 10_000_000)
+    assert pending_levels(100_000_000) == (10_000, 1_000_000, 10_000_000, 100_000_000)
+    assert pending_levels(20_000) == (10_000, 20_000)
+
+
+def test_a_scale_shrinks_sizes_to_their_least_and_keeps_whole_what_counts_whole_things() -> None:
+    soak = next(planned for planned in every.PLAN if planned.name == "soak")
+    assert soak.arguments(1.0) == [
+        *("bench", "soak", "--minutes", "20.000", "--peak-items", "300000", "--json")
+    ]
+    assert soak.arguments(0.0001) == [
+        *("bench", "soak", "--minutes", "0.200", "--peak-items", "5000", "--json")
+    ]
+
+
+async def test_a_benchmark_that_fails_is_a_row_with_its_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(every, "PLAN", (every.Planned("nonesuch", ()),))
+    document = await every.bench_all(1.0, (), say=lambda _line: None)
+    assert "nonesuch" in document["errors"]["nonesuch"]
+    assert [row["reached"] for row in document["rows"]] == [False]
+    every.write_documents(document, tmp_path)
+    assert json.loads((tmp_path / "all.json").read_text())["rows"] == document["rows"]
+
+
+@pytest.mark.full
+async def test_all_gives_a_row_a_goal_and_the_documents_they_come_from() -> None:
+    document = await every.bench_all(0.0001, ("emit",), say=lambda _line: None)
+    assert document["errors"] == {}
+    assert [row["benchmark"] for row in document["rows"]] == ["emit", "emit"]
+    assert all(row["bound_by"] for row in document["rows"])
+    assert document["documents"]["emit"]["fsync"] == "on"

@@ -1,0 +1,144 @@
+"""Each row of the table runs with tiny counts and says what it promises to say."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dueledger.bench import peers
+from dueledger.bench.backlog import BacklogOptions, bench_backlog
+from dueledger.bench.compare import CompareOptions, bench_compare
+from dueledger.bench.emit import EmitOptions, bench_emit
+from dueledger.bench.flood import FloodOptions, bench_flood
+from dueledger.bench.flows import FlowsOptions, bench_flows
+from dueledger.bench.idle import ROLES, IdleOptions, bench_idle
+from dueledger.bench.lag import LagOptions, bench_lag
+from dueledger.bench.materialise import MaterialiseOptions, bench_materialise
+from dueledger.bench.pipeline import (
+    DirectOptions,
+    PipelineOptions,
+    bench_direct,
+    bench_pipeline,
+)
+from dueledger.bench.rig import Rig
+from dueledger.bench.soak import SoakOptions, bench_soak
+from dueledger.bench.workers import WorkersOptions, bench_workers
+
+Take = Callable[..., Awaitable[dict[str, Any]]]
+
+ITEMS = 2000
+
+
+async def test_the_pipeline_says_how_long_each_step_took_and_that_it_balanced(taken: Take) -> None:
+    document = await taken(bench_pipeline, PipelineOptions(ITEMS))
+    assert document["balanced"]
+    assert document["items_per_second"] > 0
+    assert {"claim_to_publish", "claim_to_start", "start_to_complete"} <= set(
+        document["steps_milliseconds"]
+    )
+    assert {"allocator", "worker", "bench"} <= set(document["cpu_microseconds_an_item"])
+
+
+async def test_emission_is_measured_from_each_number_of_connections_and_once_more_as_a_repeat(
+    taken: Take,
+) -> None:
+    document = await taken(bench_emit, EmitOptions(ITEMS * 4, (1, 2)))
+    assert set(document["connections"]) == {"1", "2"}
+    assert all(one["repeat_per_second"] > 0 for one in document["connections"].values())
+
+
+async def test_the_backlog_is_claimed_from_at_each_level_and_with_a_snapshot_held(
+    taken: Take,
+) -> None:
+    options = BacklogOptions(
+        pending=(4000, 12_000), items=8000, hold_seconds=0.1, hold_items=16_000
+    )
+    document = await taken(bench_backlog, options)
+    assert set(document["items_per_second_by_pending"]) == {"4000", "12000"}
+    assert set(document["with_a_snapshot_held"]) == {"at 4000", "at 100"}
+    assert len(document["goals"]) == 4
+
+
+@pytest.mark.full
+async def test_workers_that_claim_for_themselves_publish_nothing(taken: Take) -> None:
+    document = await taken(bench_direct, DirectOptions(ITEMS))
+    assert document["balanced"]
+    assert "claim_to_publish" not in document["steps_milliseconds"]
+
+
+@pytest.mark.full
+async def test_lag_is_measured_each_way_at_each_rate(taken: Take) -> None:
+    document = await taken(bench_lag, LagOptions(1.0, 1.0, (1000, 2000)))
+    measured = [(one["way"], one["items_per_second"]) for one in document["lags"]]
+    assert measured == [("kafka", 1000), ("kafka", 2000), ("direct", 1000), ("direct", 2000)]
+    assert all(one["p50_milliseconds"] >= 0 for one in document["lags"])
+
+
+@pytest.mark.full
+async def test_a_flood_is_measured_in_a_kind_of_its_own_and_in_that_of_the_others(
+    taken: Take,
+) -> None:
+    options = FloodOptions(ITEMS * 2, flows=5, seconds=4.0, pipeline_items=ITEMS)
+    document = await taken(bench_flood, options)
+    assert len(document["floods"]) == 2
+    assert all(one["others"]["items"] > 0 for one in document["floods"].values())
+    assert len(document["goals"]) == 4
+
+
+@pytest.mark.full
+async def test_flows_that_are_held_back_keep_what_waits_behind_them(taken: Take) -> None:
+    options = FlowsOptions(20, 20, items=ITEMS, blocked_items=400)
+    document = await taken(bench_flows, options)
+    assert document["many_flows"]["items_per_second"] > 0
+
+
+@pytest.mark.full
+async def test_more_workers_are_measured_against_one(taken: Take) -> None:
+    document = await taken(bench_workers, WorkersOptions((1, 2), 0.5))
+    assert document["workers"]["1"]["of_linear"] == 1.0
+
+
+@pytest.mark.full
+async def test_every_process_is_watched_while_it_is_idle(taken: Take) -> None:
+    document = await taken(bench_idle, IdleOptions(1000, 2.0))
+    assert set(ROLES) <= set(document["cpu_share_of_core"])
+
+
+@pytest.mark.full
+async def test_a_soak_says_how_memory_dead_rows_and_lag_went_on(taken: Take) -> None:
+    document = await taken(bench_soak, SoakOptions(0.1, rate=200))
+    assert document["items_per_second"] == 200
+    assert {"allocator", "worker"} <= set(document["memory_bytes"][0])
+    assert len(document["lags"]) > 4
+
+
+async def test_a_peer_whose_program_is_missing_says_so(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(peers, "SOURCES", tmp_path / "nowhere")
+    with pytest.raises(peers.PeerUnavailable, match="source checkout"):
+        await peers.install(peers.PEERS[0], rig)
+
+
+@pytest.mark.full
+async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
+    taken: Take, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(peers, "SOURCES", tmp_path / "nowhere")
+    document = await taken(bench_compare, CompareOptions(ITEMS, rounds=1))
+    assert {peer.name for peer in peers.PEERS} <= set(document["errors"])
+    assert document["medians"]["dueledger pipeline"] > 0
+    assert [goal["reached"] for goal in document["goals"]] == [False] * 5
+
+
+async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_memory(
+    taken: Take,
+) -> None:
+    document = await taken(bench_materialise, MaterialiseOptions(60, 200, 0.03))
+    assert len(document["goals"]) == 3
+    rates = document["occurrences_per_second"]
+    assert all(one["set_based"] > 0 and one["croniter"] > 0 for one in rates.values())
+    assert document["ratio_least"] == min(one["ratio"] for one in rates.values())
+    assert document["a_day_ahead"]["items"] > 60
+    assert document["many_definitions"]["memory_bytes_at_most"] > 0

@@ -1,0 +1,89 @@
+"""Steering flows from the terminal."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Command = Callable[..., Any]
+
+OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
+FLOW = ("acme", "ReminderDue")
+NIGHTLY = """
+definition: nightly-close
+tenant: acme
+kind: BookClosingDue
+business_key: books
+when: {cron: "0 2 * * *", timezone: Europe/Berlin}
+"""
+
+
+def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:
+    dueledger_on("emit", *OWED, "--key", "INV-1", "--due-at", "2026-01-01")
+    paused = dueledger_on("pause", *FLOW, "--reason", "month end", "--json")
+    assert [flow["kind"] for flow in paused.lines] == ["ReminderDue"]
+    why = dueledger_on("why", "INV-1", "--json").document
+    assert (why["code"], "month end" in why["sentence"]) == ("PAUSED", True)
+    assert "month end" in dueledger_on("flow", "pauses").out
+    resumed = dueledger_on("resume", "acme", "--json")
+    assert [flow["still_paused"] for flow in resumed.lines] == [False]
+    assert dueledger_on("flow", "pauses", "--json").lines == []
+
+
+def test_limits_are_set_before_anything_is_owed_and_ended_by_none(dueledger_on: Command) -> None:
+    dueledger_on("flow", "set", *FLOW, "--rate", "2.5", "--concurrency", "4", "--weight", "3")
+    shown = dueledger_on("flow", "show", *FLOW, "--json").document
+    limits = (shown["rate_per_second"], shown["concurrency_max"], shown["weight"])
+    assert limits == (2.5, 4, 3)
+    dueledger_on("flow", "set", *FLOW, "--rate", "none")
+    shown = dueledger_on("flow", "show", *FLOW, "--json").document
+    assert (shown["rate_per_second"], shown["concurrency_max"]) == (None, 4)
+
+
+def test_a_limit_that_is_no_number_is_refused(dueledger_on: Command) -> None:
+    ran = dueledger_on("flow", "set", *FLOW, "--rate", "fast")
+    assert ran.code == 2
+    assert "neither a number above 0 nor none" in ran.err
+    assert dueledger_on("flow", "set", *FLOW, "--concurrency", "1.5").code == 2
+    assert dueledger_on("flow", "set", *FLOW, "--circuit", "1.5").code == 2
+
+
+def test_a_flow_that_is_not_there_is_named(dueledger_on: Command) -> None:
+    ran = dueledger_on("flow", "show", "acme", "Nothing", "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["code"] == "NOT_FOUND"
+
+
+def test_an_item_is_started_before_its_time_in_a_persons_name(dueledger_on: Command) -> None:
+    item = dueledger_on(
+        "emit", *OWED, "--key", "INV-1", "--due-at", "2199-01-01", "--json"
+    ).document["id"]
+    answer = dueledger_on("trigger", item, "--reason", "the customer waits", "--json").document
+    assert answer == {"id": item, "answer": "done"}
+    timeline = dueledger_on("show", item, "--json").document["timeline"]
+    assert [step["event"] for step in timeline] == ["emitted", "expedited"]
+    assert timeline[1]["actor"].startswith("person:")
+
+
+def test_a_schedule_is_triggered_once_a_cycle_beside_its_rounds(
+    dueledger_on: Command, tmp_path: Path
+) -> None:
+    document = tmp_path / "nightly.yaml"
+    document.write_text(NIGHTLY)
+    dueledger_on("define", str(document))
+    trigger = ("trigger", "nightly-close", "--tenant", "acme", "--reason", "rerun", "--json")
+    first, again = (dueledger_on(*trigger, "--cycle", "rerun-1").document for _ in range(2))
+    assert (first["created"], again["created"]) == (True, False)
+    assert first["id"] == again["id"]
+    own = dueledger_on(*trigger).document
+    assert own["cycle"].startswith("manual-")
+    assert own["id"] != first["id"]
+
+
+def test_what_is_no_schedule_cannot_be_triggered(dueledger_on: Command) -> None:
+    assert dueledger_on("trigger", "nothing", "--reason", "x").code == 2  # whose?
+    ran = dueledger_on("trigger", "nothing", "--tenant", "acme", "--reason", "x", "--json")
+    assert ran.document["error"]["code"] == "NOT_FOUND"
+
+
+def test_nothing_fails_in_a_row_at_first(dueledger_on: Command) -> None:
+    assert dueledger_on("failing", "--json").lines == []

@@ -1,0 +1,86 @@
+"""The command `plan`: from files, or from what the database has in force."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Command = Callable[..., Any]
+
+DEFINITIONS = """
+definition: hourly
+tenant: acme
+kind: HourlyDue
+business_key: hourly
+when: {cron: "5 * * * *", timezone: UTC}
+labels: {service: billing}
+---
+definition: nightly
+tenant: acme
+kind: NightlyDue
+business_key: nightly
+when: {cron: "30 2 * * *", timezone: UTC}
+"""
+WINDOW = ("--from", "2027-03-01", "--to", "2027-03-02")
+
+
+@pytest.fixture
+def definitions(tmp_path: Path) -> str:
+    (tmp_path / "definitions.yaml").write_text(DEFINITIONS, encoding="utf-8")
+    return str(tmp_path / "definitions.yaml")
+
+
+def test_a_plan_of_files_is_one_document(dueledger: Command, definitions: str) -> None:
+    ran = dueledger("plan", definitions, *WINDOW, "--quiet-for", "PT59M", "--json")
+    assert ran.code == 0
+    document = ran.document
+    assert document["from"], document["to"] == ("2027-03-01T00:00:00Z", "2027-03-02T00:00:00Z")
+    assert (document["definitions"], document["due"]) == (2, 25)
+    assert len(document["quarters"]) == 96
+    assert document["quarters"][10] == {
+        "from": "2027-03-01T02:30:00Z",
+        "due": 1,
+        "busiest_minute": 1,
+        "smeared_due": 1,
+        "smeared_busiest_minute": 1,
+    }
+    assert document["quiet"][0] == {
+        "from": "2027-03-01T00:06:00Z",
+        "to": "2027-03-01T01:05:00Z",
+        "period": "PT59M",
+        "due": 0,
+    }
+    assert len(document["quiet"]) == 22
+    assert document["quietest"] is None
+    assert document["peaks"][0]["most_of"] == [{"definition": "hourly", "due": 1}]
+    billing = dueledger("plan", definitions, *WINDOW, "--service", "billing", "--json").document
+    assert (billing["definitions"], billing["due"]) == (1, 24)
+
+
+def test_a_person_sees_a_chart_the_peaks_and_the_quiet(
+    dueledger: Command, definitions: str
+) -> None:
+    ran = dueledger("plan", definitions, *WINDOW, "--quiet-for", "PT2H")
+    assert "█" in ran.out
+    assert "2027-03-01 02:30Z" in ran.out
+    assert "No quiet window of 2:00:00" in ran.err
+
+
+def test_a_plan_of_files_must_be_told_from_when(dueledger: Command, definitions: str) -> None:
+    refused = dueledger("plan", definitions, "--json")
+    assert refused.code == 2
+    assert "--from" in refused.document["error"]["detail"]
+
+
+def test_without_files_it_is_what_the_database_has_in_force(
+    dueledger_on: Command, definitions: str, tmp_path: Path
+) -> None:
+    assert dueledger_on("define", definitions).code == 0
+    changed = DEFINITIONS.replace("5 * * * *", "5,6 * * * *")
+    (tmp_path / "changed.yaml").write_text(changed, encoding="utf-8")
+    since = ("--effective-from", "2027-03-01T12:00:00Z", "--json")
+    assert dueledger_on("define", str(tmp_path / "changed.yaml"), *since).code == 0
+    document = dueledger_on("plan", *WINDOW, "--kind", "HourlyDue", "--json").document
+    assert document["due"] == 12 + 24
+    assert dueledger_on("plan", "--json").document["due"] >= 24

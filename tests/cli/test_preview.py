@@ -1,0 +1,76 @@
+"""The command `preview`: which definition, which event, and the words beside the table."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dueledger
+
+Command = Callable[..., Any]
+
+CHECKOUT = Path(dueledger.__file__).resolve().parents[1]
+INSURER = str(CHECKOUT / "examples/insurer/definitions.yaml")
+
+SCHEDULES = """
+{definition: hourly, tenant: acme, kind: X, business_key: x, when: {cron: "@hourly", timezone: UTC}}
+---
+definition: nightly
+tenant: acme
+kind: X
+business_key: x
+when: {cron: "30 2 * * *", timezone: Europe/Berlin, gap: skip}
+"""
+EVENT = """{"data": {"policy_number": "P-1", "term": "1", "region": "n", "product": "p",
+    "expires_on": "2027-03-31"}}"""
+
+
+def test_one_of_several_is_chosen_by_name_and_its_clock_changes_are_told(
+    dueledger: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "two.yaml").write_text(SCHEDULES, encoding="utf-8")
+    window = ("preview", "two.yaml", "--from", "2027-03-27", "--count", "2")
+    refused = dueledger(*window)
+    assert refused.code == 2
+    assert "--definition hourly, nightly" in refused.err
+    ran = dueledger(*window, "--definition", "nightly")
+    assert "2027-03-29T00:30:00Z" in ran.out
+    changes = ran.out.partition("clocks change")[2]
+    assert "02:30 does not exist on this day: skipped" in changes
+
+
+def test_an_event_rule_is_previewed_for_an_example_event(
+    dueledger: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "event.json").write_text(EVENT, encoding="utf-8")
+    ran = dueledger("preview", INSURER, "--event", "event.json")
+    assert "2027-03-01T14:00:00Z" in ran.out
+    assert "P-1" in ran.out
+    assert "The event owes an item." in ran.err
+
+
+@pytest.mark.parametrize(
+    ("event", "says"),
+    [
+        ('{"type": "PolicyCancelled", "data": {"policy_number": "P-1"}}', "withdraws what is open"),
+        ('{"type": "Other", "data": {}}', "none of this rule's concern"),
+    ],
+)
+def test_an_event_that_owes_nothing_says_what_it_does(
+    dueledger: Command, tmp_path: Path, event: str, says: str
+) -> None:
+    (tmp_path / "event.json").write_text(event, encoding="utf-8")
+    ran = dueledger("preview", INSURER, "--event", "event.json", "--json")
+    assert ran.document == {"occurrences": [], "skipped": []}
+    assert says in ran.err
+
+
+@pytest.mark.parametrize("event", ['{"type": "PolicyActivated"}', '{"data": {}}'])
+def test_an_event_that_cannot_be_used_is_refused(
+    dueledger: Command, tmp_path: Path, event: str
+) -> None:
+    (tmp_path / "event.json").write_text(event, encoding="utf-8")
+    ran = dueledger("preview", INSURER, "--event", "event.json", "--json")
+    assert ran.code == 2
+    assert ran.document["error"]["details"]["problems"]

@@ -1,0 +1,152 @@
+"""Holds what is left after a run against the guarantees.
+
+The evidence does not come from the ledger: what was emitted and acknowledged is the test's own,
+what was worked is in another database, what was published is in Kafka, what was refused is in the
+processes' logs. Each rule is a query for what must not be.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import asyncpg
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from ledger import envelope
+from ledger.log import LogEvent
+from ledger.store.items import read_accounting
+
+from .rules import DERIVE, PREPARE, RULES
+from .site import PARTITIONS
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Iterable
+
+    from aiokafka import ConsumerRecord
+
+    from ledger.store import Connection
+
+    from .site import Site
+
+IDENTITY: Final = "G2 the accounting identity"
+COPIED: Final = "test-copied"  # header of what a test published again itself
+POLL_MILLISECONDS: Final = 200
+SHOWN_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class _Record:
+    topic: str
+    partition: int
+    place: int
+    fence: int
+    position: int
+    item: str
+    copied: bool
+
+
+async def violations(site: Site) -> list[str]:
+    """Return a line for each rule that is broken; none where all guarantees hold."""
+    async with gathered(site) as connection:
+        return await broken_rules(site, connection)
+
+
+@asynccontextmanager
+async def gathered(site: Site) -> AsyncGenerator[Connection]:
+    """Have all evidence in one place: a connection to the ledger, with temporary tables."""
+    connection = await asyncpg.connect(site.dsn)
+    try:
+        await connection.execute(PREPARE)
+        await _load(site, connection)
+        await connection.execute(DERIVE)
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def broken_rules(site: Site, connection: Connection) -> list[str]:
+    found: list[str] = []
+    within = [kind for kind, handler in site.kinds.items() if handler == "transaction"]
+    for rule, query in RULES.items():
+        rows = await connection.fetch(query, *([within] if "$1" in query else []))
+        if rows:
+            shown = [dict(row) for row in rows[:SHOWN_MAX]]
+            found.append(f"{rule}: {len(rows)} break it, such as {shown}")
+    accounts = await read_accounting(connection)
+    found += [f"{IDENTITY}: {account}" for account in accounts if account.difference]
+    return found
+
+
+async def _load(site: Site, connection: Connection) -> None:
+    evidence = await asyncpg.connect(site.evidence_dsn)
+    effects = await evidence.fetch("select item, fence, position, attempt, at from effect")
+    await evidence.close()
+    records = await _read_topics(site)
+    told = [line for program in site.programs for line in program.told(*LogEvent)]
+    tables: dict[str, list[tuple[Any, ...]]] = {
+        "emitted": [(id_, draft.kind) for id_, draft in site.emitted.items()],
+        "effect": [tuple(effect) for effect in effects],
+        "record": [
+            (
+                each.topic,
+                each.partition,
+                each.place,
+                each.fence,
+                each.position,
+                each.item,
+                each.copied,
+            )
+            for each in records
+        ],
+        "refusal": list(_refusals(told)),
+        "unsent": [(line["fence"],) for line in told if line["event"] == LogEvent.CLAIM_UNSENT],
+    }
+    for table, rows in tables.items():
+        await connection.copy_records_to_table(table, records=rows)
+
+
+def _refusals(told: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int | None, int | None]]:
+    for line in told:
+        match line["event"]:
+            case LogEvent.SETTLE_STALE:
+                yield "settle", None, line["run_no"]
+            case LogEvent.START_STALE:
+                yield "start", line["fence"], None
+            case _:
+                pass
+
+
+async def _read_topics(site: Site) -> list[_Record]:
+    """Read the topics of all kinds from their beginning to what is their end now."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=site.bootstrap_servers, enable_auto_commit=False
+    ) as consumer:
+        topics = {envelope.work_topic(kind) for kind in site.kinds} & await consumer.topics()
+        places = [TopicPartition(topic, number) for topic in topics for number in range(PARTITIONS)]
+        if not places:
+            return []
+        consumer.assign(places)
+        await consumer.seek_to_beginning(*places)
+        ends = await consumer.end_offsets(places)
+        found: list[_Record] = []
+        while any([await consumer.position(place) < end for place, end in ends.items()]):
+            for place, records in (await consumer.getmany(timeout_ms=POLL_MILLISECONDS)).items():
+                found += [_read(place, record) for record in records]
+        return found
+
+
+def _read(place: TopicPartition, record: ConsumerRecord) -> _Record:
+    fence, position = envelope.fence_and_position(record.headers)
+    headers = dict(record.headers)
+    item = headers[envelope.ITEM] or b""
+    return _Record(
+        place.topic,
+        place.partition,
+        record.offset,
+        fence,
+        position,
+        item.decode(),
+        COPIED in headers,
+    )

@@ -1,0 +1,92 @@
+"""Processes of the product that may be stopped and killed, and how a test waits for them."""
+
+import asyncio
+import json
+import signal
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+from typing import Any, Final, TypeVar
+
+from ledger.errors import Unavailable
+from ledger.log import LogEvent
+from ledger.service import Stop
+from ledger.store import CONNECTION_LOST
+
+T = TypeVar("T")
+
+EVENTUALLY_SECONDS: Final = 180.0
+LOOK_AGAIN_SECONDS: Final = 0.05
+
+
+async def moment(seconds: float) -> None:
+    """Wait for what happens elsewhere and cannot be awaited."""
+    await Stop().wait(seconds)
+
+
+async def eventually(
+    question: Callable[[], Awaitable[T]], *, seconds: float = EVENTUALLY_SECONDS
+) -> T:
+    """Ask until the answer is true; a server that is down meanwhile is no answer."""
+    until = monotonic() + seconds
+    answer: object = None
+    while monotonic() < until:
+        with suppress(*CONNECTION_LOST, Unavailable):
+            if answer := await question():
+                return answer
+        await moment(LOOK_AGAIN_SECONDS)
+    raise AssertionError(f"it never happened: last answer {answer!r}")
+
+
+@dataclass
+class Program:
+    """One process of the product, and the log it writes."""
+
+    role: str
+    process: asyncio.subprocess.Process
+    log: Path
+
+    @property
+    def running(self) -> bool:
+        return self.process.returncode is None
+
+    def send(self, number: signal.Signals) -> None:
+        with suppress(ProcessLookupError):
+            self.process.send_signal(number)
+
+    async def freeze(self) -> None:
+        """Stop the process; return when each of its threads has stopped."""
+        self.send(signal.SIGSTOP)
+
+        async def stopped() -> bool:
+            return _is_stopped(self.process.pid)
+
+        await eventually(stopped)
+
+    def thaw(self) -> None:
+        self.send(signal.SIGCONT)
+
+    async def kill(self) -> int:
+        self.send(signal.SIGKILL)
+        return await self.process.wait()
+
+    async def end(self) -> int:
+        self.send(signal.SIGTERM)
+        return await self.process.wait()
+
+    def told(self, *events: LogEvent) -> list[dict[str, Any]]:
+        """Return what it logged, of these events; what libraries say is left out."""
+        return [line for line in read_log(self.log) if line.get("event") in events]
+
+
+def _is_stopped(pid: int) -> bool:
+    stats = [thread.read_text() for thread in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return all(stat.rpartition(") ")[2].startswith("T") for stat in stats)
+
+
+def read_log(log: Path) -> Iterator[dict[str, Any]]:
+    for line in log.read_text("utf-8", errors="replace").splitlines():
+        with suppress(json.JSONDecodeError):
+            yield json.loads(line)

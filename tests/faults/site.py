@@ -1,0 +1,330 @@
+"""A ledger whose servers can be broken, the processes around it, and what they leave behind."""
+
+import asyncio
+import os
+import secrets
+import signal
+import sys
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+import asyncpg
+
+from dueledger.stack.child import launched
+from ledger.drafts import ItemDraft
+from ledger.log import LogEvent
+from ledger.service import CRASH_VARIABLE
+from ledger.states import TransitionEvent
+from ledger.store import Connection, connect
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.definitions import KindPolicy, put_kind_policy
+from ledger.store.items import emit_items
+
+from .programs import Program, eventually
+from .proxy import HOST
+from .serve import DIRECT, EVIDENCE_VARIABLE
+from .servers import Servers, with_address
+
+SERVE: Final = Path(__file__).with_name("serve.py")
+FOREIGN: Final = Path(__file__).with_name("foreign.py")
+TENANT: Final = "acme"
+REQUEST_SECONDS: Final = 2.0
+PARTITIONS: Final = 4
+SHARED_KEYS: Final = 20  # by which the items of serial kinds wait for each other
+LONG_AGO: Final = datetime(2026, 1, 1, tzinfo=UTC)
+EVIDENCE: Final = """
+create table effect (
+  item uuid not null, fence bigint not null, position integer not null, attempt integer not null,
+  worker integer not null, at timestamptz not null default clock_timestamp())
+"""
+# Everything as short as it may be, so that every deadline passes while a test looks on.
+SETTINGS: Final = {
+    "DUELEDGER_TOPIC_PARTITIONS": str(PARTITIONS),
+    "DUELEDGER_ALLOCATOR_REQUEST_SECONDS": str(REQUEST_SECONDS),
+    "DUELEDGER_ALLOCATOR_SEND_SECONDS": str(REQUEST_SECONDS + 1),
+    "DUELEDGER_ALLOCATOR_DRAIN_SECONDS": "2",
+    "DUELEDGER_ALLOCATOR_REST_SECONDS": "0.5",
+    "DUELEDGER_ALLOCATOR_REAP_SECONDS": "0.2",
+    "DUELEDGER_ALLOCATOR_IDLE_SECONDS": "0.2",
+    "DUELEDGER_WORKER_LEASE_SECONDS": "3",
+    "DUELEDGER_WORKER_SESSION_TIMEOUT_SECONDS": "6",
+    "DUELEDGER_OUTCOME_SESSION_SECONDS": "6",
+    "DUELEDGER_WORKER_DRAIN_SECONDS": "5",
+    "DUELEDGER_DIRECT_UPKEEP_SECONDS": "0.2",
+}
+
+
+@dataclass
+class Site:
+    """One database, its evidence, the processes started around it, and what was emitted to it."""
+
+    servers: Servers
+    directory: Path
+    database: str
+    running: AsyncExitStack
+    group: str = field(default_factory=lambda: f"group-{secrets.token_hex(4)}")
+    emitted: dict[UUID, ItemDraft] = field(default_factory=dict[UUID, ItemDraft])
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
+    direct_kinds: set[str] = field(default_factory=set[str])
+    serial_kinds: set[str] = field(default_factory=set[str])
+    programs: list[Program] = field(default_factory=list[Program])
+    numbers: Iterator[int] = field(default_factory=count)
+
+    @property
+    def dsn(self) -> str:
+        """Straight to the server, past the proxy."""
+        return with_address(self.servers.dsn, database=self.database)
+
+    @property
+    def evidence_dsn(self) -> str:
+        return with_address(self.servers.dsn, database=f"{self.database}_evidence")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Straight to the broker, past the proxy."""
+        return self.servers.stack.endpoints.bootstrap_servers
+
+    async def add_kind(self, handler: str, **policy: Any) -> str:  # noqa: ANN401  # KindPolicy's
+        """Have a kind worked by a handler of `serve.py`, with deadlines that soon pass."""
+        kind = f"{handler.title()}{secrets.token_hex(4)}"
+        short: dict[str, Any] = {
+            "dispatch_seconds": 2,
+            "queue_seconds": 3,
+            "lease_seconds": 3,
+            "attempt_max": 1000,
+            "start_max": 10_000,
+            "backoff_base_seconds": 0.05,
+            "backoff_cap_seconds": 0.5,
+        }
+        async with self.connected() as connection:
+            await put_kind_policy(connection, KindPolicy(TENANT, kind, **(short | policy)))
+        self.kinds[kind] = handler
+        if policy.get("dispatch") == "direct":
+            self.direct_kinds.add(kind)
+        if policy.get("ordering") == "key":
+            self.serial_kinds.add(kind)
+        return kind
+
+    async def now(self) -> datetime:
+        return await self.fetchval("select clock_timestamp()")
+
+    def drafts(
+        self, kind: str, count: int, *, due_at: datetime = LONG_AGO, prefix: str = "key"
+    ) -> list[ItemDraft]:
+        """Make drafts with keys never used before."""
+        return self.drafts_due([(kind, due_at)] * count, prefix=prefix)
+
+    def drafts_due(
+        self, due: Sequence[tuple[str, datetime]], *, prefix: str = "key"
+    ) -> list[ItemDraft]:
+        """Make a draft of each kind, due at its time."""
+        return [
+            ItemDraft(
+                tenant=TENANT,
+                kind=kind,
+                business_key=f"{prefix}-{number:06}",
+                cycle="2027",
+                effective_date=date(2027, 3, 1),
+                due_at=due_at,
+                payload='{"premium":"123.45"}',
+                partition_key=f"shared-{number % SHARED_KEYS}"
+                if kind in self.serial_kinds
+                else None,
+            )
+            for number, (kind, due_at) in enumerate(due, len(self.emitted))
+        ]
+
+    async def emit(self, drafts: Sequence[ItemDraft]) -> None:
+        """Emit until that is acknowledged; only then it counts as owed."""
+
+        async def acknowledged() -> bool:
+            async with self.connected() as connection:
+                actor_no = await register_actor(connection, "test", ActorKind.SERVICE)
+                await emit_items(connection, drafts, actor_no=actor_no)
+                return True
+
+        await eventually(acknowledged)
+        self.emitted.update((draft.id, draft) for draft in drafts)
+
+    async def start_allocator(self, **environment: str) -> Program:
+        command = (sys.executable, "-m", "dueledger", "allocate")
+        return await self._start("allocator", command, environment)
+
+    async def start_worker(self, **environment: str) -> Program:
+        """Start a worker of what comes through Kafka."""
+        served = self.handled_kinds - self.direct_kinds
+        return await self._start("worker", self._serve(served), environment)
+
+    async def start_direct_worker(self, **environment: str) -> Program:
+        """Start a worker that claims all kinds itself, also those that come through Kafka."""
+        command = (*self._serve(self.handled_kinds), DIRECT)
+        return await self._start("direct", command, environment)
+
+    async def start_foreign(self, kind: str) -> Program:
+        """Start a consumer that answers on the outcome topic."""
+        return await self._start("foreign", (sys.executable, str(FOREIGN), kind), {})
+
+    async def start_outcomes(self) -> Program:
+        """Start what records those answers."""
+        command = (sys.executable, "-m", "dueledger", "work", "--outcomes")
+        return await self._start("outcomes", command, {})
+
+    @property
+    def handled_kinds(self) -> set[str]:
+        """Name the kinds that handlers of ours work."""
+        return {kind for kind, handler in self.kinds.items() if handler != FOREIGN.stem}
+
+    def _serve(self, kinds: Collection[str]) -> Sequence[str]:
+        assignments = [f"{kind}={self.kinds[kind]}" for kind in sorted(kinds)]
+        return (sys.executable, str(SERVE), *assignments)
+
+    async def _start(
+        self, role: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> Program:
+        log = self.directory / f"{next(self.numbers):03}-{role}.log"
+        with log.open("wb") as output:
+            process = await asyncio.create_subprocess_exec(
+                *launched(command, stop_signal=signal.SIGKILL),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env={
+                    **os.environ,
+                    **SETTINGS,
+                    "DUELEDGER_DSN": with_address(self.dsn, port=self.servers.postgres.port),
+                    "DUELEDGER_BOOTSTRAP_SERVERS": f"{HOST}:{self.servers.kafka.port}",
+                    "DUELEDGER_WORKER_GROUP_ID": self.group,
+                    "DUELEDGER_OUTCOME_TOPIC": f"outcomes-{self.group}",
+                    "DUELEDGER_OUTCOME_GROUP": self.group,
+                    EVIDENCE_VARIABLE: self.evidence_dsn,
+                    CRASH_VARIABLE: "",
+                    **environment,
+                },
+            )
+        program = Program(role, process, log)
+        self.programs.append(program)
+        self.running.push_async_callback(program.kill)
+        return program
+
+    @asynccontextmanager
+    async def connected(self) -> AsyncGenerator[Connection]:
+        connection = await connect(self.dsn, application_name="test")
+        try:
+            yield connection
+        finally:
+            connection.terminate()
+
+    async def fetchval(self, query: str, *arguments: object) -> Any:  # noqa: ANN401  # of a row
+        async with self.connected() as connection:
+            return await connection.fetchval(query, *arguments)
+
+    async def count_open(self) -> int:
+        """Count what neither ended nor waits for a person."""
+        return await self.fetchval(
+            "select (select count(*) from ledger.pending) + (select count(*) from ledger.open_item)"
+        )
+
+    async def finished(self) -> None:
+        """Wait until everything emitted has ended or is parked."""
+
+        async def nothing_open() -> bool:
+            return await self.count_open() == 0
+
+        await eventually(nothing_open)
+
+    async def count_completed(self) -> int:
+        return await self.fetchval(
+            "select count(*) from ledger.transition where event = $1", TransitionEvent.COMPLETED
+        )
+
+    async def completed_kinds(self) -> set[str]:
+        """Name the kinds of which something was completed."""
+        return set(
+            await self.fetchval("select array_agg(kind) from ledger.accounting where completed > 0")
+        )
+
+    async def count_effects(self) -> int:
+        evidence = await asyncpg.connect(self.evidence_dsn)
+        try:
+            return await evidence.fetchval("select count(*) from effect")
+        finally:
+            await evidence.close()
+
+    async def worked_by(self, program: Program) -> None:
+        """Wait until a worker has worked something."""
+
+        async def worked() -> bool:
+            evidence = await asyncpg.connect(self.evidence_dsn)
+            try:
+                return await evidence.fetchval(
+                    "select exists (select from effect where worker = $1)", program.process.pid
+                )
+            finally:
+                await evidence.close()
+
+        await eventually(worked)
+
+    async def parked(self) -> list[str]:
+        """Return the keys of what waits for a person."""
+        return await self.fetchval(
+            "select array_agg(business_key order by business_key)"
+            " from ledger.review join ledger.due_item using (effective_date, item_no)"
+        )
+
+    async def effects_beyond(self, count: int) -> None:
+        """Wait until more has been worked."""
+
+        async def more() -> bool:
+            return await self.count_effects() > count
+
+        await eventually(more)
+
+    async def all_told(self, program: Program, *events: LogEvent, count: int = 1) -> None:
+        """Wait until a process has logged so many of these events."""
+
+        async def told() -> bool:
+            return len(program.told(*events)) >= count
+
+        await eventually(told)
+
+    async def end_all(self) -> dict[str, int]:
+        """Ask every process to end; return the exit codes that were not 0."""
+        living = [program for program in self.programs if program.running]
+        codes = await asyncio.gather(*(program.end() for program in living))
+        return {
+            program.log.name: code for program, code in zip(living, codes, strict=True) if code != 0
+        }
+
+
+@asynccontextmanager
+async def open_site(servers: Servers, directory: Path) -> AsyncGenerator[Site]:
+    """Have an empty ledger and its evidence; at the end, nothing of it is left."""
+    name = f"faults_{secrets.token_hex(4)}"
+    async with AsyncExitStack() as running:
+        site = Site(servers, directory, name, running)
+        running.push_async_callback(partial(_drop, servers, name, f"{name}_evidence"))
+        running.push_async_callback(servers.heal)
+        admin = await asyncpg.connect(servers.dsn)
+        await admin.execute(
+            f"create database {name} template {servers.template} strategy file_copy"
+        )
+        await admin.execute(f"create database {name}_evidence strategy file_copy")
+        await admin.close()
+        evidence = await asyncpg.connect(site.evidence_dsn)
+        await evidence.execute(EVIDENCE)
+        await evidence.close()
+        yield site
+
+
+async def _drop(servers: Servers, *names: str) -> None:
+    admin = await asyncpg.connect(servers.dsn)
+    for name in names:
+        await admin.execute(f"drop database if exists {name} with (force)")
+    await admin.close()

@@ -1,0 +1,102 @@
+"""The checker finds nothing after a quiet run, and each of its rules finds what breaks it."""
+
+from .checker import IDENTITY, broken_rules, gathered
+from .rules import RULES
+from .site import Site
+
+# What there would be if a guarantee were broken, by the rule that must notice.
+BREAKING = {
+    "G1 what was acknowledged is exactly one row": "insert into emitted values (gen_random_uuid())",
+    "G1 nothing is owed that nobody emitted": "delete from emitted",
+    "G2 each item stands in exactly one place": "delete from ended where terminal",
+    "G2 what is parked says why, in its row and in the journal": """
+        update ledger.review set reason = ''
+    """,
+    "G2 what waits again says why in the journal": """
+        insert into ledger.pending (item_no, effective_date, flow_no, available_at, starts)
+        select 0, effective_date, flow_no, now(), 1 from ledger.due_item limit 1
+    """,
+    "G3 nothing is claimed early": "update handed set due_at = claimed_at + interval '1 ms'",
+    "G3 nothing is started early": "update worked set due_at = started_at + interval '1 ms'",
+    "G3 nothing is worked early": "update effect set at = '2025-12-31T23:59:59Z'",
+    "G4 what was worked was handed out under that fence, at that position": """
+        update effect set attempt = attempt + 1
+    """,
+    "G4 what was worked had been started": "delete from worked",
+    "G4 an item is started at most once under a fence": """
+        insert into worked select run_no + 1000000, worker_no, started_at, closed_at, fence,
+          position, item_no, id, due_at, by_topic from worked
+    """,
+    "G4 the fences of an item's runs only grow": """
+        insert into worked select run_no + 1000000, worker_no, started_at, closed_at, fence - 1,
+          position, item_no, id, due_at, by_topic from worked
+    """,
+    "G4 the fences of an item's claims grow with time": """
+        insert into handed select fence + 1000000, claimed_at - interval '1 h', topic, partition,
+          base_offset, published_at, closed_at, position, item_no, attempt, id, due_at,
+          by_topic from handed
+    """,
+    "G4 what is handed out again was given back, or its run's end is in the journal": """
+        insert into handed select fence + 1000000, claimed_at, topic, partition,
+          base_offset, published_at, closed_at, position, item_no, attempt, id, due_at,
+          by_topic from handed
+    """,
+    "G4 what ended in a run ended once there, by who held it or a reaper": """
+        update worked set worker_no = 0
+    """,
+    "G4 what completed did so under its newest fence": "update worked set fence = fence - 1",
+    "G4 items of one key run one after another, where their kind asks for it": """
+        update item set ordering = 'key', key = 'one'
+    """,
+    "G4 what was answered stale is recorded": "insert into refusal values ('settle', null, 0)",
+    "G6 what completed was worked under that fence": "delete from effect",
+    "G6 an effect within the completing transaction happened exactly once": """
+        insert into public.effect_within select * from public.effect_within limit 1
+    """,
+    "G8 a terminal state is the last": """
+        insert into ended select item_no, run_no + 1, 'failed', false, actor_no, at, id, kind
+        from ended where terminal
+    """,
+    "G8 a run that is closed has ended in full, or was taken from its worker": "delete from ended",
+    "Kafka: what was worked came from there": "delete from record",
+    "Kafka: nothing is published without its claim, nor other than claimed": """
+        update record set fence = fence + 1000000
+    """,
+    "Kafka: nothing is published twice under one fence unless that is left ambiguous": """
+        insert into record select topic, partition, place + 1000000, fence, position, item, copied
+        from record
+    """,
+    "Kafka: what was acknowledged lies at base offset + position - 1": """
+        update record set place = place + 1
+    """,
+    "Kafka: what was said never to have left is not there": """
+        insert into unsent select fence from record
+    """,
+    IDENTITY: "delete from ledger.transition",
+}
+
+
+async def test_a_quiet_run_breaks_no_rule_and_each_rule_can_be_broken(site: Site) -> None:
+    for handler in ("batch", "single", "threaded", "transaction"):
+        kind = await site.add_kind(handler, attempt_max=2)
+        await site.emit([*site.drafts(kind, 50), *site.drafts(kind, 1, prefix="poison")])
+    for policy in ({"ordering": "key"}, {"dispatch": "direct"}):
+        await site.emit(site.drafts(await site.add_kind("single", **policy), 50))
+    await site.start_allocator()
+    await site.start_worker(DUELEDGER_FAILURES_PER_THOUSAND="200")
+    await site.start_direct_worker(DUELEDGER_FAILURES_PER_THOUSAND="200")
+
+    await site.finished()
+
+    assert await site.end_all() == {}
+    assert await site.count_completed() == 300
+    async with gathered(site) as connection:
+        assert await broken_rules(site, connection) == []
+        assert BREAKING.keys() == {*RULES, IDENTITY}
+        for rule, breaking in BREAKING.items():
+            trial = connection.transaction()
+            await trial.start()
+            await connection.execute(breaking)
+            broken = await broken_rules(site, connection)
+            await trial.rollback()
+            assert [line for line in broken if line.startswith(f"{rule}:")], (rule, broken)

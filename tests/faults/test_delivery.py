@@ -1,0 +1,232 @@
+"""Records that come twice, late or in any order, and members that come and go."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from random import Random
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from ledger.envelope import work_topic
+from ledger.log import LogEvent
+from ledger.service import Stop
+
+from .checker import COPIED, violations
+from .programs import eventually
+from .site import PARTITIONS, Site
+
+pytestmark = pytest.mark.faults
+POLL_MILLISECONDS = 50
+COPIES_MAX = 3
+ROUNDS = 6
+LEAVING_SHARE = 0.7  # of the members that go; the rest is killed
+
+
+@pytest.fixture
+def choice() -> Random:
+    seed = int(os.environ.get("DUELEDGER_FAULT_SEED") or secrets.randbelow(1 << 32))
+    print(f"DUELEDGER_FAULT_SEED={seed}")  # noqa: T201  # shown when the test fails
+    return Random(seed)  # noqa: S311  # no secrets
+
+
+async def copy(producer: AIOKafkaProducer, record: ConsumerRecord) -> None:
+    await producer.send(
+        record.topic,
+        record.value,
+        record.key,
+        partition=record.partition,
+        headers=[*((name, value or b"") for name, value in record.headers), (COPIED, b"1")],
+    )
+
+
+@asynccontextmanager
+async def copied(site: Site, topic: str, choice: Random) -> AsyncGenerator[list[ConsumerRecord]]:
+    """Publish each record of the topic again, once or more, later and in another order."""
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    seen: list[ConsumerRecord] = []
+    stop = Stop()
+
+    async def relay() -> None:
+        async with (
+            AIOKafkaConsumer(bootstrap_servers=site.bootstrap_servers) as consumer,
+            AIOKafkaProducer(bootstrap_servers=site.bootstrap_servers) as producer,
+        ):
+            consumer.assign(places)
+            await consumer.seek_to_beginning(*places)
+            kept: list[ConsumerRecord] = []
+            while kept or not stop.asked:
+                polled = await consumer.getmany(timeout_ms=POLL_MILLISECONDS)
+                for records in polled.values():
+                    fresh = [each for each in records if COPIED not in dict(each.headers)]
+                    seen.extend(fresh)
+                    for record in fresh:
+                        kept += [record] * choice.randint(1, COPIES_MAX)
+                choice.shuffle(kept)
+                now = len(kept) if stop.asked else len(kept) // 2
+                for record in kept[:now]:
+                    await copy(producer, record)
+                del kept[:now]
+            await producer.flush()
+
+    relaying = asyncio.create_task(relay())
+    try:
+        yield seen
+    finally:
+        stop.ask()
+        await relaying
+
+
+async def read_to_end(site: Site, topic: str) -> None:
+    """Wait until the workers have committed everything that the topic holds."""
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    async with AIOKafkaConsumer(bootstrap_servers=site.bootstrap_servers) as consumer:
+        consumer.assign(places)
+        admin = AIOKafkaAdminClient(bootstrap_servers=site.bootstrap_servers)
+        await admin.start()
+        try:
+
+            async def committed() -> bool:
+                ends = await consumer.end_offsets(places)
+                done = await admin.list_consumer_group_offsets(site.group)
+                return all(
+                    end == 0 or (place in done and done[place].offset >= end)
+                    for place, end in ends.items()
+                )
+
+            await eventually(committed)
+        finally:
+            await admin.close()
+
+
+async def test_g4_duplicates_in_any_order_and_late_start_nothing_twice(
+    site: Site, choice: Random
+) -> None:
+    kind = await site.add_kind("batch")
+    topic = work_topic(kind)
+    await site.start_allocator()
+    await site.start_worker()
+    await site.emit(site.drafts(kind, 50))
+    await site.finished()
+    async with copied(site, topic, choice):
+        for _ in range(10):
+            await site.emit(site.drafts(kind, 100))
+            before = await site.count_effects()
+            await site.effects_beyond(before - 100)
+        await site.finished()
+
+    await read_to_end(site, topic)
+
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_effects() == await site.count_completed() == 1050
+
+
+async def test_g4_g5_records_that_wait_longer_than_their_claims_are_refused_and_handed_out_again(
+    site: Site,
+) -> None:
+    kind = await site.add_kind("batch", queue_seconds=1)
+    await site.start_allocator()
+    worker = await site.start_worker()
+    await site.emit(site.drafts(kind, 20))
+    await site.finished()
+    await worker.freeze()
+    await site.emit(site.drafts(kind, 200))
+
+    async def late() -> bool:
+        return await site.fetchval(
+            "select exists (select from ledger.claim"
+            " where closed_at is not null and started = 0 and base_offset is not null)"
+        )
+
+    await eventually(late)
+    worker.thaw()
+    await site.finished()
+    await read_to_end(site, work_topic(kind))
+
+    assert worker.running
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 220
+    assert await site.fetchval(
+        "select count(*) > 0 from ledger.rejected_write where verb = 'start' and reason = 'stale'"
+    )
+
+
+async def test_g5_members_that_come_and_go_without_end_lose_nothing(
+    site: Site, choice: Random
+) -> None:
+    kind = await site.add_kind("single")
+    await site.start_allocator()
+    await site.start_worker()
+    stop = Stop()
+
+    async def load() -> None:
+        while not stop.asked:
+            await site.emit(site.drafts(kind, 100))
+            await stop.wait(0.2)
+
+    loading = asyncio.create_task(load())
+    try:
+        guests = [await site.start_worker() for _ in range(2)]
+        for _ in range(ROUNDS):
+            await site.worked_by(choice.choice(guests))
+            leaving = guests.pop(choice.randrange(2))
+            if choice.random() < LEAVING_SHARE:
+                await site.all_told(leaving, LogEvent.PROCESS_STARTED)
+                assert await leaving.end() == 0
+            else:
+                await leaving.kill()
+            guests.append(await site.start_worker())
+    finally:
+        stop.ask()
+        await loading
+
+    await site.finished()
+
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == len(site.emitted)
+
+
+async def test_g4_two_allocators_serve_one_flow_and_no_item_is_in_two_hands(site: Site) -> None:
+    kind = await site.add_kind("batch")
+    allocators = [await site.start_allocator(), await site.start_allocator()]
+    await site.start_worker()
+
+    async def both_claimed() -> bool:
+        await site.emit(site.drafts(kind, 200))
+        return await site.fetchval("select count(distinct allocator_no) = 2 from ledger.claim")
+
+    await eventually(both_claimed)
+    await site.emit(site.drafts(kind, 5000))
+    await site.finished()
+
+    assert all(allocator.running for allocator in allocators)
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_effects() == await site.count_completed() == len(site.emitted)
+
+
+async def test_g9_poison_every_thousandth_item_parks_and_holds_nobody_up(site: Site) -> None:
+    kind = await site.add_kind("batch", attempt_max=3)
+    other = await site.add_kind("single")
+    await site.start_allocator()
+    await site.start_worker()
+    for _ in range(4):
+        await site.emit(site.drafts(kind, 1, prefix="poison"))
+        await site.emit(site.drafts(kind, 999))
+    await site.emit(site.drafts(other, 500))
+
+    await site.finished()
+
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 4496
+    assert await site.parked() == [f"poison-{number:06}" for number in range(0, 4000, 1000)]
+    assert await site.count_effects() == 4496
+    assert await site.fetchval("select max(attempt) from ledger.transition where event = 5") == 1
+    assert await site.fetchval("select count(*) from ledger.transition where event = 6") == 8

@@ -1,0 +1,132 @@
+"""Processes that stop in the middle and wake up too late: what they write changes nothing."""
+
+import asyncio
+
+import pytest
+
+from ledger.log import LogEvent
+
+from .checker import violations
+from .programs import EVENTUALLY_SECONDS, eventually
+from .site import Site
+
+pytestmark = pytest.mark.faults
+
+
+async def refusals(site: Site, verb: str) -> int:
+    return await site.fetchval("select count(*) from ledger.rejected_write where verb = $1", verb)
+
+
+async def test_g4_an_allocator_that_slept_past_its_deadline_publishes_for_nobody(
+    site: Site,
+) -> None:
+    kind = await site.add_kind("batch", queue_seconds=1, dispatch_seconds=1)
+    zombie = await site.start_allocator()
+    await site.start_worker()
+    recorded = site.servers.postgres.hold("commit record_claims", answered=True)
+    await site.emit(site.drafts(kind, 40))
+    await asyncio.wait_for(recorded.reached, EVENTUALLY_SECONDS)
+    await zombie.freeze()
+    recorded.decide(passes=True)
+    await site.start_allocator()
+    await site.finished()
+    assert await refusals(site, "start") == 0
+
+    zombie.thaw()
+
+    async def refused() -> bool:
+        return await refusals(site, "start") > 0
+
+    await eventually(refused)
+    await site.all_told(zombie, LogEvent.CLAIM_LATE)
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_effects() == await site.count_completed() == 40
+
+
+async def test_g4_a_worker_that_slept_past_its_lease_settles_nothing(site: Site) -> None:
+    kind = await site.add_kind("batch")
+    await site.start_allocator()
+    zombie = await site.start_worker()
+    settling = site.servers.postgres.hold("settle_runs", answered=False)
+    await site.emit(site.drafts(kind, 40))
+    await asyncio.wait_for(settling.reached, EVENTUALLY_SECONDS)
+    await zombie.freeze()
+    await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
+    await site.finished()
+    assert await refusals(site, "settle") == 0
+
+    settling.decide(passes=True)
+    zombie.thaw()
+
+    async def refused() -> bool:
+        return await refusals(site, "settle") > 0
+
+    await eventually(refused)
+    await site.all_told(zombie, LogEvent.SETTLE_STALE)
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 40
+    assert await site.count_effects() > 40
+
+
+async def test_g4_g6_a_transaction_that_slept_past_its_lease_has_no_effect(site: Site) -> None:
+    kind = await site.add_kind("transaction")
+    await site.start_allocator()
+    zombie = await site.start_worker()
+    settling = site.servers.postgres.hold("settle_runs", answered=False)
+    await site.emit(site.drafts(kind, 1))
+    await asyncio.wait_for(settling.reached, EVENTUALLY_SECONDS)
+    await zombie.freeze()
+    await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
+    await site.finished()
+
+    settling.decide(passes=True)
+    zombie.thaw()
+    # It lets go by itself or is refused; nothing of its transaction stays either way.
+    await site.all_told(zombie, LogEvent.LEASE_LAPSED, LogEvent.RUN_LOST, LogEvent.SETTLE_STALE)
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 1
+
+
+async def test_g5_g6_a_transaction_whose_worker_sleeps_on_its_locks_is_ended_by_the_server(
+    site: Site,
+) -> None:
+    kind = await site.add_kind("transaction")
+    await site.start_allocator()
+    zombie = await site.start_worker(DUELEDGER_HANDLER_SECONDS="2")
+    settled = site.servers.postgres.hold("settle_runs", answered=True)
+    await site.emit(site.drafts(kind, 10))
+    await asyncio.wait_for(settled.reached, EVENTUALLY_SECONDS)
+    await zombie.freeze()
+    await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
+
+    await site.finished()
+
+    settled.decide(passes=True)
+    zombie.thaw()
+    await site.all_told(zombie, LogEvent.LEASE_LAPSED, LogEvent.RUN_LOST)
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 10
+
+
+async def test_g4_a_start_that_is_answered_too_late_is_let_go(site: Site) -> None:
+    kind = await site.add_kind("single")
+    await site.start_allocator()
+    zombie = await site.start_worker()
+    started = site.servers.postgres.hold("start_runs", answered=True)
+    await site.emit(site.drafts(kind, 40))
+    await asyncio.wait_for(started.reached, EVENTUALLY_SECONDS)
+    await zombie.freeze()
+    await site.start_worker(DUELEDGER_WORKER_GROUP_ID=f"{site.group}-heir")
+    await site.finished()
+
+    started.decide(passes=True)
+    zombie.thaw()
+    await site.all_told(zombie, LogEvent.LEASE_LAPSED, LogEvent.SETTLE_STALE, LogEvent.RUN_LOST)
+
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 40

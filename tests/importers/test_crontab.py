@@ -1,0 +1,249 @@
+"""Each line of a crontab is a definition, or left out with the reason, or said to be no job."""
+
+from typing import Any
+
+import pytest
+
+from dueledger.importers.crontab import Crontab, import_crontab
+from dueledger.importers.imported import Import, Job, LeftOut, Question
+
+BERLIN = Crontab(zone="Europe/Berlin")
+SYSTEM = Crontab(zone="Europe/Berlin", of_system=True)
+
+
+def read(text: str, crontab: Crontab = BERLIN) -> Import:
+    return import_crontab(text + "\n", "tab", crontab)
+
+
+def job(text: str, crontab: Crontab = BERLIN) -> Job:
+    [found] = read(text, crontab).jobs
+    return found
+
+
+def left_out(text: str, crontab: Crontab = BERLIN) -> LeftOut:
+    found = read(text, crontab)
+    assert found.jobs == []
+    [one] = found.left_out
+    return one
+
+
+def when(text: str) -> Any:  # noqa: ANN401 - a document
+    return job(text).document["when"]
+
+
+def test_a_line_is_read_on_its_machines_clock_as_cron_has_it() -> None:
+    assert when("30 2 * * * x") == {
+        "cron": "30 2 * * *",
+        "timezone": "Europe/Berlin",
+        "gap": "gap_end",
+        "fold": "first",
+    }
+    assert when("*/15 * * * * x")["gap"] == "skip"
+    assert when("0 */2 * * * x")["fold"] == "both"
+
+
+def test_without_a_zone_nothing_is_guessed() -> None:
+    one = left_out("30 2 * * * x", Crontab())
+    assert "does not say in which zone" in one.reason
+    assert one.accepted == "--timezone Europe/Berlin"
+
+
+def test_cron_tz_holds_for_the_lines_below_it() -> None:
+    jobs = read("0 1 * * * a\nCRON_TZ=Asia/Tokyo\n0 1 * * * b\nCRON_TZ = 'UTC'\n0 1 * * * c").jobs
+    zones = [one.definition.when.timezone for one in jobs]  # type: ignore[union-attr]
+    assert zones == ["Europe/Berlin", "Asia/Tokyo", "UTC"]
+
+
+def test_an_unknown_cron_tz_is_named_with_the_nearest() -> None:
+    one = left_out("CRON_TZ=Europe/Berln\n0 1 * * * a")
+    assert "Europe/Berln" in one.reason
+    assert one.accepted is not None
+    assert "Europe/Berlin" in one.accepted
+
+
+def test_tz_is_the_commands_zone_and_is_said_to_be() -> None:
+    found = read("TZ=Asia/Tokyo\n0 1 * * * a")
+    assert found.jobs[0].definition.when.timezone == "Europe/Berlin"  # type: ignore[union-attr]
+    assert "for commands, not for schedules" in found.reported[0].meaning
+    unsaid = read("TZ=Asia/Tokyo\n0 1 * * * a", Crontab())
+    assert unsaid.jobs == []
+    assert "--timezone" in unsaid.reported[0].meaning
+
+
+def test_environment_lines_are_reported_without_their_values() -> None:
+    found = read("DB_PASSWORD=hunter2\nPATH = /bin:/usr/bin\n0 1 * * * a")
+    assert [(one.where, one.text) for one in found.reported] == [
+        ("tab:1", "DB_PASSWORD"),
+        ("tab:2", "PATH"),
+    ]
+    assert "hunter2" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("macro", "expression"),
+    [
+        ("@hourly", "@hourly"),
+        ("@daily", "@daily"),
+        ("@midnight", "@midnight"),
+        ("@weekly", "@weekly"),
+        ("@monthly", "@monthly"),
+        ("@yearly", "@yearly"),
+        ("@annually", "@annually"),
+        ("@DAILY", "@DAILY"),
+    ],
+)
+def test_macros_are_carried_over(macro: str, expression: str) -> None:
+    assert when(f"{macro} x")["cron"] == expression
+
+
+def test_reboot_is_no_time_and_a_command_is_never_quoted() -> None:
+    one = left_out("@reboot /opt/start --password=hunter2", Crontab())
+    assert "when a machine starts" in one.reason
+    assert "hunter2" not in repr(one)
+
+
+def test_the_comment_above_a_line_is_its_description() -> None:
+    text = (
+        "# Of the file\n\n# Dumps the ledger,\n# kept thirty days\n0 1 * * * dump\n0 2 * * * sweep"
+    )
+    dump, sweep = read(text).jobs
+    assert dump.known.description == "Dumps the ledger, kept thirty days"
+    assert sweep.known.description is None
+
+
+def test_debians_header_describes_nothing() -> None:
+    assert job("# m h  dom mon dow   command\n0 1 * * * dump").known.description is None
+
+
+def test_a_job_in_a_comment_is_reported_as_switched_off() -> None:
+    found = read("#0 7 * * 1-5 /opt/old --token=hunter2\n0 1 * * * dump")
+    assert [one.text for one in found.reported] == ["0 7 * * 1-5"]
+    assert "switched off" in found.reported[0].meaning
+    assert found.jobs[0].known.description is None
+    assert "hunter2" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "stdin"),
+    [
+        ("mail a@b.c%Hello%you", "mail a@b.c", "Hello\nyou"),
+        (r"date +\%F > x", "date +%F > x", None),
+        (r"mail a@b.c%100\% sure", "mail a@b.c", "100% sure"),
+        ("cat%", "cat", ""),
+    ],
+)
+def test_a_percent_sign_begins_the_standard_input(
+    line: str, command: str, stdin: str | None
+) -> None:
+    payload: Any = job(f"0 1 * * * {line}").document["payload"]
+    assert payload["command"] == command
+    assert payload.get("stdin") == stdin
+
+
+def test_a_systems_crontab_names_a_user() -> None:
+    one = job("17 *\t* * *\troot    cd / && run-parts --report /etc/cron.hourly", SYSTEM)
+    payload: Any = one.document["payload"]
+    assert payload["user"] == "root"
+    assert payload["command"] == "cd / && run-parts --report /etc/cron.hourly"
+    assert one.definition.definition == "run-parts"
+    assert one.inventory()["owner"] == "root"
+
+
+def test_a_line_of_the_other_sort_of_crontab_is_left_out_with_the_option() -> None:
+    assert left_out("0 1 * * * root /opt/x").accepted == "--system"
+    assert left_out("0 1 * * * /opt/x", SYSTEM).accepted == "without --system"
+
+
+@pytest.mark.parametrize("line", ["bad", "0 1 * *", "0 1 * * *", "@daily", "=x"])
+def test_a_line_that_is_nothing_is_left_out(line: str) -> None:
+    assert left_out(line).where == "tab:1"
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        ("5/15 * * * *", "some crons read 5 alone"),
+        ("0~30 * * * *", "by chance"),
+        ("0 22-2 * * *", "runs backwards"),
+        ("0 1 ? * *", "does not read `?`"),
+        ("0 1 L * *", "not understood by cron"),
+        ("0 1 * * 5#2", "not understood by cron"),
+        ("H 1 * * *", "not understood by cron"),
+        ("*/0 * * * *", "never moves"),
+        ("61 * * * *", "outside the field"),
+        ("*/90 * * * *", "only ever matches the first"),
+    ],
+)
+def test_what_crons_read_differently_is_left_out_with_what_to_write(
+    times: str, reason: str
+) -> None:
+    one = left_out(f"{times} x")
+    assert reason in one.reason
+    assert one.accepted
+
+
+def test_a_time_that_never_comes_is_asked_about() -> None:
+    one = job("0 0 30 2 * x")
+    assert one.inventory()["frequency"] == "never"
+    assert Question.SWITCHED_OFF in one.known.questions
+
+
+def test_a_job_that_a_change_of_the_clocks_moves_is_asked_about() -> None:
+    assert Question.CLOCKS in job("30 2 * * * x").known.questions
+    assert Question.CLOCKS not in job("30 7 * * * x").known.questions
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["PGPASSWORD=abc dump", "curl https://me:abc@host/", "mysqldump -u x -pabc", "x --token abc"],
+)
+def test_a_command_that_seems_to_hold_a_secret_is_asked_about(command: str) -> None:
+    assert Question.SECRET in job(f"0 1 * * * {command}").known.questions
+    assert Question.SECRET not in job("0 1 * * * /opt/dump --all").known.questions
+
+
+def test_jobs_of_one_program_have_names_that_do_not_hang_on_their_place() -> None:
+    lines = ["0 1 * * * dump a", "0 2 * * * dump b", "0 3 * * * sweep"]
+    there = {one.definition.definition for one in read("\n".join(lines)).jobs}
+    back = {one.definition.definition for one in read("\n".join(reversed(lines))).jobs}
+    assert there == back
+    assert len(there) == 3
+    assert "sweep" in there
+
+
+def test_the_same_line_twice_is_carried_over_once_and_the_other_is_named() -> None:
+    found = read("0 1 * * * dump\n0 1 * * * dump")
+    assert len(found.jobs) == 1
+    assert found.left_out[0].where == "tab:2"
+    assert "tab:1" in found.left_out[0].reason
+
+
+def test_a_last_line_without_an_end_is_told() -> None:
+    found = import_crontab("0 1 * * * dump", "tab", BERLIN)
+    assert len(found.jobs) == 1
+    assert "several crons ignore it" in found.reported[0].meaning
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        "A=x" + " " * 300_000 + "y",
+        "0 1 * * * cd" + " " * 4_000 + "x",
+        "0 1 * * * " + "password" * 500,
+        "0 1 * * * " + "mysql " * 600,
+        "0 1 * * * " + "x" * 300_000,
+        "," * 3_000 + " 1 * * * x",
+        "0 1 * * * " + "cd x " * 800,
+        f"CRON_TZ={'x' * 4_000}\n0 1 * * * x",
+    ],
+)
+def test_no_line_hangs(row: str) -> None:
+    found = read(row)
+    assert len([*found.jobs, *found.left_out]) == 1
+
+
+def test_every_line_is_in_one_of_the_lists() -> None:
+    text = "A=1\n0 1 * * * a\n@reboot b\n#0 1 * * * c\nnonsense"
+    found = read(text)
+    counted = [*found.jobs, *found.left_out, *found.reported]
+    assert sorted(one.where for one in counted) == [f"tab:{number}" for number in range(1, 6)]

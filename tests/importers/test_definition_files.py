@@ -1,0 +1,37 @@
+"""What is written as YAML reads back as the same, whatever the texts hold."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dueledger.importers.definition_files import definition_text, definitions_text
+from dueledger.importers.imported import Import, Known
+from ledger.definitions import load_definitions
+
+WHEN = {"cron": "0 1 * * *", "timezone": "UTC"}
+TEXTS = st.one_of(
+    st.sampled_from(
+        ["yes", "1.5e10", "17:00", "~", "0o7", "1_000", "2026-12-25", "- a", "#x", "<<"]
+    ),
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\x00\x1f"), min_size=1),
+)
+
+
+@settings(max_examples=60)
+@given(name=TEXTS, command=TEXTS, description=st.none() | TEXTS)
+def test_a_definition_reads_back_as_the_same(
+    name: str, command: str, description: str | None
+) -> None:
+    found = Import()
+    document: dict[str, object] = {
+        "definition": name,
+        "tenant": "acme",
+        "kind": "X",
+        "business_key": name,
+        "when": WHEN,
+        "payload": {"command": command, "description": description},
+    }
+    found.carry("here", document, Known(description=description))
+    [job] = found.jobs
+    [read] = load_definitions(definition_text(job), source="written")
+    assert read == job.definition
+    assert len(load_definitions(definitions_text([job]) * 1, source="stream")) == 1

@@ -1,0 +1,112 @@
+"""Under a held snapshot a claim passes nothing of what was taken before its flow's floor."""
+
+from collections.abc import AsyncGenerator
+
+import pytest
+
+from ledger.states import TransitionEvent
+from ledger.store import Connection, connect
+from ledger.store.claims import (
+    BOTTOM,
+    Floor,
+    claim_items,
+    claim_serial_items,
+    find_next_due,
+    list_due_flows,
+)
+from ledger.store.definitions import KindPolicy, put_kind_policy
+from ledger.store.takes import take_items
+
+from .conftest import Ledger
+
+TAKEN = 2_000
+
+
+@pytest.fixture
+async def snapshot(database: str) -> AsyncGenerator[None]:
+    """Hold a snapshot, so that no entry of an index is known to be dead to all."""
+    holder = await connect(database, application_name="holder")
+    async with holder.transaction(isolation="repeatable_read"):
+        await holder.fetchval("select count(*) from ledger.pending")
+        yield
+    await holder.close()
+
+
+async def _reads(connection: Connection, index: str) -> int:
+    await connection.execute("select pg_stat_force_next_flush()")
+    return await connection.fetchval(
+        "select idx_tup_read from pg_stat_user_indexes where indexrelname = $1", index
+    )
+
+
+async def _floor(ledger: Ledger, flow_no: int) -> Floor:
+    (answer,) = await find_next_due(ledger.connection, [flow_no], [BOTTOM], [0.0])
+    return answer.floor
+
+
+@pytest.mark.usefixtures("snapshot")
+async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger: Ledger) -> None:
+    for event in (TransitionEvent.FAILED, TransitionEvent.COMPLETED):
+        if event is TransitionEvent.FAILED:
+            await ledger.emit(TAKEN)
+        claim = await ledger.claim()
+        start = await ledger.start(claim.fence, 1, TAKEN)
+        assert await ledger.settle(start.run_no, *[event] * TAKEN, after_seconds=0) == []
+    await ledger.emit(20)
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    index = "pending_retry_idx"
+    before = await _reads(ledger.connection, index)
+    floor = await _floor(ledger, flow.flow_no)
+    passed = await _reads(ledger.connection, index) - before
+    assert passed >= TAKEN
+    assert await claim_items(ledger.connection, [flow.flow_no], [10], [floor])
+    assert (await find_next_due(ledger.connection, [flow.flow_no], [floor], [0.0]))[0].plain
+    await take_items(
+        ledger.connection,
+        [flow.flow_no],
+        [10],
+        crews=[0],
+        apart=[False],
+        floors=[floor],
+        worker_no=ledger.worker_no,
+        lease_seconds=60,
+    )
+    assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
+
+
+@pytest.mark.usefixtures("snapshot")
+async def test_a_claim_passes_no_serial_items_that_were_taken_below_its_floor(
+    ledger: Ledger,
+) -> None:
+    await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, ordering="key"))
+    await ledger.emit(TAKEN)
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    quotas = ([flow.flow_no], [TAKEN])
+    rows = await claim_serial_items(ledger.connection, *quotas, ledger.worker_no)
+    assert len(rows) == TAKEN
+    await ledger.emit(10)
+    index = "pending_serial_idx"
+    before = await _reads(ledger.connection, index)
+    floor = await _floor(ledger, flow.flow_no)
+    passed = await _reads(ledger.connection, index) - before
+    assert passed >= TAKEN
+    rows = await claim_serial_items(ledger.connection, *quotas, ledger.worker_no, floors=[floor])
+    assert len(rows) == 10
+    (answer,) = await find_next_due(ledger.connection, [flow.flow_no], [floor], [0.0])
+    assert not answer.serial
+    assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
+
+
+async def test_a_list_begins_at_the_bottom_and_says_where_each_sort_begins(ledger: Ledger) -> None:
+    await ledger.emit(2)
+    claim = await ledger.claim(limit=1)
+    start = await ledger.start(claim.fence)
+    await ledger.settle(start.run_no, TransitionEvent.FAILED, after_seconds=0)
+    retry_at = await ledger.connection.fetchval(
+        "select available_at from ledger.pending where state = 4 /* RetryableFailure */"
+    )
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    assert flow.floor.retry_at <= retry_at
+    assert flow.floor.serial_at > BOTTOM.serial_at
+    rows = await claim_items(ledger.connection, [flow.flow_no], [10], [flow.floor])
+    assert len(rows) == 2

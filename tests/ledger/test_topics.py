@@ -1,0 +1,49 @@
+"""Topics are made once, by whoever needs them first; what a broker refuses is told by name."""
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from ledger.errors import Unavailable
+from ledger.log import LogEvent
+from ledger.settings import Settings
+from ledger.topics import make_missing_topics, make_topics
+
+
+async def partitions_of(bootstrap_servers: str, topic: str) -> set[int]:
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:
+        return await producer.partitions_for(topic)
+
+
+async def test_a_topic_that_cannot_be_made_is_named_and_the_others_are_made(
+    bootstrap_servers: str, kind: str
+) -> None:
+    good = f"made-{kind}"
+    topics = [good, "no good"]
+    refused = await make_missing_topics(bootstrap_servers, topics, partitions=2, replication=1)
+    again = await make_missing_topics(bootstrap_servers, [good], partitions=9, replication=1)
+    assert refused == {"no good": "InvalidTopicError"}
+    assert again == {}
+    assert await partitions_of(bootstrap_servers, good) == {0, 1}
+
+
+async def test_a_process_tells_which_of_its_topics_are_refused_and_goes_on(
+    bootstrap_servers: str, kind: str
+) -> None:
+    settings = Settings(
+        dsn=SecretStr("postgresql://"), bootstrap_servers=bootstrap_servers, topic_partitions=3
+    )
+    good = f"made-{kind}"
+    with capture_logs() as logs:
+        await make_topics(settings, {good, "no good"}, client="test", role="worker")
+    (log,) = logs
+    assert (log["event"], log["topic"], log["reason"]) == (
+        LogEvent.TOPIC_REFUSED, "no good", "InvalidTopicError",
+    )  # fmt: skip
+    assert await partitions_of(bootstrap_servers, good) == {0, 1, 2}
+
+
+async def test_without_a_broker_the_caller_is_told_what_to_look_at() -> None:
+    with pytest.raises(Unavailable, match="DUELEDGER_BOOTSTRAP_SERVERS"):
+        await make_missing_topics("127.0.0.1:9", ["any"], partitions=1, replication=1)

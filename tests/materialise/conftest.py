@@ -1,0 +1,142 @@
+"""A materialiser on a ledger of the test's own, where time stands until it is moved."""
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from ledger.definitions import parse_definition
+from ledger.materialise import Materialiser, MaterialiserSettings
+from ledger.service import CRASH_VARIABLE
+from ledger.store import Connection, Pool
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.clock import set_clock
+from ledger.store.definitions import define
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+DAY = 86_400
+SERVE = Path(__file__).with_name("serve.py")
+
+SetSchedule = Callable[..., Awaitable[int]]
+SetTime = Callable[[datetime], Awaitable[None]]
+
+
+@pytest.fixture
+def settings(database: str) -> MaterialiserSettings:
+    return MaterialiserSettings(
+        dsn=SecretStr(database),
+        materialise_horizon_seconds=DAY,
+        materialise_stride_seconds=3_600,
+        materialise_items_max=100,
+        materialise_pass_items_max=1_000,
+    )
+
+
+@pytest.fixture
+async def set_time(connection: Connection, pool: Pool) -> SetTime:
+    """Let business time stand still at an instant, for all sessions of the test."""
+
+    async def stand(instant: datetime) -> None:
+        await set_clock(connection, instant, 0, database=True)
+        await pool.expire_connections()
+
+    return stand
+
+
+@pytest.fixture
+async def materialiser(
+    pool: Pool, settings: MaterialiserSettings, set_time: SetTime, connection: Connection
+) -> Materialiser:
+    """A materialiser at noon of the first of March 2027."""
+    await set_time(NOON)
+    actor_no = await register_actor(connection, "materialiser:test", ActorKind.MATERIALISER)
+    return Materialiser(pool, settings, actor_no=actor_no)
+
+
+@pytest.fixture
+async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
+    """Bring a schedule into force: `when`, and from which instant on."""
+
+    async def bring(
+        name: str, when: Mapping[str, Any], *, effective_from: datetime = NOON, **changed: object
+    ) -> int:
+        document = {
+            "definition": name,
+            "tenant": "acme",
+            "kind": kind,
+            "business_key": name,
+            "when": when,
+        } | changed
+        definition = parse_definition(document)
+        defined = await define(
+            connection,
+            definition.normalised(),
+            tenant="acme",
+            name=name,
+            kind=kind,
+            event_type=None,
+            effective_from=effective_from,
+            actor_no=await register_actor(connection, "author", ActorKind.PERSON),
+        )
+        return defined.definition_no
+
+    return bring
+
+
+@pytest.fixture
+async def run_process(
+    settings: MaterialiserSettings,
+) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
+    """Start a materialiser process; what still runs dies with the test."""
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(*, crash_at: str = "") -> asyncio.subprocess.Process:
+        environment = os.environ | {
+            "DUELEDGER_DSN": settings.dsn.get_secret_value(),
+            "DUELEDGER_MATERIALISE_HORIZON_SECONDS": str(DAY),
+            "DUELEDGER_MATERIALISE_ITEMS_MAX": "100",
+            "DUELEDGER_MATERIALISE_PASS_ITEMS_MAX": "300",
+            "DUELEDGER_MATERIALISE_IDLE_SECONDS": "0.05",
+            CRASH_VARIABLE: crash_at,
+        }
+        process = await asyncio.create_subprocess_exec(sys.executable, str(SERVE), env=environment)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def tick_until_idle(materialiser: Materialiser, passes_max: int = 500) -> int:
+    """Tick until nothing is left; return how many passes it took."""
+    for passes in range(passes_max):
+        if not any((await materialiser.tick()).values()):
+            return passes
+    pytest.fail(f"not idle after {passes_max} passes")
+
+
+async def due_times(connection: Connection, name: str) -> list[datetime]:
+    rows = await connection.fetch(
+        "select due_at from ledger.due_item where business_key = $1 order by due_at", name
+    )
+    return [row["due_at"] for row in rows]
+
+
+async def watermark(connection: Connection, name: str) -> datetime:
+    """Return how far it is materialised: a stretch that was cut ends short of a stride."""
+    until = await connection.fetchval(
+        "select materialised_until from ledger.materialised join ledger.definition"
+        " using (definition_no) where name = $1",
+        name,
+    )
+    assert until >= NOON + timedelta(seconds=DAY), name
+    return until

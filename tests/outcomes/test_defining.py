@@ -1,0 +1,107 @@
+"""A definition says who settles its kind: handlers of workers, or whoever reads its topic."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from dueledger.defining import put_in_force
+from ledger.definitions import parse_definition
+from ledger.errors import InvalidInput
+from ledger.store import Connection, connect
+
+KAFKA = {"topic": "due.Letters"}
+
+
+def document(kind: str, name: str = "letters", **kafka: str) -> dict[str, Any]:
+    return {
+        "definition": name,
+        "tenant": "acme",
+        "kind": kind,
+        "business_key": "letters",
+        "when": {"cron": "0 4 * * *", "timezone": "UTC"},
+        "dispatch": {"kafka": {**KAFKA, **kafka}},
+    }
+
+
+async def test_a_definition_hands_the_settling_to_its_topic_and_takes_it_back(
+    connection: Connection, actor_no: int, kind: str
+) -> None:
+    async def define(**kafka: str) -> tuple[Any, ...]:
+        definition = parse_definition(document(kind, **kafka))
+        await put_in_force(connection, [definition], actor_no=actor_no)
+        return tuple(
+            (await connection.fetch("select settled_by, lease_seconds from ledger.kind"))[0]
+        )
+
+    assert await define() == ("worker", 60)
+    assert await define(settled_by="topic") == ("topic", 600)
+    assert await define(settled_by="topic", lease="PT2M") == ("topic", 120)
+    assert (await define(settled_by="worker"))[0] == "worker"
+
+
+async def test_two_who_settle_one_kind_are_refused(
+    connection: Connection, actor_no: int, kind: str
+) -> None:
+    definitions = [
+        parse_definition(document(kind)),
+        parse_definition(document(kind, "notices", settled_by="topic")),
+    ]
+    with pytest.raises(InvalidInput, match="another dispatch"):
+        await put_in_force(connection, definitions, actor_no=actor_no)
+
+
+@pytest.mark.parametrize(
+    ("part", "said"),
+    [
+        ("dispatch", {"kafka": {"topic": "due.Others"}}),
+        ("dispatch", {"direct": {}}),
+        ("retry", {"attempt_max": 9}),
+        ("deadlines", {"queue": "PT5M"}),
+        ("order", {"by": "partition_key"}),
+    ],
+)
+async def test_a_kinds_policy_is_changed_by_all_its_definitions_at_once_or_not_at_all(
+    connection: Connection, actor_no: int, kind: str, part: str, said: dict[str, Any]
+) -> None:
+    async def define(*documents: dict[str, Any]) -> None:
+        definitions = [parse_definition(document) for document in documents]
+        await put_in_force(connection, definitions, actor_no=actor_no)
+
+    one, two = document(kind), document(kind, "notices")
+    await define(one)
+    await define(two)
+    before = await connection.fetchrow("select * from ledger.kind")
+
+    with pytest.raises(InvalidInput, match=rf"notices.*another {part} for {kind} than letters"):
+        await define(two | {part: said})
+    with pytest.raises(InvalidInput, match=rf"notices.*another {part} for {kind} than letters"):
+        await define(one, two | {part: said})
+    assert await connection.fetchrow("select * from ledger.kind") == before
+
+    await define(one | {part: said}, two | {part: said})
+    assert await connection.fetchrow("select * from ledger.kind") != before
+    await define(one | {part: said})
+
+
+async def test_a_definition_that_moved_to_another_kind_says_nothing_for_its_old_one(
+    connection: Connection, actor_no: int, kind: str
+) -> None:
+    for each in (document(kind), document(f"{kind}2"), document(kind, "notices", topic="due.New")):
+        await put_in_force(connection, [parse_definition(each)], actor_no=actor_no)
+
+
+async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
+    database: str, connection: Connection, actor_no: int, kind: str
+) -> None:
+    other = await connect(database, application_name="other")
+    answers = await asyncio.gather(
+        put_in_force(connection, [parse_definition(document(kind))], actor_no=actor_no),
+        put_in_force(
+            other, [parse_definition(document(kind, "notices", topic="due.New"))], actor_no=actor_no
+        ),
+        return_exceptions=True,
+    )
+    await other.close()
+    assert sorted(isinstance(answer, InvalidInput) for answer in answers) == [False, True]
+    assert await connection.fetchval("select count(*) from ledger.definition") == 1

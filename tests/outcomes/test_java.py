@@ -1,0 +1,110 @@
+"""The consumer in Java: from the allocator's record to the recorded outcome."""
+
+import asyncio
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer
+
+from allocator import AllocatorSettings, open_allocator
+from dueledger.stack import jars
+from ledger.service import Stop
+from ledger.states import State
+from ledger.store.items import emit_items
+from workers.reports import ReportSettings, open_reports
+
+from .conftest import Desk
+from .contract import faults
+
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+SOURCE = Path(__file__).parents[2] / "examples" / "java" / "DueConsumer.java"
+CLIENT = ("kafka-clients", "slf4j-api", "lz4-java")
+SMALL = ("-Xmx96m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+
+
+@pytest.fixture
+def class_path() -> str:
+    """Kafka's client as the embedded stack keeps it; skips where it, or a compiler, is not."""
+    java = shutil.which("java")
+    if java is None or shutil.which("javac") is None:
+        pytest.skip("no JDK on the path: a `java` with its `javac` compiles the example")
+    found = [jars.cache_dir() / jar.name for jar in jars.pinned() if jar.artifact in CLIENT]
+    if not all(path.exists() for path in found):
+        pytest.skip("Kafka's client is not in the cache of the embedded stack")
+    return ":".join(map(str, found))
+
+
+Start = Callable[[str, str], Awaitable[asyncio.subprocess.Process]]
+
+
+@pytest.fixture
+async def start_consumer(settings: ReportSettings, class_path: str) -> AsyncGenerator[Start]:
+    started: list[asyncio.subprocess.Process] = []
+
+    async def start(topic: str, group: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *("java", *SMALL, f"-Doutcomes={settings.outcome_topic}", "-cp", class_path),
+            *(str(SOURCE), settings.bootstrap_servers, topic, group),
+            stdout=asyncio.subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
+    desk: Desk,
+    settings: ReportSettings,
+    bootstrap_servers: str,
+    start_consumer: Start,
+    eventually: Eventually,
+    kind: str,
+) -> None:
+    usual = desk.make_drafts(40, payload='{"address":"Müller \\"&\\" Söhne"}')
+    odd = desk.make_drafts(1, prefix='odd "key" \\', payload='{"addressee":"nobody"}')
+    wrong = replace(odd[0], payload='{"name":"\\u0001"}')
+    await emit_items(desk.connection, [*usual, wrong], actor_no=desk.actor_no)
+    allocating = AllocatorSettings(dsn=settings.dsn, bootstrap_servers=bootstrap_servers)
+    async with (
+        open_allocator(allocating, stop=Stop()) as allocator,
+        open_reports(settings) as reports,
+        AIOKafkaConsumer(
+            settings.outcome_topic,
+            bootstrap_servers=bootstrap_servers,
+            auto_offset_reset="earliest",
+        ) as outcomes,
+    ):
+        assert (await allocator.tick())["published"] == 41
+        process = await start_consumer(f"due.{kind}", f"letters-{kind}")
+
+        async def all_answered() -> bool:
+            await reports.tick()
+            return State.RUNNING not in await desk.states()
+
+        await eventually(all_answered)
+        process.terminate()
+        printed, _ = await process.communicate()
+        told = [await outcomes.getone() for _ in range(41)]
+    assert await desk.states() == [State.MANUAL_REVIEW, State.COMPLETED]
+    assert await desk.connection.fetchval("select reason from ledger.review") == 'no "address"'
+    letters = [line.split()[0] for line in printed.decode().splitlines()]
+    assert len(letters) == 40
+    kept = await desk.connection.fetch(
+        "select detail ->> 'letter' as letter from ledger.transition where event = 5"
+    )
+    assert sorted(row["letter"] for row in kept) == sorted(letters)
+    assert [fault for record in told for fault in faults("outcome", record)] == []
+    assert {record.key for record in told} == {
+        *(draft.business_key.encode() for draft in usual),
+        wrong.business_key.encode(),
+    }
+    assert await desk.refused() == []
+    await desk.check_balance()

@@ -1,0 +1,127 @@
+"""Outcomes on a real topic: offsets behind the ledger, poison aside, death at each step."""
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
+
+from allocator.publisher import Compression, RecordBatch
+from ledger.envelope import REJECTED_CODE, REJECTED_FIELD, REJECTED_ORIGIN, REJECTED_REASON
+from ledger.states import State
+from workers.reports import ReportSettings, open_reports
+
+from .conftest import Desk, Handed, Send, StartProcess, record
+
+ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+async def committed(settings: ReportSettings, group: str) -> int:
+    """Sum up a group's offsets: how many records are settled."""
+    async with AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, group_id=group, enable_auto_commit=False
+    ) as consumer:
+        partitions = [
+            TopicPartition(settings.outcome_topic, number)
+            for number in range(settings.topic_partitions)
+        ]
+        return sum([await consumer.committed(partition) or 0 for partition in partitions])
+
+
+async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
+    desk: Desk,
+    settings: ReportSettings,
+    send: Send,
+    read_rejected: ReadRejected,
+) -> None:
+    handed = await desk.hand_out(60)
+    forged = Handed(handed[0].item, handed[0].fence, 2)
+    poison = [
+        record(b'{"item": ', key=b"broken"),
+        record(b"{}", ce_type=b"\xff", key=b"header"),
+        forged.answers(),
+        record(None, key=b"tombstone"),
+    ]
+    await send([*(one.answers() for one in handed[:30]), *poison])
+    await send(one.answers() for one in handed[30:])
+    counts: dict[str, int] = {}
+    async with open_reports(settings) as reports:
+        while counts.get("settled", 0) + counts.get("rejected", 0) < 64:
+            for name, count in (await reports.tick()).items():
+                counts[name] = counts.get(name, 0) + count
+    assert counts == {
+        "settled": 60,
+        "heartbeats": 0,
+        "duplicates": 0,
+        "refused": 1,
+        "rejected": 4,
+    }
+    assert await desk.states() == [State.COMPLETED]
+    assert await committed(settings, settings.outcome_group) == 64
+    told = {record.key: dict(record.headers) for record in await read_rejected(4)}
+    assert {key: (one[REJECTED_CODE], one[REJECTED_FIELD]) for key, one in told.items()} == {
+        b"broken": (b"INVALID_OUTCOME", b"value"),
+        b"header": (b"INVALID_HEADER", b"ce_type"),
+        b"key": (b"INVALID_OUTCOME", b"item"),
+        b"tombstone": (b"INVALID_OUTCOME", b"value"),
+    }
+    for one in told.values():
+        assert one[REJECTED_REASON]
+        assert one[REJECTED_ORIGIN].startswith(settings.outcome_topic.encode())
+
+
+async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
+    desk: Desk, settings: ReportSettings, send: Send, read_rejected: ReadRejected
+) -> None:
+    handed = await desk.hand_out(40)
+    await send(one.answers() for one in handed[:20])
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        for partition in range(settings.topic_partitions):
+            batch = RecordBatch(1000, Compression.NONE)
+            batch.add([b"\x1a\0\0\0\x06key\0\x02\x04\xff\xfe\0"])
+            await (await producer.send_batch(batch, settings.outcome_topic, partition=partition))
+    await send(one.answers() for one in handed[20:])
+    settled = rejected = 0
+    async with open_reports(settings) as reports:
+        while settled + rejected < 44:
+            counts = await reports.tick()
+            settled += counts["settled"]
+            rejected += counts["rejected"]
+    assert (settled, rejected) == (40, 4)
+    assert await committed(settings, settings.outcome_group) == 44
+    for one in await read_rejected(4):
+        headers = dict(one.headers)
+        assert headers[r"\xff\xfe"] == b""
+        assert b"not UTF-8" in headers[REJECTED_REASON]
+
+
+async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
+    desk: Desk,
+    settings: ReportSettings,
+    send: Send,
+    run_process: StartProcess,
+    eventually: Eventually,
+    kind: str,
+) -> None:
+    """Each process has a group of its own, so that everything comes again to each."""
+    handed = await desk.hand_out(120)
+    await send(one.answers(evidence={"key": str(one.item)}) for one in handed)
+    await send([record(b"{")])
+    for step in ("received", "settled", "recorded"):
+        group = f"{kind}-{step}"
+        doomed = await run_process(group, crash_at=f"reports.{step}")
+        assert await doomed.wait() == -signal.SIGKILL
+        assert await committed(settings, group) == 0
+    survivor = await run_process(kind)
+
+    async def all_committed() -> bool:
+        return await committed(settings, kind) == 121
+
+    await eventually(all_committed)
+    survivor.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(survivor.wait(), 60) == 0
+    assert await desk.states() == [State.COMPLETED]
+    assert len(await desk.journal()) == 120
+    assert await desk.refused() == []
+    await desk.check_balance()

@@ -1,0 +1,179 @@
+"""The load to come, held against a count minute by minute that knows no schedule code."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dueledger.planning import InForce, Plan, make_plan
+from ledger.definitions import Definition, parse_definition
+from ledger.errors import InvalidInput
+from ledger.scheduled import draft_occurrences
+
+START = datetime(2027, 3, 1, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
+SMEAR = timedelta(minutes=10)
+
+
+def schedule(name: str, when: dict[str, object], **fields: object) -> Definition:
+    document = {"definition": name, "tenant": "acme", "kind": "X", "business_key": name}
+    return parse_definition({**document, "when": when, **fields})
+
+
+def by_minute(name: str, minutes: set[int]) -> Definition:
+    cron = f"{','.join(map(str, sorted(minutes)))} * * * *"
+    return schedule(name, {"cron": cron, "timezone": "UTC"})
+
+
+def plan(
+    *definitions: Definition, length: timedelta = DAY, quiet_for: timedelta = 30 * MINUTE
+) -> Plan:
+    in_force = [InForce(each, START - DAY, START + length + DAY) for each in definitions]
+    return make_plan(in_force, START, START + length, smear=SMEAR, quiet_for=quiet_for)
+
+
+MINUTES = st.lists(st.sets(st.integers(0, 59), min_size=1, max_size=6), min_size=1, max_size=4)
+
+
+@settings(max_examples=30)
+@given(MINUTES, st.integers(1, 70))
+def test_quarters_and_quiet_windows_are_what_a_count_of_minutes_gives(
+    all_minutes: list[set[int]], quiet_minutes: int
+) -> None:
+    made = plan(
+        *(by_minute(f"job-{number}", minutes) for number, minutes in enumerate(all_minutes)),
+        length=3 * HOUR,
+        quiet_for=quiet_minutes * MINUTE,
+    )
+    hourly = Counter(minute for minutes in all_minutes for minute in minutes)
+    counts = [hourly[minute % 60] for minute in range(180)]
+    quarters = [counts[low : low + 15] for low in range(0, 180, 15)]
+    assert [each.due for each in made.quarters] == [sum(each) for each in quarters]
+    assert [each.busiest_minute for each in made.quarters] == [max(each) for each in quarters]
+    quiet = {
+        minute
+        for low in range(180 - quiet_minutes + 1)
+        if not any(counts[low : low + quiet_minutes])
+        for minute in range(low, low + quiet_minutes)
+    }
+    found = {
+        minute
+        for one in made.quiet
+        for minute in range((one.start - START) // MINUTE, (one.end - START) // MINUTE)
+    }
+    assert found == quiet
+    sums = [sum(counts[low : low + quiet_minutes]) for low in range(180 - quiet_minutes + 1)]
+    if quiet:
+        assert made.quietest is None
+    else:
+        assert made.quietest is not None
+        assert made.quietest.due == min(sums)
+        assert sums[(made.quietest.start - START) // MINUTE] == min(sums)
+
+
+def test_a_smear_flattens_a_peak_and_loses_nothing() -> None:
+    jobs = [by_minute(f"job-{number}", {0}) for number in range(200)]
+    made = plan(*jobs)
+    assert [peak.quarter.busiest_minute for peak in made.peaks] == [200] * 5
+    assert max(each.smeared_busiest_minute for each in made.quarters) < 60
+    # The whole hour is due in its first quarter, and ten minutes later still is.
+    assert [each.smeared_due for each in made.quarters] == [each.due for each in made.quarters]
+    assert plan(*jobs) == made
+
+
+def test_a_smear_reaches_over_the_windows_edge_and_never_past_the_next_occurrence() -> None:
+    often = schedule("often", {"every": "PT1M", "anchor": "2027-01-01T00:00:00Z"})
+    made = plan(often)
+    assert {each.smeared_due for each in made.quarters} == {15}  # a minute each, moved by seconds
+    late = [by_minute(f"job-{number}", {59}) for number in range(100)]
+    first = plan(*late).quarters[0]
+    assert first.due == 0
+    assert first.smeared_due > 50  # from the minute before the window
+
+
+def test_a_smear_of_its_own_is_planned_as_the_materialiser_applies_it() -> None:
+    when: dict[str, object] = {"cron": "*/20 * * * *", "timezone": "UTC"}
+    own = schedule("own", when, smear="PT15M")
+    due = [draft.due_at for draft in draft_occurrences(own, START - DAY, START + 2 * DAY).drafts]
+    expected = Counter((each - START) // (15 * MINUTE) for each in due)
+    made = plan(own)
+    assert [each.due for each in made.quarters] == [expected[number] for number in range(96)]
+    assert len(set(expected.values())) > 1
+
+
+def test_the_peaks_name_what_makes_most_of_them() -> None:
+    made = plan(by_minute("often", set(range(60))), by_minute("once", {20}))
+    [first, *_] = made.peaks
+    assert first.quarter.due == 16
+    assert first.most_of == (("often", 15), ("once", 1))
+
+
+def test_a_version_counts_while_it_is_in_force() -> None:
+    old, new = by_minute("old", {0}), by_minute("new", {30})
+    noon = START + 12 * HOUR
+    in_force = [InForce(old, START - DAY, noon), InForce(new, noon, START + 9 * DAY)]
+    made = make_plan(in_force, START, START + DAY, smear=SMEAR, quiet_for=HOUR)
+    due = {each.start for each in made.quarters if each.due}
+    assert due == {START + n * HOUR for n in range(12)} | {
+        noon + n * HOUR + 30 * MINUTE for n in range(12)
+    }
+
+
+def test_what_cannot_be_foretold_is_named_and_not_counted() -> None:
+    renewal = parse_definition(
+        {
+            "definition": "renewal",
+            "tenant": "acme",
+            "kind": "X",
+            "event": "Activated",
+            "business_key": "data.number",
+            "cycle": "data.term",
+            "effective_date": "data.expires_on",
+            "when": {"relative": "P-30D", "at": "09:00", "timezone": "UTC"},
+        }
+    )
+    made = plan(renewal, schedule("chain", {"after_completion": "PT1H"}))
+    assert made.definitions == 0
+    assert [name for name, _ in made.not_counted] == ["renewal", "chain"]
+    assert [(one.start, one.end) for one in made.quiet] == [(START, START + DAY)]
+
+
+def test_the_window_is_widened_to_whole_quarters() -> None:
+    made = make_plan(
+        [],
+        START + 7 * MINUTE,
+        START + HOUR + MINUTE,
+        smear=SMEAR,
+        quiet_for=MINUTE,
+    )
+    assert (made.start, made.end) == (START, START + HOUR + 15 * MINUTE)
+    assert len(made.quarters) == 5
+
+
+@pytest.mark.parametrize(
+    ("length", "smear", "quiet_for", "field"),
+    [
+        (-HOUR, SMEAR, MINUTE, "--to"),
+        (63 * DAY, SMEAR, MINUTE, "--to"),
+        (timedelta(days=365_000), SMEAR, MINUTE, "--to"),
+        (DAY, 2 * DAY, MINUTE, "--smear"),
+        (DAY, SMEAR, 2 * DAY, "--quiet-for"),
+    ],
+)
+def test_a_plan_without_bound_is_refused(
+    length: timedelta, smear: timedelta, quiet_for: timedelta, field: str
+) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        make_plan([], START, START + length, smear=smear, quiet_for=quiet_for)
+    assert refused.value.problems[0].field == field
+
+
+def test_more_than_a_plan_can_hold_is_refused() -> None:
+    secondly = schedule("secondly", {"every": "PT1S", "anchor": "2027-01-01T00:00:00Z"})
+    with pytest.raises(InvalidInput) as refused:
+        plan(secondly, length=60 * DAY)
+    assert refused.value.code == "WINDOW_TOO_LARGE"

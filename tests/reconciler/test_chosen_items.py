@@ -1,0 +1,74 @@
+"""What a schedule's rounds do not name and is owed all the same: by a delay, or by a person."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from dueledger.triggering import trigger_definition
+from ledger.definitions import load_definitions
+from ledger.drafts import ItemDraft
+from ledger.store import Connection
+from ledger.store.clock import set_clock
+from ledger.store.definitions import define
+from ledger.store.items import emit_items
+from reconciler import Reconciler
+from reconciler.vocabulary import FindingType
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+HOURLY = """
+definition: statements
+tenant: acme
+kind: {kind}
+business_key: statements
+when: {when}
+"""
+
+
+async def _accept(connection: Connection, kind: str, when: str, actor_no: int) -> int:
+    (definition,) = load_definitions(HOURLY.format(kind=kind, when=when), source="test")
+    row = await define(
+        connection,
+        definition.normalised(),
+        tenant="acme",
+        name="statements",
+        kind=kind,
+        event_type=None,
+        effective_from=NOON - timedelta(hours=1),
+        actor_no=actor_no,
+    )
+    return row.definition_no
+
+
+async def test_what_follows_an_item_that_ended_is_not_unexpected(
+    frozen: Connection,
+    make_reconciler: Callable[..., Reconciler],
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+    actor_no: int,
+) -> None:
+    chain = await _accept(frozen, kind, "{after_completion: PT10M}", actor_no)
+    drafts = make_drafts(3, due_at=NOON - timedelta(minutes=5))
+    await set_clock(frozen, NOON - timedelta(minutes=1), 0)
+    await emit_items(frozen, drafts, actor_no=actor_no, definition_no=chain)
+    await set_clock(frozen, NOON, 0)
+    assert (await make_reconciler().pass_()).found == {}
+
+
+async def test_what_a_person_triggered_is_accounted_for_and_what_nobody_did_is_not(
+    frozen: Connection,
+    make_reconciler: Callable[..., Reconciler],
+    make_drafts: Callable[..., list[ItemDraft]],
+    kind: str,
+    actor_no: int,
+) -> None:
+    schedule = await _accept(frozen, kind, '{cron: "0 0 * * *", timezone: UTC}', actor_no)
+    await set_clock(frozen, NOON - timedelta(minutes=1), 0)
+    await trigger_definition(
+        frozen, "acme", "statements", cycle=None, reason="rerun", actor_no=actor_no
+    )
+    await set_clock(frozen, NOON, 0)
+    assert (await make_reconciler().pass_()).found == {}
+    await set_clock(frozen, NOON - timedelta(minutes=1), 0)
+    stray = make_drafts(1, due_at=NOON - timedelta(minutes=5))
+    await emit_items(frozen, stray, actor_no=actor_no, definition_no=schedule)
+    await set_clock(frozen, NOON, 0)
+    assert (await make_reconciler().pass_()).found == {FindingType.UNEXPECTED: 1}

@@ -1,0 +1,155 @@
+"""Schedules in the reconciler: what lapsed is no loss, a smear is found again, a failure told."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from pydantic import SecretStr
+
+from ledger.definitions import parse_definition
+from ledger.materialise import Materialiser, MaterialiserSettings
+from ledger.store import Connection, Pool, findings
+from ledger.store.actors import ActorKind, register_actor
+from ledger.store.definitions import define
+from reconciler import Reconciler
+from reconciler.vocabulary import FindingType, Resolution
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+Make = Callable[..., Reconciler]
+HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
+
+
+@pytest.fixture
+async def materialiser(frozen: Connection, analytic: Pool, database: str) -> Materialiser:
+    actor_no = await register_actor(frozen, "materialiser:test", ActorKind.MATERIALISER)
+    settings = MaterialiserSettings(
+        dsn=SecretStr(database), materialise_horizon_seconds=3600, materialise_retry_seconds=0
+    )
+    return Materialiser(analytic, settings, actor_no=actor_no)
+
+
+async def accept(connection: Connection, kind: str, at: datetime, **terms: object) -> int:
+    document = {"definition": "d", "tenant": "acme", "kind": kind, "business_key": "k"}
+    definition = parse_definition(document | {"when": HOURLY} | terms)
+    defined = await define(
+        connection,
+        definition.normalised(),
+        tenant="acme",
+        name="d",
+        kind=kind,
+        event_type=None,
+        effective_from=at,
+        actor_no=await register_actor(connection, "author", ActorKind.PERSON),
+    )
+    return defined.definition_no
+
+
+async def materialise(materialiser: Materialiser) -> None:
+    while (await materialiser.tick()).get("definitions"):
+        pass
+
+
+async def found_types(reconciler: Reconciler) -> set[FindingType]:
+    result = await reconciler.pass_()
+    return {type_ for type_, count in result.found.items() if count} - {FindingType.OVERDUE}
+
+
+@pytest.mark.parametrize("catch_up", [{"policy": "latest"}, {"policy": "all", "max_items": 7}])
+async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_is(
+    frozen: Connection,
+    materialiser: Materialiser,
+    make_reconciler: Make,
+    kind: str,
+    catch_up: dict[str, object],
+) -> None:
+    definition_no = await accept(frozen, kind, NOON - 60 * DAY, catch_up=catch_up)
+    await materialise(materialiser)
+    assert await frozen.fetchval("select sum(occurrences) from ledger.lapse") > 1000
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set()
+
+    await frozen.execute(
+        "update ledger.lapse set until_at = until_at - interval '1 hour' where definition_no = $1",
+        definition_no,
+    )
+    assert (await reconciler.pass_()).found[FindingType.MISSING] == 1
+
+
+async def test_what_the_materialiser_has_yet_to_judge_is_not_missing_meanwhile(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON - 5 * timedelta(hours=1), catch_up={"policy": "skip"})
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set()
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()
+
+
+async def test_g11_a_smeared_item_that_is_lost_is_found_and_comes_back_as_it_was(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON - 5 * timedelta(hours=1), smear="PT40M")
+    await materialise(materialiser)
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set()
+    query = "select id, due_at, smear_seconds, nominal from ledger.due_item order by nominal"
+    before = await frozen.fetch(query)
+    lost = before[1]["id"]
+    await frozen.execute(
+        "delete from ledger.pending where item_no in"
+        " (select item_no from ledger.due_item where id = $1)",
+        lost,
+    )
+    await frozen.execute("alter table ledger.due_item disable trigger user")
+    await frozen.execute("delete from ledger.due_item where id = $1", lost)
+    assert await found_types(reconciler) == {FindingType.MISSING}
+    await reconciler.repair(await reconciler.plan())
+    assert await frozen.fetch(query) == before
+    assert await found_types(reconciler) == set()
+
+
+async def test_g11_a_definition_that_fails_in_the_materialiser_is_a_finding_until_it_does_not(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    """The rows are refused by the database: the reconciler itself can expand it well."""
+    await accept(frozen, kind, NOON - timedelta(hours=3))
+    await frozen.execute(
+        "alter table ledger.due_item add constraint due_item_cycle_length_tested"
+        " check (business_key <> 'k')"
+    )
+    assert (await materialiser.tick())["failed"] == 1
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == {FindingType.DEFINITION_FAILED, FindingType.MISSING}
+    (row,) = await findings.list_findings(frozen, type_=FindingType.DEFINITION_FAILED)
+    assert "due_item_cycle_length_tested" in row["sentence"]
+    assert (row["kind"], row["resolution"]) == (kind, Resolution.OPEN)
+
+    await frozen.execute("alter table ledger.due_item drop constraint due_item_cycle_length_tested")
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()
+    rows = await findings.list_findings(
+        frozen, open_only=False, type_=FindingType.DEFINITION_FAILED
+    )
+    assert [row["resolution"] for row in rows] == [Resolution.EXPLAINED]
+
+
+async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_other(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    definition_no = await accept(frozen, kind, NOON - timedelta(hours=3))
+    sound = await frozen.fetchrow("select * from ledger.definition")
+    assert sound is not None
+    await frozen.execute(
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'"""
+    )
+    assert (await materialiser.tick())["failed"] == 1
+    reconciler = make_reconciler()
+    assert (await reconciler.pass_()).found == {FindingType.DEFINITION_FAILED: 1}
+    await frozen.execute(
+        "update ledger.definition set document = $2 where definition_no = $1",
+        definition_no,
+        sound["document"],
+    )
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()

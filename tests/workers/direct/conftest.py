@@ -1,0 +1,234 @@
+"""Workers without Kafka: in this process, tick by tick, and as processes that may be killed.
+
+Whatever asks for Kafka finds nobody: the address that they are given is of a port where nobody
+listens, or none at all.
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import pytest
+from pydantic import SecretStr
+
+from ledger.drafts import ItemDraft
+from ledger.service import CRASH_VARIABLE, Stop
+from ledger.store import Connection, Pool, Record
+from ledger.store.actors import ActorKind, incarnation, register_actor
+from ledger.store.claims import ReapedRuns, reap_claims, reap_runs
+from ledger.store.clock import set_machine_clock
+from ledger.store.items import emit_items, read_accounting
+from workers import Handlers
+from workers.direct import DirectSettings, run_direct_worker
+from workers.direct.worker import DirectWorker
+
+T = TypeVar("T")
+
+HERE = Path(__file__).parent
+NOBODY = "127.0.0.1:1"
+
+
+class Eventually(Protocol):
+    """The fixture that looks again until something is true."""
+
+    async def __call__(self, question: Callable[[], Awaitable[T | None]], /) -> T: ...
+
+
+@dataclass(frozen=True)
+class WorkerProcess:
+    """`dueledger work --direct` that may be stopped and killed."""
+
+    process: asyncio.subprocess.Process
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    async def ended(self) -> int:
+        return await self.process.wait()
+
+    async def kill(self) -> None:
+        if self.process.returncode is None:
+            self.process.kill()
+        await self.process.wait()
+
+
+@dataclass
+class Estate:
+    """A ledger and workers around one kind, and what became of its items."""
+
+    dsn: str
+    connection: Connection
+    pool: Pool
+    eventually: Eventually
+    kind: str
+    actor_no: int
+    running: AsyncExitStack
+    settings: DirectSettings = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = DirectSettings(
+            dsn=SecretStr(self.dsn),
+            bootstrap_servers=NOBODY,
+            worker_gather_seconds=0,
+            direct_gather_seconds=0,
+            direct_idle_seconds=0.01,
+        )
+
+    async def emit(self, drafts: Sequence[ItemDraft]) -> None:
+        await emit_items(self.connection, drafts, actor_no=self.actor_no)
+
+    async def employ(
+        self, handlers: Handlers, *, pool: "Pool | None" = None, **changed: object
+    ) -> DirectWorker:
+        """Return a worker whose ticks the test calls; keywords change its settings."""
+        worker_no = await register_actor(
+            self.connection, incarnation(ActorKind.WORKER), ActorKind.WORKER
+        )
+        return DirectWorker(
+            self.settings.model_copy(update=changed),
+            handlers,
+            pool or self.pool,
+            worker_no=worker_no,
+        )
+
+    async def work(self, handlers: Handlers, **changed: object) -> Stop:
+        """Run a worker in this process until the test ends; keywords change its settings."""
+        settings = self.settings.model_copy(update=changed)
+        return await self.running.enter_async_context(_working(settings, handlers))
+
+    async def start_process(
+        self, handlers: str, *options: str, crash_at: str = ""
+    ) -> WorkerProcess:
+        """Start `dueledger work --direct` without any address of Kafka; it dies with the test."""
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith("DUELEDGER_")
+        }
+        environment |= {
+            "DUELEDGER_DSN": self.dsn,
+            "TEST_KIND": self.kind,
+            CRASH_VARIABLE: crash_at,
+        }
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "dueledger",
+            "work",
+            "--direct",
+            f"handlers:{handlers}",
+            *options,
+            env=environment,
+            cwd=HERE,
+            stdout=asyncio.subprocess.PIPE,
+        )
+        worker = WorkerProcess(process)
+        self.running.push_async_callback(worker.kill)
+        return worker
+
+    async def reap(self) -> ReapedRuns:
+        """Reap as this session's machine clock has it."""
+        await reap_claims(self.connection, 100, self.actor_no)
+        return await reap_runs(self.connection, 100, self.actor_no)
+
+    async def advance_machine(self, by: timedelta) -> None:
+        """Let this session's reaper believe that so much time has passed."""
+        now = await self.connection.fetchval("select clock_timestamp()")
+        await set_machine_clock(self.connection, now + by, 1.0)
+
+    async def completed(self) -> int:
+        """Count what is completed, and hold the accounting identity on the way."""
+        accounts = await read_accounting(self.connection)
+        for account in accounts:
+            assert account.difference == 0, account
+        return sum(account.completed for account in accounts)
+
+    async def until_completed(self, count: int) -> None:
+        async def done() -> bool:
+            return await self.completed() == count
+
+        await self.eventually(done)
+
+    async def count(self, table: str) -> int:
+        return await self.connection.fetchval(f"select count(*) from {table}")  # noqa: S608
+
+    async def open_runs(self) -> int:
+        return await self.count("ledger.run where closed_at is null")
+
+    async def events(self) -> dict[str, list[str]]:
+        """Return the journal's events of each item, oldest first."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, array_agg(e.name order by t.at, t.run_no) as events
+            from ledger.due_item i
+            join ledger.transition t using (effective_date, item_no)
+            join ledger.transition_event e on e.event = t.event
+            group by i.business_key
+            """
+        )
+        return {row["business_key"]: row["events"] for row in rows}
+
+    async def pending(self) -> dict[str, Record]:
+        """Return what waits."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, p.state, p.attempt, p.starts, p.batch_max
+            from ledger.pending p join ledger.due_item i using (effective_date, item_no)
+            """
+        )
+        return {row["business_key"]: row for row in rows}
+
+    async def reviews(self) -> dict[str, str]:
+        """Return the reasons of what is parked."""
+        rows = await self.connection.fetch(
+            """
+            select i.business_key, r.reason
+            from ledger.review r join ledger.due_item i using (effective_date, item_no)
+            """
+        )
+        return {row["business_key"]: row["reason"] for row in rows}
+
+    async def set_flow(self, **limits: object) -> None:
+        """Set columns of every flow."""
+        for name, value in limits.items():
+            await self.connection.execute(f"update ledger.flow set {name} = $1", value)  # noqa: S608
+
+    async def set_kind(self, **policy: object) -> None:
+        """Set columns of every kind."""
+        for name, value in policy.items():
+            await self.connection.execute(f"update ledger.kind set {name} = $1", value)  # noqa: S608
+
+
+@asynccontextmanager
+async def _working(settings: DirectSettings, handlers: Handlers) -> AsyncGenerator[Stop]:
+    stop = Stop()
+    task = asyncio.create_task(run_direct_worker(settings, handlers, stop))
+    try:
+        yield stop
+    finally:
+        stop.ask()
+        await task
+
+
+@pytest.fixture
+async def estate(
+    database: str,
+    connection: Connection,
+    pool: Pool,
+    actor_no: int,
+    kind: str,
+    eventually: Eventually,
+) -> AsyncGenerator[Estate]:
+    await connection.execute(
+        """
+        create table public.seen (item uuid not null, pid int not null, at timestamptz not null);
+        create table public.effect (item uuid primary key);
+        """
+    )
+    async with AsyncExitStack() as running:
+        yield Estate(database, connection, pool, eventually, kind, actor_no, running)

@@ -1,0 +1,361 @@
+"""Workers without Kafka that stop, die and come back: nothing is lost, no old write counts."""
+
+import asyncio
+import signal
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from itertools import pairwise
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store import CONNECTION_LOST, Connection, open_pool
+from workers import Completed, DueItem, Handlers, Verdict
+
+from .conftest import Estate
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+LEASE_OVER = timedelta(minutes=5)
+SWEEP = [
+    ("direct.taken", "batch", "public.seen"),
+    ("direct.taken:2", "transaction", "public.effect"),
+    ("worker.handled:2", "batch", "public.seen"),
+    ("worker.handled:2", "transaction", "public.effect"),
+    ("worker.settled", "batch", "public.seen"),
+]
+
+
+def heir(estate: Estate) -> Handlers:
+    """Leave a row for each time an item is worked."""
+    handlers = Handlers()
+
+    @handlers.on_batch(estate.kind, batch_max=20, concurrency=2)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        async with estate.pool.acquire() as connection:
+            await connection.execute(
+                "insert into public.seen (item, pid, at)"
+                " select i, 0, clock_timestamp() from unnest($1::uuid[]) i",
+                [item.id for item in items],
+            )
+        return [Completed() for _ in items]
+
+    return handlers
+
+
+def heir_in_transactions(estate: Estate) -> Handlers:
+    """Have an effect in the transaction that completes the item."""
+    handlers = Handlers()
+
+    @handlers.on_transaction(estate.kind, concurrency=8)
+    async def work(item: DueItem, connection: Connection) -> Verdict:
+        await connection.execute("insert into public.effect (item) values ($1)", item.id)
+        return Completed()
+
+    return handlers
+
+
+HEIRS = {"batch": heir, "transaction": heir_in_transactions}
+
+
+@pytest.mark.parametrize(("step", "form", "table"), SWEEP)
+async def test_g5_g6_killed_at_each_step_every_item_completes_once(
+    estate: Estate, step: str, form: str, table: str, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(120))
+    victim = await estate.start_process(form, crash_at=step)
+    assert await victim.ended() == -signal.SIGKILL
+    await estate.advance_machine(LEASE_OVER)
+    await estate.reap()
+    await estate.work(HEIRS[form](estate))
+    await estate.until_completed(120)
+    assert await estate.count(f"(select distinct item from {table}) s") == 120  # noqa: S608
+    completions = await estate.connection.fetch(
+        "select item_no, count(*) from ledger.transition where event = $1 group by 1",
+        TransitionEvent.COMPLETED,
+    )
+    assert [row["count"] for row in completions] == [1] * 120
+    assert await estate.reviews() == {}
+
+
+async def test_g4_zombie_write_is_stale(estate: Estate, make_drafts: MakeDrafts) -> None:
+    await estate.emit(make_drafts(8))
+    zombie = await estate.start_process("stop")
+
+    async def stopped() -> bool:
+        return await estate.count("public.seen") == 8
+
+    await estate.eventually(stopped)
+    await estate.advance_machine(LEASE_OVER)
+    assert (await estate.reap()).retried == 8
+    await estate.work(heir(estate))
+    await estate.until_completed(8)
+    zombie.send(signal.SIGCONT)
+
+    async def refused() -> list[str]:
+        rows = await estate.connection.fetch(
+            "select verb || ' ' || reason as write from ledger.rejected_write"
+        )
+        return [row["write"] for row in rows]
+
+    assert await estate.eventually(refused) == ["settle stale"]
+    assert await estate.completed() == 8
+    by = await estate.connection.fetchval(
+        "select count(*) from ledger.transition where detail ->> 'by' = 'zombie'"
+    )
+    assert by == 0
+
+
+async def test_g5_where_no_allocator_runs_workers_take_back_what_a_dead_one_left(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(40))
+    handlers = Handlers()
+
+    @handlers.on(estate.kind)
+    async def hang(item: DueItem) -> Verdict:
+        await asyncio.Event().wait()
+        return Completed({"key": item.business_key})
+
+    dead = await estate.employ(handlers)
+    await dead.take()
+    for run in dead.runs.values():
+        run.cancel_handlers()  # as if its process had ended
+    await estate.connection.execute(
+        "update ledger.run set lease_until = now() - interval '1 second' where closed_at is null"
+    )
+    worker = await estate.employ(heir(estate))
+    assert (await worker.keep_up())["reaped_runs"] == 1
+    while await estate.completed() < 40:
+        await worker.take()
+        await worker.settle()
+
+
+async def test_g5_an_item_that_kills_its_process_parks_alone(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit([*make_drafts(60), *make_drafts(1, prefix="poison")])
+    await estate.set_kind(attempt_max=2, backoff_base_seconds=0.001, backoff_cap_seconds=0.001)
+    await estate.advance_machine(LEASE_OVER)
+    deaths = 0
+    while not await estate.reviews():
+        worker = await estate.start_process("die", "--once")
+        deaths += await worker.ended() == -signal.SIGKILL
+        await estate.reap()
+    assert list(await estate.reviews()) == ["poison-000000"]
+    assert 2 <= deaths <= 6
+    await estate.work(heir(estate))
+    await estate.until_completed(60)
+
+
+async def test_suspects_run_alone_and_ordinary_items_in_between(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit([*make_drafts(30, prefix="suspect"), *make_drafts(30, prefix="plain")])
+    await estate.connection.execute(
+        "update ledger.pending p set batch_max = 8, state = 4, starts = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key like 'suspect%'"
+    )
+    handlers = Handlers()
+    together: list[set[str]] = []
+    running: set[str] = set()
+
+    @handlers.on(estate.kind, concurrency=20)
+    async def work(item: DueItem) -> Verdict:
+        running.add(item.business_key)
+        together.append(set(running))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.remove(item.business_key)
+        return Completed()
+
+    await estate.work(handlers, direct_take_items_max=5)
+    await estate.until_completed(60)
+    kinds = [{key.partition("-")[0] for key in beside} for beside in together]
+    assert all(len(found) == 1 for found in kinds)
+    assert max(len(beside) for beside in together if "suspect" in str(beside)) <= 8
+    order = [next(iter(found)) for found in kinds]
+    turns = sum(before != after for before, after in pairwise(order))
+    assert turns >= 6
+
+
+async def test_suspects_that_hold_keys_are_withheld_until_nothing_runs_beside_them(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(1, prefix="make-the-kind"))
+    await estate.set_kind(ordering="key")
+    await estate.emit([*make_drafts(6, prefix="suspect"), *make_drafts(6, prefix="plain")])
+    await estate.connection.execute(
+        "update ledger.pending p set batch_max = 2, state = 4, starts = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key like 'suspect%'"
+    )
+    handlers = Handlers()
+    together: list[set[str]] = []
+    running: set[str] = set()
+
+    @handlers.on(estate.kind, concurrency=20)
+    async def work(item: DueItem) -> Verdict:
+        running.add(item.business_key)
+        together.append({key.partition("-")[0] for key in running})
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        running.remove(item.business_key)
+        return Completed()
+
+    await estate.work(handlers)
+    await estate.until_completed(13)
+    assert {"suspect", "plain"} not in [set(found) for found in together]
+    assert {"suspect"} in together
+
+
+async def test_sigterm_drains_and_leaves_nothing_running(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(500))
+    first = await estate.start_process("batch")
+
+    async def some_seen() -> int:
+        return await estate.count("public.seen")
+
+    await estate.eventually(some_seen)
+    first.send(signal.SIGTERM)
+    assert await first.ended() == 0
+    assert await estate.open_runs() == 0
+    assert await estate.count("public.seen") == await estate.completed()
+    await estate.work(heir(estate))
+    await estate.until_completed(500)
+    assert await estate.count("public.seen") == 500
+
+
+async def test_what_outlasts_the_drain_and_what_was_withheld_goes_back_at_once(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(1, prefix="make-the-kind"))
+    await estate.set_kind(ordering="key")
+    await estate.emit([*make_drafts(4, prefix="suspect"), *make_drafts(4, prefix="plain")])
+    await estate.connection.execute(
+        "update ledger.pending p set batch_max = 2, state = 4, starts = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key like 'suspect%'"
+    )
+    handlers = Handlers()
+    begun = asyncio.Event()
+
+    @handlers.on(estate.kind, concurrency=20)
+    async def work(item: DueItem) -> Verdict:
+        if item.business_key.startswith("plain"):
+            begun.set()
+        await asyncio.Event().wait()
+        return Completed()
+
+    stop = await estate.work(handlers, worker_drain_seconds=0.0)
+    await begun.wait()
+    stop.ask()
+
+    async def given_back() -> bool:
+        return len(await estate.pending()) == 9
+
+    await estate.eventually(given_back)
+    assert await estate.open_runs() == 0
+    assert await estate.count("ledger.claim where closed_at is null") == 0
+    assert await estate.completed() == 0
+    assert {row["attempt"] for row in (await estate.pending()).values()} == {0}
+
+
+MARK = "LOSE-ME"
+
+
+@asynccontextmanager
+async def losing_an_answer(
+    estate: Estate, committed: Callable[[], Awaitable[bool]]
+) -> AsyncGenerator[str]:
+    """Give a DSN at which the first answer that holds the mark is lost, after its commit."""
+    address = urlsplit(estate.dsn)
+    lost = False
+    carrying: set[asyncio.Task[None]] = set()
+
+    async def carry(
+        reader: asyncio.StreamReader, writers: Sequence[asyncio.StreamWriter], mark: bytes
+    ) -> None:
+        nonlocal lost
+        while carried := await reader.read(65_536):
+            if mark in carried and not lost:
+                await estate.eventually(committed)
+                lost = True
+                for writer in writers:
+                    writer.transport.abort()
+                return
+            writers[0].write(carried)
+        writers[0].close()
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answers, server = await asyncio.open_connection(address.hostname, address.port)
+        for task in (
+            asyncio.create_task(carry(reader, [server, writer], b"never in a question")),
+            asyncio.create_task(carry(answers, [writer, server], MARK.encode())),
+        ):
+            carrying.add(task)
+            task.add_done_callback(carrying.discard)
+
+    proxy = await asyncio.start_server(join, "127.0.0.1", 0)
+    user, at, _ = address.netloc.rpartition("@")
+    near = f"{user}{at}127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+    try:
+        yield urlunsplit(address._replace(netloc=near))
+        assert lost
+    finally:
+        proxy.close()
+        await asyncio.gather(*carrying, return_exceptions=True)
+
+
+async def test_g5_what_was_taken_in_an_answer_that_was_lost_goes_back_at_once(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(10, payload=f'{{"mark":"{MARK}"}}'))
+    seen: list[str] = []
+    handlers = Handlers()
+
+    @handlers.on_batch(estate.kind)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        seen.extend(item.business_key for item in items)
+        return [Completed() for _ in items]
+
+    async def committed() -> bool:
+        return await estate.open_runs() == 1
+
+    async with (
+        losing_an_answer(estate, committed) as near,
+        open_pool(near, application_name="cut off") as pool,
+    ):
+        worker = await estate.employ(handlers, pool=pool)
+        with pytest.raises(CONNECTION_LOST):
+            await worker.take()
+        assert seen == []
+        while await estate.completed() < 10:
+            await worker.take()
+            await worker.settle()
+    assert sorted(seen) == [f"key-{number:06}" for number in range(10)]
+    assert set(map(tuple, (await estate.events()).values())) == {("snoozed", "completed")}
+    attempts = await estate.connection.fetch("select distinct attempt from ledger.transition")
+    assert [row["attempt"] for row in attempts] == [1]
+
+
+async def test_any_number_of_workers_beside_each_other_work_each_item_once(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit([*make_drafts(500), *make_drafts(500, prefix="other", lane="other")])
+    seen: list[str] = []
+    for _ in range(4):
+        handlers = Handlers()
+
+        @handlers.on_batch(estate.kind, batch_max=30, concurrency=2)
+        async def work(items: list[DueItem]) -> Sequence[Verdict]:
+            seen.extend(item.business_key for item in items)
+            await asyncio.sleep(0)
+            return [Completed() for _ in items]
+
+        await estate.work(handlers, direct_take_items_max=40)
+    await estate.until_completed(1000)
+    assert len(seen) == len(set(seen)) == 1000

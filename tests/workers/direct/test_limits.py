@@ -1,0 +1,282 @@
+"""What holds a flow back holds a worker back that claims for itself, and nothing else does."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+from ledger.drafts import ItemDraft
+from ledger.states import State
+from ledger.store.clock import set_machine_clock
+from ledger.store.limits import judge_circuits
+from workers import Completed, DueItem, Handlers, Retry, Verdict
+from workers.direct.worker import DirectWorker
+
+from .conftest import Estate
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+def gathering(kind: str, seen: list[str], **options: int) -> Handlers:
+    """Complete in batches, and remember the keys in the order worked."""
+    handlers = Handlers()
+
+    @handlers.on_batch(kind, **options)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        seen.extend(item.business_key for item in items)
+        return [Completed() for _ in items]
+
+    return handlers
+
+
+async def rounds(worker: DirectWorker, count: int) -> None:
+    for _ in range(count):
+        await worker.take()
+        await worker.settle()
+
+
+async def test_g12_a_paused_flow_waits_and_goes_on_when_it_is_resumed(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit([*make_drafts(5, lane="eu"), *make_drafts(5, prefix="us", lane="us")])
+    await estate.connection.execute(
+        "update ledger.flow set paused_at = now(), paused_by = $1 where lane = 'eu'",
+        estate.actor_no,
+    )
+    seen: list[str] = []
+    worker = await estate.employ(gathering(estate.kind, seen))
+    await rounds(worker, 4)
+    assert sorted(seen) == [f"us-{number:06}" for number in range(5)]
+    await estate.connection.execute("update ledger.flow set paused_at = null, paused_by = null")
+    while len(seen) < 10:
+        await rounds(worker, 1)
+    assert await estate.completed() == 10
+
+
+async def test_a_flow_paused_after_it_was_listed_gives_nothing_more(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(100))
+    seen: list[str] = []
+    worker = await estate.employ(gathering(estate.kind, seen), direct_take_items_max=10)
+    await rounds(worker, 1)
+    taken = len(seen)
+    await estate.connection.execute(
+        "update ledger.flow set paused_at = now(), paused_by = $1", estate.actor_no
+    )
+    await rounds(worker, 3)
+    assert len(seen) == taken < 100
+
+
+async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(50))
+    await estate.set_flow(rate_per_second=7.0)
+    async with estate.pool.acquire() as held:
+        now = await held.fetchval("select clock_timestamp()")
+    # Machine time stands still for every connection, so that no token comes while this test runs.
+    database = await estate.connection.fetchval("select quote_ident(current_database())")
+    setting = f"{now.isoformat()}|{now.isoformat()}|0"
+    await estate.connection.execute(
+        f"alter database {database} set ledger.machine_clock = '{setting}'"
+    )
+    await estate.pool.expire_connections()
+    seen: list[str] = []
+    worker = await estate.employ(gathering(estate.kind, seen))
+    await rounds(worker, 5)
+    assert len(seen) == 7
+    later = now + timedelta(seconds=0.5)
+    setting = f"{later.isoformat()}|{later.isoformat()}|0"
+    await estate.connection.execute(
+        f"alter database {database} set ledger.machine_clock = '{setting}'"
+    )
+    await estate.pool.expire_connections()
+    while len(seen) < 10:
+        await rounds(worker, 1)
+    await rounds(worker, 3)
+    assert len(seen) == 10
+    assert await estate.completed() == 10
+
+
+async def test_a_limit_set_after_a_flow_was_listed_counts_at_the_next_take(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(100))
+    going = asyncio.Event()
+    handlers = Handlers()
+    running: set[str] = set()
+    most = 0
+
+    @handlers.on(estate.kind, concurrency=10)
+    async def work(item: DueItem) -> Verdict:
+        nonlocal most
+        running.add(item.business_key)
+        most = max(most, len(running))
+        await going.wait()
+        running.remove(item.business_key)
+        return Completed()
+
+    worker = await estate.employ(handlers, direct_take_items_max=5)
+    await worker.take()
+    await estate.set_flow(concurrency_max=2)  # what runs already is not counted
+    for _ in range(4):
+        await worker.take()
+    await asyncio.sleep(0)
+    assert len(running) == 5 + 2
+    going.set()
+    while await estate.completed() < 100:
+        await rounds(worker, 1)
+    assert most == 7
+
+
+async def test_a_flows_concurrency_holds_over_all_workers(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(60))
+    await estate.set_flow(concurrency_max=3)
+    running: set[str] = set()
+    most = 0
+
+    def handlers() -> Handlers:
+        own = Handlers()
+
+        @own.on(estate.kind)
+        async def work(item: DueItem) -> Verdict:
+            nonlocal most
+            running.add(item.business_key)
+            most = max(most, len(running))
+            await asyncio.sleep(0)
+            running.remove(item.business_key)
+            return Completed()
+
+        return own
+
+    for _ in range(3):
+        await estate.work(handlers())
+    await estate.until_completed(60)
+    assert 1 <= most <= 3
+
+
+async def test_a_circuit_that_is_open_takes_nothing_and_half_open_one_probe(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(30))
+    await estate.set_flow(circuit_failure_ratio=0.5, circuit_calls_min=10)
+    fails = True
+    seen: list[str] = []
+    handlers = Handlers()
+
+    @handlers.on_batch(estate.kind, batch_max=10, concurrency=1)
+    async def work(items: list[DueItem]) -> Sequence[Verdict]:
+        seen.extend(item.business_key for item in items)
+        return [Retry(after_seconds=3600.0) if fails else Completed() for _ in items]
+
+    worker = await estate.employ(handlers)
+    await rounds(worker, 1)
+    assert len(seen) == 10
+    (change,) = await judge_circuits(estate.connection)
+    assert (change.before, change.after, change.failed) == ("closed", "open", 10)
+    await rounds(worker, 3)
+    assert len(seen) == 10
+    now = await estate.connection.fetchval("select clock_timestamp()")
+    await set_machine_clock(estate.connection, now + timedelta(minutes=5), 1.0)
+    (change,) = await judge_circuits(estate.connection)
+    assert (change.before, change.after) == ("open", "half_open")
+    fails = False
+    while len(seen) < 11:
+        await rounds(worker, 1)
+    # The probe is settled; until the circuit is judged, one at a time goes through.
+    assert len(seen) == 11
+
+
+async def test_g12_what_little_is_due_is_taken_at_once_beside_a_flood(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(2000, prefix="flood", lane="flood"))
+    await estate.emit(make_drafts(3, prefix="little", lane="little"))
+    seen: list[str] = []
+    worker = await estate.employ(
+        gathering(estate.kind, seen, batch_max=200, concurrency=2), direct_take_items_max=200
+    )
+    await rounds(worker, 1)
+    assert sum(key.startswith("little") for key in seen) == 3
+    assert len(seen) <= 200
+
+
+async def test_one_limited_flow_that_is_exhausted_costs_the_others_nothing(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit([*make_drafts(200, lane="slow"), *make_drafts(200, prefix="free")])
+    await estate.connection.execute(
+        "update ledger.flow set rate_per_second = 0.000001, tokens = 0,"
+        " tokens_at = clock_timestamp() where lane = 'slow'"
+    )
+    seen: list[str] = []
+    worker = await estate.employ(gathering(estate.kind, seen), direct_take_items_max=50)
+    while len(seen) < 200:
+        await rounds(worker, 1)
+    assert {key.partition("-")[0] for key in seen} == {"free"}
+    assert await estate.count("ledger.pending") == 200
+
+
+async def test_items_of_one_key_run_one_after_another_in_the_order_they_are_due(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(1, prefix="make-the-kind"))
+    await estate.set_kind(ordering="key")
+    first = (await estate.connection.fetchval("select ledger.now()")) - timedelta(hours=1)
+    drafts = [
+        draft
+        for number in range(20)
+        for draft in make_drafts(
+            2,
+            prefix=f"item-{number:02}",
+            due_at=first + timedelta(seconds=number),
+            partition_key=f"P-{number % 3}",
+        )
+    ]
+    await estate.emit(drafts)
+    keys = {draft.business_key: draft.partition_key for draft in drafts}
+    order: dict[str | None, list[str]] = {}
+    running: dict[str | None, int] = {}
+    handlers = Handlers()
+
+    @handlers.on(estate.kind, concurrency=20)
+    async def work(item: DueItem) -> Verdict:
+        key = keys.get(item.business_key, item.business_key)
+        running[key] = running.get(key, 0) + 1
+        assert running[key] == 1
+        order.setdefault(key, []).append(item.business_key)
+        await asyncio.sleep(0)
+        running[key] -= 1
+        return Completed()
+
+    await estate.work(handlers)
+    await estate.until_completed(41)
+    for number in range(3):
+        worked = order[f"P-{number}"]
+        assert [key[:7] for key in worked] == sorted(key[:7] for key in worked)
+    assert await estate.count("ledger.held_key") == 0
+
+
+async def test_a_key_that_a_failure_holds_keeps_what_is_behind_it_waiting(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(1, prefix="make-the-kind"))
+    await estate.set_kind(ordering="key")
+    await estate.emit(make_drafts(1, prefix="before", partition_key="P"))
+    await estate.emit(make_drafts(1, prefix="later", partition_key="P"))
+    handlers = Handlers()
+
+    @handlers.on(estate.kind)
+    async def work(item: DueItem) -> Verdict:
+        if item.business_key.startswith("before"):
+            return Retry(after_seconds=3600.0)
+        return Completed()
+
+    worker = await estate.employ(handlers)
+    await rounds(worker, 8)
+    waiting = await estate.pending()
+    assert waiting["before-000000"]["state"] == State.RETRYABLE_FAILURE
+    assert waiting["later-000000"]["state"] == State.SCHEDULED
+    assert await estate.completed() == 1

@@ -1,0 +1,64 @@
+"""What docs/http-dispatch.md shows is what happens."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from ledger.definitions import load_definitions
+from workers.http.settings import HttpSettings
+from workers.http.webhook import read_keys, sign
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DOCUMENT = Path(__file__).parents[3].joinpath("docs", "http-dispatch.md").read_text("utf-8")
+
+
+def block(language: str) -> str:
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT, re.DOTALL | re.MULTILINE)
+    return found
+
+
+def example() -> dict[str, list[str]]:
+    told: dict[str, list[str]] = {}
+    for line in block("text").splitlines():
+        name, value = line.split(": ", 1)
+        told.setdefault(name, []).append(value)
+    return told
+
+
+def test_the_documented_receiver_accepts_the_documented_request_and_no_other() -> None:
+    names: dict[str, object] = {}
+    exec(block("python"), names)  # noqa: S102 - our own document
+    is_ours = cast("Callable[[dict[str, str], bytes, str, float], bool]", names["is_ours"])
+    told = example()
+    headers = {name: values[0] for name, values in told.items() if name.startswith("webhook-")}
+    body, now = told["body"][0].encode(), float(headers["webhook-timestamp"])
+    for key in told["key"]:
+        assert is_ours(headers, body, key, now + 299)
+        assert not is_ours(headers, body, key, now + 301)
+        assert not is_ours(headers, body + b" ", key, now)
+        assert not is_ours(headers | {"webhook-id": "another"}, body, key, now)
+        assert not is_ours(headers, body, "whsec_" + "A" * 43 + "=", now)
+
+
+def test_the_documented_request_is_signed_as_we_sign() -> None:
+    told = example()
+    (identity,), (sent_at,) = told["webhook-id"], told["webhook-timestamp"]
+    signature = sign(
+        read_keys(" ".join(told["key"])), identity, int(sent_at), told["body"][0].encode()
+    )
+    assert told["webhook-signature"] == [signature]
+
+
+def test_the_documented_definition_is_accepted_as_it_stands() -> None:
+    (definition,) = load_definitions(block("yaml"), source="docs")
+    assert definition.dispatch.http is not None
+    assert definition.dispatch.http.secret == "renewals"  # noqa: S105 - its name
+
+
+def test_every_setting_is_documented() -> None:
+    inherited = HttpSettings.__base__
+    assert inherited is not None
+    fields = set(HttpSettings.model_fields) - set(getattr(inherited, "model_fields"))  # noqa: B009
+    assert fields == {name.lower() for name in re.findall(r"DUELEDGER_(HTTP_[A-Z_]+)", DOCUMENT)}

@@ -1,0 +1,240 @@
+"""A worker is handed what it can start soon, and nothing once it is gone."""
+
+import asyncio
+import signal
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from ledger.drafts import ItemDraft
+from ledger.envelope import work_topic
+from ledger.states import State
+from ledger.store import Pool
+from ledger.store.limits import read_credits
+from workers import Completed, DueItem, Handlers, Verdict
+from workers.credits import Credits, Drain
+
+from .conftest import Site
+from .test_kafka import completing
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+async def test_a_worker_wants_a_crew_full_from_its_beginning_and_nothing_once_it_drains(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    began, gate = asyncio.Event(), asyncio.Event()
+
+    @handlers.on(site.kind, concurrency=7)
+    async def wait(item: DueItem) -> Verdict:
+        del item
+        began.set()
+        await gate.wait()
+        return Completed()
+
+    await site.emit(make_drafts(1))
+    await site.allocate()
+    stop = await site.work(handlers)
+    wanted = await site.eventually(site.credits)
+    await began.wait()
+    stop.ask()
+
+    async def nothing_wanted() -> bool:
+        return not await site.credits()
+
+    await site.eventually(nothing_wanted)
+    assert await site.open_runs() == 1  # it still works what it has
+    gate.set()
+    assert list(wanted.values()) == [7]
+
+
+@pytest.mark.parametrize(("timeout_seconds", "wanted"), [(30, 100), (300, 10), (36_000, 1)])
+async def test_g9_a_crew_that_may_take_long_lets_few_wait_until_it_was_seen_at_work(
+    site: Site, timeout_seconds: float, wanted: int
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on(site.kind, concurrency=100, timeout_seconds=timeout_seconds)
+    async def complete(item: DueItem) -> Verdict:
+        del item
+        return Completed()
+
+    await site.work(handlers)
+
+    assert list((await site.eventually(site.credits)).values()) == [wanted]
+
+
+async def test_a_worker_wants_as_much_as_it_drains(site: Site, make_drafts: MakeDrafts) -> None:
+    handlers = Handlers()
+
+    @handlers.on(site.kind, concurrency=4)
+    async def complete(item: DueItem) -> Verdict:
+        del item
+        return Completed()
+
+    await site.emit(make_drafts(1_000))
+    await site.allocate()
+    await site.work(handlers, worker_credit_seconds=60)
+
+    async def all_wanted() -> bool:
+        return sum((await site.credits()).values()) >= 800  # in steps of a quarter
+
+    await site.eventually(all_wanted)
+
+
+async def test_a_worker_wants_no_more_than_its_buffer_takes(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    await site.emit(make_drafts(1_000))
+    await site.allocate()
+    await site.work(completing(site.kind), worker_credit_seconds=60, worker_buffer_items_max=100)
+
+    async def all_completed() -> bool:
+        return await site.completed() == 1_000
+
+    await site.eventually(all_completed)
+    assert list((await site.credits()).values()) == [200]
+
+
+async def test_g9_what_a_full_crew_cannot_start_stays_scheduled(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+    gate = asyncio.Event()
+
+    @handlers.on(site.kind, concurrency=3)
+    async def wait(item: DueItem) -> Verdict:
+        del item
+        await gate.wait()
+        return Completed()
+
+    await site.grant(0)
+    await site.emit(make_drafts(100))
+    await site.work(handlers)
+
+    async def three_run_and_three_wait() -> bool:
+        await site.allocate()
+        row = await site.connection.fetchrow(
+            "select sum(started), sum(size - started) from ledger.claim"
+        )
+        return row is not None and tuple(row) == (3, 3)
+
+    await site.eventually(three_run_and_three_wait)
+    assert await site.allocate() == 0
+    assert len(await site.pending()) == 94
+    gate.set()
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 100
+
+    await site.eventually(all_completed)
+
+
+async def test_g9_no_claim_expires_in_the_queue_of_slow_handlers(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers = Handlers()
+
+    @handlers.on(site.kind, concurrency=2)
+    async def take_a_second(item: DueItem) -> Verdict:
+        del item
+        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=1)
+        return Completed()
+
+    await site.grant(0)
+    await site.emit(make_drafts(10))
+    await site.set_kind(queue_seconds=3)
+    await site.work(handlers)
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 10
+
+    await site.eventually(all_completed)
+    taken_back = await site.connection.fetchval(
+        "select count(*) from ledger.claim where closed_at is not null and started < size"
+    )
+    assert taken_back == 0
+
+
+async def test_what_is_due_stays_scheduled_once_its_worker_stopped(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    await site.grant(0)
+    stop = await site.work(completing(site.kind))
+    await site.emit(make_drafts(5))
+
+    async def five_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 5
+
+    await site.eventually(five_completed)
+    stop.ask()
+
+    async def nothing_wanted() -> bool:
+        return not await site.credits()
+
+    await site.eventually(nothing_wanted)
+    await site.emit(make_drafts(5, prefix="later"))
+
+    assert await site.allocate() == 0
+    assert {row["state"] for row in (await site.pending()).values()} == {State.SCHEDULED}
+
+
+async def test_kinds_without_a_handler_are_wanted_too(site: Site) -> None:
+    await site.work(Handlers(), worker_topics=(work_topic(site.kind),))
+
+    assert list((await site.eventually(site.credits)).values()) == [4_000]
+
+
+async def test_g5_what_a_killed_worker_wanted_lapses(site: Site) -> None:
+    worker = await site.start_process("transaction")
+    await site.eventually(site.credits)
+    worker.send(signal.SIGKILL)
+    await worker.ended()
+
+    await site.advance_machine(timedelta(seconds=6))
+
+    assert not await site.credits()
+
+
+async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_granted(
+    pool: Pool, actor_no: int
+) -> None:
+    floors = {"due.A": 3, "due.B": 5}
+    credits_ = Credits(
+        pool, worker_no=actor_no, window_seconds=60, items_max=1_000, floors=lambda: floors
+    )
+
+    async def granted() -> list[int]:
+        async with pool.acquire() as connection:
+            found = await read_credits(connection, ["due.A", "due.B", "due.C"])
+        return [credit.granted for credit in found]
+
+    await credits_.tick()
+    assert await granted() == [3, 5, 0]
+    floors = {"due.B": 5, "due.C": 2}
+    credits_.wake()
+    await credits_.tick()
+    assert await granted() == [0, 5, 2]
+    credits_.ended("due.B", 900)
+    await credits_.tick()
+    assert await granted() == [0, 900, 2]
+    floors = {"due.B": 5, "due.C": 900}
+    await credits_.tick()
+    assert await granted() == [0, 500, 500]  # no more in all than it may
+
+
+def test_what_drains_is_forgotten_after_two_windows_but_not_after_one() -> None:
+    drain = Drain()
+    drain.add(100)
+    drain.turn(1)
+    drain.add(10)
+    assert drain.items == 100
+    drain.turn(1)
+    assert drain.items == 10
+    drain.turn(2)
+    assert drain.items == 0

@@ -1,0 +1,61 @@
+"""Direct workers beside an allocator and workers that read Kafka: each item is in one hand."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ledger.drafts import ItemDraft
+from ledger.service import Stop
+from workers import Completed, DueItem, Handlers, Verdict
+from workers.direct import DirectSettings, run_direct_worker
+
+from .conftest import Site
+
+PART = 200
+
+
+async def test_g4_a_kind_may_be_worked_through_kafka_and_directly_at_once(
+    site: Site, make_drafts: Callable[..., list[ItemDraft]]
+) -> None:
+    seen: list[tuple[str, str]] = []
+
+    def handlers(way: str) -> Handlers:
+        own = Handlers()
+
+        @own.on_batch(site.kind, batch_max=10, concurrency=2)
+        async def work(items: list[DueItem]) -> Sequence[Verdict]:
+            seen.extend((way, item.business_key) for item in items)
+            await asyncio.sleep(0)
+            return [Completed({"way": way}) for _ in items]
+
+        return own
+
+    def ways() -> set[str]:
+        return {way for way, _ in seen}
+
+    await site.work(handlers("kafka"))
+    await site.emit(make_drafts(PART))
+
+    async def some_through_kafka() -> bool:
+        await site.allocate()
+        return "kafka" in ways()
+
+    await site.eventually(some_through_kafka)
+    stop = Stop()
+    settings = DirectSettings(**site.settings.model_dump(), direct_take_items_max=20)
+    direct = asyncio.create_task(run_direct_worker(settings, handlers("direct"), stop))
+    await site.emit(make_drafts(PART, prefix="second"))
+
+    async def some_directly() -> bool:
+        return "direct" in ways()
+
+    await site.eventually(some_directly)
+    await site.emit(make_drafts(PART, prefix="third"))
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 3 * PART
+
+    await site.eventually(all_completed)
+    stop.ask()
+    await direct
+    assert len(seen) == len({key for _, key in seen}) == 3 * PART

@@ -1,0 +1,74 @@
+"""A wire between a client and a server that can go dead, as when a cable is pulled: no reset."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import final
+from urllib.parse import urlsplit, urlunsplit
+
+
+@final
+class Wire:
+    """Carries bytes to a server until it is cut; then nobody is answered and nobody is told."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
+        self._alive = asyncio.Event()
+        self._alive.set()
+        self._carrying: set[asyncio.Task[None]] = set()
+
+    def cut(self) -> None:
+        self._alive.clear()
+
+    def mend(self) -> None:
+        self._alive.set()
+
+    def accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(self._join(reader, writer))
+        self._carrying.add(task)
+        task.add_done_callback(self._carrying.discard)
+        task.add_done_callback(lambda _: writer.transport.abort())  # if cancelled unbegun
+
+    async def close(self) -> None:
+        for task in self._carrying:
+            task.cancel()
+        await asyncio.gather(*self._carrying, return_exceptions=True)
+
+    async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        ends = [writer]
+        try:
+            await self._alive.wait()
+            from_server, to_server = await asyncio.open_connection(*self._server)
+            ends.append(to_server)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(self._carry(reader, to_server))
+                both.create_task(self._carry(from_server, writer))
+        finally:
+            for end in ends:
+                end.transport.abort()
+            for end in ends:
+                with suppress(OSError):
+                    await end.wait_closed()
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while carried := await reader.read(65_536):
+                await self._alive.wait()
+                writer.write(carried)
+                await writer.drain()
+        writer.close()
+
+
+@asynccontextmanager
+async def wire_to(dsn: str) -> AsyncGenerator[tuple[Wire, str]]:
+    """Lay a wire to the server of a DSN; gives the wire and the DSN at its near end."""
+    parts = urlsplit(dsn)
+    wire = Wire(parts.hostname or "127.0.0.1", parts.port or 5432)
+    server = await asyncio.start_server(wire.accept, "127.0.0.1", 0)
+    user, at, _ = parts.netloc.rpartition("@")
+    near = f"{user}{at}127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield wire, urlunsplit(parts._replace(netloc=near))
+    finally:
+        server.close()
+        await wire.close()

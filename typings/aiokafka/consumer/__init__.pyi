@@ -1,0 +1,1 @@
+from aiokafka import AIOKafkaConsumer as AIOKafkaConsumer

@@ -1,0 +1,53 @@
+"""Lots: what one claim gave one crew."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from workers.run import OpenRun
+from workers.stretch import Stretch
+
+if TYPE_CHECKING:
+    from ledger.store.claims import DueFlow
+    from ledger.store.runs import Start
+    from workers.direct.item import TakenItem
+    from workers.direct.turns import Key, Served
+
+
+class Lot(NamedTuple):
+    """A run of this worker that the ledger has begun, and its items in order."""
+
+    kind: str
+    start: Start
+    items: list[TakenItem]
+    is_alone: bool = False
+    flow_no: int | None = None  # where all are of one flow that is limited or serial
+
+    def open(self, asked_at: float) -> OpenRun:
+        """Return the run; its lease counts from `asked_at`."""
+        part = Stretch(
+            self.start.fence, self.kind, self.start.from_position, 0, [*self.items], self.is_alone
+        )
+        return OpenRun(self.start, part, held_until=asked_at + (self.start.held_seconds or 0.0))
+
+
+class Withheld(NamedTuple):
+    """A claim of suspects that was recorded and not started: nothing must run beside it."""
+
+    flow: DueFlow
+    fence: int
+    items: list[TakenItem]
+
+
+@dataclass(slots=True)
+class Lots:
+    """What was taken: to be worked now, or alone, and what came of each share.
+
+    `suspect_flow_nos` are flows in which suspects wait.
+    """
+
+    begun: list[Lot] = field(default_factory=list[Lot])
+    withheld: list[Withheld] = field(default_factory=list[Withheld])
+    served: dict[Key, Served] = field(default_factory=dict["Key", "Served"])
+    suspect_flow_nos: set[int] = field(default_factory=set[int])

@@ -1,0 +1,25 @@
+"""What an operator may choose about a worker that claims rows itself."""
+
+from pydantic import Field
+
+from workers.settings import WorkerSettings
+
+
+class DirectSettings(WorkerSettings):
+    """Bounds of one worker without Kafka; what its settings say of Kafka is not read."""
+
+    direct_take_items_max: int = Field(
+        default=4000, ge=1, le=20_000, description="items taken by one statement"
+    )
+    direct_flows_max: int = Field(
+        default=500, ge=1, le=5_000, description="flows served by one statement"
+    )
+    direct_gather_seconds: float = Field(
+        default=0.004, ge=0, le=1, description="shortest time from one look to the next"
+    )
+    direct_idle_seconds: float = Field(
+        default=0.5, gt=0, le=10, description="longest pause between two looks at the ledger"
+    )
+    direct_upkeep_seconds: float = Field(
+        default=1.0, gt=0, le=60, description="how often what was lost is looked for, at most"
+    )

@@ -1,0 +1,257 @@
+"""One worker without Kafka: take, work, settle; leases and upkeep beside it, and how it ends.
+
+Each step is a tick of a service of its own, so that items are taken, worked and settled at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, final
+
+from ledger.errors import InvalidSetting
+from ledger.service import Signals, Stop, crash_point, run_service
+from ledger.store import CONNECTION_LOST
+from ledger.upkeep import Upkeep
+from workers.counts import WorkerCounts
+from workers.crew import Crew
+from workers.direct.claimer import Claimer
+from workers.direct.taker import Taker
+from workers.draining import finish, give_back
+from workers.leases import Leases
+from workers.running import on_duty, open_footing
+from workers.settler import Settler
+from workers.stuck import StuckCrews
+from workers.waiting import pass_on, wait_at_most
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ledger.states import TransitionEvent
+    from ledger.store import Pool
+    from ledger.store.claims import DueFlow
+    from workers.direct.settings import DirectSettings
+    from workers.handlers import Handlers
+    from workers.run import OpenRun
+
+LOOK_SECONDS: Final = 0.25
+CLOSE_SECONDS: Final = 5.0
+STUCK_LOOK_SECONDS: Final = 1.0
+QUIET_DOUBLINGS_MAX: Final = 2
+
+
+@final
+class DirectWorker:
+    """The steps of a worker. Its ticks may be called one by one, or run by `run_direct_worker`."""
+
+    def __init__(
+        self,
+        settings: DirectSettings,
+        handlers: Handlers,
+        pool: Pool,
+        *,
+        worker_no: int,
+        transactions: Pool | None = None,
+        admits: Callable[[DueFlow], bool] | None = None,
+    ) -> None:
+        self.counts = WorkerCounts()
+        self.signals = Signals()
+        self.runs: dict[int, OpenRun] = {}
+        self._settings = settings
+        self._moved = asyncio.Event()
+        lease_seconds = settings.worker_lease_seconds
+        self._crews = {
+            handler.kind: Crew(handler, self, worker_no=worker_no, pool=transactions)
+            for handler in handlers
+        }
+        self._settler = Settler(
+            pool,
+            self.counts,
+            worker_no=worker_no,
+            items_max=settings.worker_settle_items_max,
+            gather_seconds=settings.worker_gather_seconds,
+            finished=self._finished,
+        )
+        self._taker = Taker(
+            pool,
+            Claimer(pool, self._crews, worker_no=worker_no, lease_seconds=lease_seconds),
+            self._crews,
+            self.runs,
+            self.counts,
+            opened=self,
+            settings=settings,
+            worker_no=worker_no,
+            admits=admits,
+        )
+        self._leases = Leases(
+            pool,
+            self.runs,
+            self.counts,
+            worker_no=worker_no,
+            lease_seconds=lease_seconds,
+            let_go=self._let_go,
+        )
+        self._upkeep = Upkeep(
+            pool,
+            actor_no=worker_no,
+            seconds=settings.direct_upkeep_seconds,
+            role="worker",
+            quiet_doublings_max=QUIET_DOUBLINGS_MAX,
+        )
+
+    # What the crews and the taker tell.
+
+    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+        """Keep a run's lease and work it."""
+        self.runs[run.run_no] = run
+        crew.launch(run)
+        if run.is_settled:  # each of its items was withdrawn
+            self._finished(run)
+        self.signals.emit("run.opened", run.run_no)
+
+    def items_ended(self, run: OpenRun) -> None:
+        """Have the outcomes of a run settled."""
+        if run.fresh_count:
+            self._settler.add(run)
+
+    def item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
+        """Count an item that its own transaction settled."""
+        self.counts.settled += 1
+        crash_point("worker.settled")
+        self.signals.emit("item.settled", event)
+        if run.is_settled:
+            self._finished(run)
+
+    def call_ended(self) -> None:
+        """Take more: a crew has room."""
+        self._taker.wake()
+        self._moved.set()
+
+    def unsettled(self) -> int:
+        """Count the outcomes that wait to be settled."""
+        return sum(run.fresh_count for run in self.runs.values())
+
+    def _finished(self, run: OpenRun) -> None:
+        self.runs.pop(run.run_no, None)
+        self._taker.run_finished(run)
+        self._moved.set()
+        self.signals.emit("run.finished", run.run_no)
+
+    def _let_go(self, run: OpenRun) -> None:
+        """Stop a run's handlers. What had ended is still sent: the ledger decides about it."""
+        run.forget()
+        self._finished(run)
+
+    # The ticks.
+
+    async def take(self) -> dict[str, int]:
+        """Take what is due and the crews have room for."""
+        return await self._taker.tick()
+
+    async def settle(self) -> dict[str, int]:
+        """Settle what ended."""
+        return await self._settler.tick()
+
+    async def keep_up(self) -> dict[str, int]:
+        """Take back what was lost, whoever lost it."""
+        return dict(await self._upkeep.tick())
+
+    async def _until_upkeep(self) -> float:
+        return self._upkeep.pause_seconds()
+
+    # The life.
+
+    async def run(self, stop: Stop, *, once: bool = False) -> None:
+        """Work until asked to stop, or with `once` until there is nothing to take; then drain.
+
+        Raises WorkerStuck where the calls of a handler never end.
+        """
+        ending, ended = Stop(), Stop()
+        stuck = StuckCrews(
+            self._crews.values(), ending, stuck_seconds=self._settings.worker_stuck_seconds
+        )
+        asking = asyncio.create_task(pass_on(stop, ending))
+        taking = asyncio.create_task(
+            run_service("worker.take", self.take, stop=ending, idle_seconds=0.0)
+        )
+        services = [
+            asyncio.create_task(
+                run_service(name, tick, stop=ended, idle_seconds=seconds), name=name
+            )
+            for name, tick, seconds in (
+                ("worker.settle", self.settle, 0.0),
+                ("worker.extend", self._leases.extend, self._leases.beat_seconds),
+                ("worker.look", self._leases.look, self._leases.until_look),
+                ("worker.upkeep", self.keep_up, self._until_upkeep),
+                ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
+            )
+        ]
+        try:
+            await (self._pass_over(ending) if once else ending.wait())
+            ending.ask()
+            await self._drain(taking)
+        finally:
+            ended.ask()
+            for run in self.runs.values():
+                run.cancel_handlers()
+            asking.cancel()
+            taking.cancel()
+            await asyncio.wait([asking, taking, *services], timeout=CLOSE_SECONDS)
+            for service in services:
+                service.cancel()
+            await asyncio.gather(asking, taking, *services, return_exceptions=True)
+        stuck.refuse()
+
+    async def _pass_over(self, stop: Stop) -> None:
+        """Wait until there is nothing to take and nothing in hand; or for the time of a pass."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._settings.worker_once_seconds):
+                while self.runs or not (self._settler.is_idle and self._taker.is_idle):
+                    if await stop.wait(LOOK_SECONDS):
+                        return
+
+    async def _drain(self, taking: asyncio.Task[None]) -> None:
+        """Give back what is not begun, finish what runs, for a while; settle."""
+        self._taker.close()
+        await asyncio.wait([taking], timeout=CLOSE_SECONDS)
+        with suppress(TimeoutError, *CONNECTION_LOST):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._taker.drain()
+        await finish(self.runs, self._moved, self._settings.worker_drain_seconds)
+        await give_back(self.runs, self._crews.__getitem__, self.items_ended)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                while not self._settler.is_idle:
+                    self._moved.clear()
+                    await wait_at_most(self._moved, LOOK_SECONDS)
+
+
+async def run_direct_worker(
+    settings: DirectSettings,
+    handlers: Handlers,
+    stop: Stop,
+    *,
+    once: bool = False,
+    admits: Callable[[DueFlow], bool] | None = None,
+) -> WorkerCounts:
+    """Claim and work the handlers' kinds until asked to stop; return what was done.
+
+    A kind may be several tenants': where given, `admits` says whose flows are taken. With `once` it
+    stops by itself as soon as there is nothing to take any more. Raises Unavailable where Postgres
+    cannot be had at the start, InvalidSetting where there is nothing to work, and WorkerStuck where
+    the calls of a handler never end, after a drain.
+    """
+    if not len(handlers):
+        raise InvalidSetting("there is nothing to work: no handler")
+    async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
+        worker = DirectWorker(
+            settings,
+            handlers,
+            pool,
+            worker_no=worker_no,
+            transactions=transactions,
+            admits=admits,
+        )
+        with on_duty(name, handlers, worker.counts, settings):
+            await worker.run(stop, once=once)
+        return worker.counts

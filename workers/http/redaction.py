@@ -1,0 +1,49 @@
+"""Takes secrets out of what an endpoint said: it may repeat what it was sent."""
+
+import html
+from collections.abc import Iterable
+from typing import Final, final
+from urllib.parse import quote, quote_plus
+
+import orjson
+
+REDACTED: Final = "[redacted]"
+SECRET_CHARS_MIN: Final = 8  # a shorter one would be found everywhere, and guessed anyway
+
+
+@final
+class Redactor:
+    """Knows the secrets that went into a request, and the ways in which they may come back."""
+
+    __slots__ = ("_forms",)
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        forms: set[str] = set()
+        for secret in secrets:
+            # Of `Bearer abc…` an endpoint may repeat the second word alone.
+            for part in (secret, *secret.split()):
+                if len(part) >= SECRET_CHARS_MIN:
+                    forms |= _spellings(part)
+        self._forms = sorted(forms, key=len, reverse=True)
+
+    def clean(self, text: str) -> str:
+        """Return `text` without the secrets."""
+        for form in self._forms:
+            text = text.replace(form, REDACTED)
+        return text
+
+    def __repr__(self) -> str:
+        return "Redactor()"
+
+
+def _spellings(secret: str) -> set[str]:
+    escaped = orjson.dumps(secret).decode()[1:-1]
+    return {
+        secret,
+        escaped,
+        escaped.replace("/", "\\/"),
+        quote(secret),
+        quote(secret, safe=""),
+        quote_plus(secret),
+        html.escape(secret),
+    }

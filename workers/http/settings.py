@@ -1,0 +1,101 @@
+"""What an operator may choose about a worker that sends items by HTTP."""
+
+import json
+from collections.abc import Callable
+from ipaddress import ip_network
+from typing import Annotated, Final, cast
+
+from pydantic import BeforeValidator, Field, FilePath, SecretStr
+from pydantic_core import PydanticCustomError
+from pydantic_settings import NoDecode, SettingsConfigDict
+
+from workers.direct.settings import DirectSettings
+from workers.http.addresses import Network
+from workers.http.guard import Origin, read_origin
+from workers.http.redaction import SECRET_CHARS_MIN
+from workers.settings import WorkerSettings
+
+_NO_SECRETS: Final = 'not a JSON object such as {"acme/renewals": "whsec_…"}'
+
+
+def _words(value: object) -> object:
+    return tuple(value.replace(",", " ").split()) if isinstance(value, str) else value
+
+
+def _read_origins(value: object) -> object:
+    return _each(_words(value), read_origin)
+
+
+def _read_networks(value: object) -> object:
+    return _each(_words(value), ip_network)
+
+
+def _each(words: object, read: Callable[[str], object]) -> object:
+    if not isinstance(words, tuple):
+        return words
+    try:
+        return tuple(
+            read(word) if isinstance(word, str) else word
+            for word in cast("tuple[object, ...]", words)
+        )
+    except ValueError as error:
+        raise _refused(str(error)) from None
+
+
+def _refused(reason: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{reason}", {"reason": reason})
+
+
+def _read_secrets(value: object) -> object:
+    """Read a JSON object; no message quotes any of it."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, dict):
+        raise _refused(_NO_SECRETS)
+    secrets = cast("dict[str, object]", value)
+    for name, secret in secrets.items():
+        tenant, _, rest = name.partition("/")
+        if not (tenant and rest):
+            raise _refused("a name is not <tenant>/<name>")
+        text = secret.get_secret_value() if isinstance(secret, SecretStr) else secret
+        if not isinstance(text, str) or len(text) < SECRET_CHARS_MIN:
+            raise _refused(f"{name!r} is not a text of {SECRET_CHARS_MIN} characters or more")
+        if not (text.isascii() and text.isprintable()):
+            raise _refused(f"{name!r} holds what a header cannot carry")
+    return secrets
+
+
+class HttpSettings(WorkerSettings):
+    """Bounds of one process that sends items by HTTP."""
+
+    model_config = SettingsConfigDict(hide_input_in_errors=True)
+
+    http_allow: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_read_origins)] = Field(
+        default=(),
+        description="origins that may be called, apart by commas: hooks.example.com, "
+        "https://*.example.com:8443, http://billing.internal; * is every host by https",
+    )
+    http_allow_networks: Annotated[
+        tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)
+    ] = Field(
+        default=(),
+        description="networks that are not public and may be called all the same: 10.2.0.0/16",
+    )
+    http_secrets: Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_read_secrets)] = Field(
+        default_factory=dict,
+        description='secrets by tenant and name, as JSON: {"acme/renewals": "whsec_…"}; '
+        "several signing keys apart by spaces while one replaces another",
+    )
+    http_ca_file: FilePath | None = Field(
+        default=None, description="certificates in PEM to trust beside the system's"
+    )
+    http_refresh_seconds: float = Field(
+        default=5.0, gt=0, le=300, description="how often endpoints are read from the ledger"
+    )
+
+
+class DirectHttpSettings(HttpSettings, DirectSettings):
+    """Bounds of one process that claims the items it sends itself, without Kafka."""

@@ -1,0 +1,160 @@
+"""The endpoints of all kinds, made ready: address, headers, keys and body of each."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast, final
+
+from pydantic import SecretStr, ValidationError
+
+from ledger.http_dispatch import HttpDispatch
+from ledger.http_url import HttpUrl, read_url
+from ledger.log import LogEvent, get_logger
+from ledger.store.definitions import HttpKind
+from workers.handlers import CONCURRENCY_MAX, HandlerOptions
+from workers.http.redaction import Redactor
+from workers.http.template import Body
+from workers.http.webhook import SigningKey, read_keys
+
+if TYPE_CHECKING:
+    from workers.http.settings import HttpSettings
+
+# What is left of a lease goes to recording the outcome before somebody else may start the item.
+LEASE_SHARE: Final = 0.8
+ANSWER_SECONDS: Final = 5.0  # beyond the exchange's own end, after which something is broken
+_BODILESS: Final = frozenset({"GET", "DELETE"})
+
+log = get_logger("worker")
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """Where and how the items of one kind of one tenant are sent. It shows no secret."""
+
+    tenant: str
+    kind: str
+    topic: str
+    method: str
+    url: HttpUrl
+    headers: Mapping[str, str] = field(repr=False)
+    keys: tuple[SigningKey, ...] = field(repr=False)
+    redactor: Redactor = field(repr=False)
+    body: Body | None
+    timeout_seconds: float
+    concurrency: int
+    backoff: HandlerOptions
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A kind's endpoint that this worker cannot call, and why."""
+
+    tenant: str
+    kind: str
+    topic: str
+    reason: str
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a worker takes on for a kind: its topics, and one handler's bounds for all tenants."""
+
+    topics: frozenset[str]
+    concurrency: int
+    timeout_seconds: float
+
+
+@final
+class Targets:
+    """Which endpoint an item goes to, as the ledger said when it was last read."""
+
+    def __init__(self, settings: "HttpSettings") -> None:
+        self._secrets = settings.http_secrets
+        self._timeout_seconds_max = settings.worker_lease_seconds * LEASE_SHARE
+        self._by_kind: dict[tuple[str, str], HttpTarget | Unusable] = {}
+
+    def replace(self, kinds: Iterable[HttpKind]) -> None:
+        """Take over what the ledger says now. An endpoint newly unusable is logged."""
+        before, self._by_kind = self._by_kind, {}
+        for kind in kinds:
+            target = self._read(kind)
+            self._by_kind[kind.tenant, kind.kind] = target
+            if isinstance(target, Unusable) and target != before.get((kind.tenant, kind.kind)):
+                log.warning(
+                    LogEvent.TARGET_REFUSED,
+                    tenant=kind.tenant,
+                    kind=kind.kind,
+                    reason=target.reason,
+                )
+
+    def find(self, tenant: str, kind: str) -> HttpTarget | Unusable | None:
+        """Return where a kind goes, or None where it is not sent by HTTP any more."""
+        return self._by_kind.get((tenant, kind))
+
+    def work(self) -> dict[str, Work]:
+        """Return what there is to take on, by kind."""
+        found: dict[str, Work] = {}
+        for target in self._by_kind.values():
+            concurrency, seconds = (
+                (target.concurrency, target.timeout_seconds)
+                if isinstance(target, HttpTarget)
+                else (1, 1.0)
+            )
+            other = found.get(target.kind, Work(frozenset(), 0, 0.0))
+            found[target.kind] = Work(
+                other.topics | {target.topic},
+                min(CONCURRENCY_MAX, other.concurrency + concurrency),
+                max(other.timeout_seconds, seconds + ANSWER_SECONDS),
+            )
+        return found
+
+    def _read(self, kind: HttpKind) -> HttpTarget | Unusable:
+        try:
+            return self._make(kind, HttpDispatch.model_validate(kind.http))
+        except ValidationError:
+            reason = "its definition was accepted by another version; put it in force again"
+        except _SecretUnusable as error:
+            reason = str(error)
+        return Unusable(kind.tenant, kind.kind, kind.topic, reason)
+
+    def _make(self, kind: HttpKind, http: HttpDispatch) -> HttpTarget:
+        secret_headers = {
+            header: self._secret(kind.tenant, name) for header, name in http.secret_headers.items()
+        }
+        signing = self._secret(kind.tenant, http.secret) if http.secret else None
+        try:
+            keys = read_keys(signing) if signing else ()
+        except ValueError as error:
+            raise _SecretUnusable(f"secret {http.secret}: {error}") from None
+        said = [*secret_headers.values(), *(signing or "").split()]
+        body = cast("str | dict[str, str] | None", http.body)
+        return HttpTarget(
+            tenant=kind.tenant,
+            kind=kind.kind,
+            topic=kind.topic,
+            method=http.method,
+            url=read_url(http.url),
+            headers=http.headers | secret_headers,
+            keys=keys,
+            redactor=Redactor([*said, *(key.removeprefix("whsec_") for key in said)]),
+            body=None if http.method in _BODILESS else Body(body),
+            timeout_seconds=min(http.timeout.total_seconds(), self._timeout_seconds_max),
+            concurrency=http.concurrency,
+            backoff=HandlerOptions(
+                backoff_base_seconds=kind.backoff_base_seconds,
+                backoff_cap_seconds=kind.backoff_cap_seconds,
+            ),
+        )
+
+    def _secret(self, tenant: str, name: str) -> str:
+        """Return a tenant's own secret: none of another's can be named."""
+        found: SecretStr | None = self._secrets.get(f"{tenant}/{name}")
+        if found is None:
+            raise _SecretUnusable(f"this worker has no secret {tenant}/{name}")
+        return found.get_secret_value()
+
+
+class _SecretUnusable(Exception):
+    """A secret is missing, or no key."""
