@@ -16,7 +16,8 @@ from ledger.service import crash_point
 from ledger.states import TransitionEvent
 from ledger.store.runs import Outcome, Refusal, Settlement, settle_runs
 from workers.handlers import Form, Handler
-from workers.outcomes import Ending, ending_of, ending_of_error, parked
+from workers.outcomes import Ending, ending_of, ending_of_error, parked, returned_unworked
+from workers.places import AHEAD_PATIENCE_SECONDS, Places
 from workers.thread import Answer, call_in_thread
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
 PATIENCE_SECONDS: Final = 30.0  # waiting for a crew that is full is no longer than this
 STOP_SECONDS: Final = 2.0  # in which a handler that was cancelled at its time's end must answer
+
+CROWDED_OUT: Final = returned_unworked("the calls before it did not end")
 
 Work = tuple[int, "DueItem"]
 
@@ -81,15 +84,23 @@ class Crew:
         self.busy = 0
         self.lost_since: float | None = None
         self._overdue = 0
+        # A thread cannot be stopped: what waits behind one could not be told from what runs.
+        goes_ahead = handler.form is Form.SINGLE and handler.is_async
+        self._places = Places(handler.options.concurrency, goes_ahead=goes_ahead)
         self._foreman = foreman
         self._worker_no = worker_no
         self._pool = pool
         self._batch_max = handler.options.batch_max
 
     @property
+    def room_calls(self) -> int:
+        """How many more calls may be started."""
+        return self._places.room(self.busy)
+
+    @property
     def room(self) -> int:
         """How many more items may be started."""
-        return max(0, self.handler.options.concurrency - self.busy) * self._batch_max
+        return self.room_calls * self._batch_max
 
     @property
     def waiting_min(self) -> int:
@@ -167,7 +178,18 @@ class Crew:
         self._foreman.call_ended()
 
     async def _work_single(self, run: OpenRun, index: int, item: DueItem) -> None:
-        answer = await self._guarded(run, self._call(run, [(index, item)], item))
+        if not await self._places.take(
+            min(AHEAD_PATIENCE_SECONDS, (run.stop_at - monotonic()) / 2)
+        ):
+            run.end(index, CROWDED_OUT)
+            self._foreman.items_ended(run)
+            return
+        began = monotonic()
+        try:
+            answer = await self._guarded(run, self._call(run, [(index, item)], item))
+        finally:
+            self._places.note(monotonic() - began)
+            self._places.give()
         run.end(index, self._ending(answer, item))
         crash_point("worker.handled")
         self._foreman.items_ended(run)
@@ -277,6 +299,7 @@ class Crew:
             if not call.done():
                 # A thread cannot be stopped. It keeps its place in the crew until it ends.
                 self.busy += 1
+                self._places.keep()
                 self._overran(1)
                 call.add_done_callback(self._overdue_ended)
         if not done:
@@ -293,6 +316,7 @@ class Crew:
 
     def _overdue_ended(self, call: object) -> None:
         self._overran(-1)
+        self._places.give()
         self._call_ended(call)
 
     def _overran(self, calls: int) -> None:

@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import psutil
 
@@ -16,7 +16,10 @@ READINGS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What each process used in a stretch of time, by name; `cores_busy` counts strangers too."""
+    """What each process used in a stretch of time, by name; `cores_busy` counts strangers too.
+
+    `cores` are those that this process may run on, and what it starts with it.
+    """
 
     seconds: float
     cpu_seconds: dict[str, float]
@@ -47,16 +50,15 @@ class Meter:
         self._roots = dict(roots)
         self._began = monotonic()
         self._cpu = _cpu_seconds(self._roots)
-        self._machine = psutil.cpu_times()
+        self._machine = _machine_seconds()
 
     def read(self) -> Usage:
         """Return what was used since the start. A process that has gone counts as far as known."""
         seconds = max(monotonic() - self._began, 1e-9)
-        machine, before = psutil.cpu_times(), self._machine
+        machine, before = _machine_seconds(), self._machine
         used = _cpu_seconds(self._roots)
-        idle = machine.idle - before.idle
-        waiting = float(getattr(machine, "iowait", 0.0)) - float(getattr(before, "iowait", 0.0))
-        cores = psutil.cpu_count() or 1
+        idle, waiting = machine.idle - before.idle, machine.waiting - before.waiting
+        cores = machine.cores
         return Usage(
             seconds=seconds,
             cpu_seconds={
@@ -96,6 +98,22 @@ def bound_by(usage: Usage) -> str:
 def memory_bytes(roots: Mapping[str, int]) -> dict[str, int]:
     """Return the memory by name that each process and all below it has for itself alone."""
     return {name: _tree_bytes(pid) for name, pid in roots.items()}
+
+
+class _Machine(NamedTuple):
+    """Seconds that the cores open to this process have had nothing to do, or waited for a disk."""
+
+    cores: int
+    idle: float
+    waiting: float
+
+
+def _machine_seconds() -> _Machine:
+    every = psutil.cpu_times(percpu=True)
+    mine = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(every))
+    cores = [every[number] for number in mine if number < len(every)]
+    waiting = sum(float(getattr(core, "iowait", 0.0)) for core in cores)
+    return _Machine(len(cores), sum(core.idle for core in cores), waiting)
 
 
 def _shares_by_role(usage: Usage) -> dict[str, float]:

@@ -194,9 +194,8 @@ class Taker:
     def _rooms(self) -> dict[str, Room]:
         rooms: dict[str, Room] = {}
         for kind, crew in self._crews.items():
-            if crew.room:
-                options = crew.handler.options
-                rooms[kind] = Room(options.concurrency - crew.busy, options.batch_max)
+            if calls := crew.room_calls:
+                rooms[kind] = Room(calls, crew.handler.options.batch_max)
         return rooms
 
     def _choose(self, rooms: Mapping[str, Room]) -> list[Share]:

@@ -1,0 +1,136 @@
+"""Places of a crew: calls that are short are started ahead, and none that waits is forgotten."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from ledger.drafts import ItemDraft
+from workers import Completed, DueItem, Handlers, Verdict
+from workers.places import AHEAD_CALLS_MAX, AHEAD_SECONDS, Places
+
+from .conftest import Site
+
+LONG = 30.0
+
+
+def places(count: int, seconds: float) -> Places:
+    one = Places(count, goes_ahead=True)
+    one.note(seconds)
+    return one
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ahead"),
+    [(0.0, AHEAD_CALLS_MAX), (AHEAD_SECONDS / 10, 80), (AHEAD_SECONDS, 8), (AHEAD_SECONDS * 9, 0)],
+    ids=["at once", "short", "as long as the time ahead", "long"],
+)
+def test_what_is_started_ahead_is_a_matter_of_time(seconds: float, ahead: int) -> None:
+    assert places(8, seconds).ahead == ahead
+
+
+def test_nothing_is_started_ahead_of_calls_that_were_never_seen_or_may_not() -> None:
+    assert Places(8, goes_ahead=True).ahead == 0
+    never = Places(8, goes_ahead=False)
+    never.note(0.0)
+    assert never.ahead == 0
+
+
+def test_the_mean_follows_calls_that_become_long() -> None:
+    one = places(8, 0.001)
+    for _ in range(50):
+        one.note(60.0)
+    assert one.ahead == 0
+
+
+def test_there_is_room_once_half_of_those_ahead_have_begun() -> None:
+    one = places(8, AHEAD_SECONDS / 5)  # 40 ahead
+    assert [one.room(busy) for busy in (0, 28, 29, 48)] == [48, 20, 0, 0]
+    assert Places(8, goes_ahead=False).room(7) == 1
+
+
+async def test_places_are_given_in_the_order_asked_for() -> None:
+    one = places(1, 0.0)
+    assert await one.take(LONG)
+    waiting = [asyncio.ensure_future(one.take(LONG)) for _ in range(3)]
+    await asyncio.sleep(0)
+    for turn in range(3):
+        assert [each.done() for each in waiting] == [number < turn for number in range(3)]
+        one.give()
+        await waiting[turn]
+
+
+async def test_who_waits_longer_than_calls_were_gives_up_and_nothing_more_is_ahead() -> None:
+    one = places(1, 0.0)
+    assert await one.take(LONG)
+
+    assert not await one.take(0.001)
+
+    assert one.ahead == 0
+    one.give()
+    assert await one.take(LONG)
+
+
+async def test_a_place_that_came_free_for_one_who_was_cancelled_goes_on() -> None:
+    one = places(1, 0.0)
+    assert await one.take(LONG)
+    first, second = (asyncio.ensure_future(one.take(LONG)) for _ in range(2))
+    await asyncio.sleep(0)
+
+    one.give()
+    first.cancel()
+
+    assert await second
+    assert first.cancelled()
+
+
+async def test_a_place_that_a_call_keeps_is_not_given() -> None:
+    one = places(1, 0.0)
+    one.keep()
+    waiting = asyncio.ensure_future(one.take(LONG))
+    await asyncio.sleep(0)
+    assert (one.ahead, waiting.done()) == (AHEAD_CALLS_MAX, False)
+
+    one.keep()
+    assert one.ahead == 0
+    one.give()
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    one.give()
+    assert await waiting
+
+
+async def test_g5_what_was_started_ahead_of_a_call_that_hangs_goes_back_as_never_attempted(
+    site: Site, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> None:
+    handlers, gate, calls = Handlers(), asyncio.Event(), list[str]()
+
+    @handlers.on(kind, concurrency=1, timeout_seconds=3600)
+    async def hang_once(item: DueItem) -> Verdict:
+        calls.append(item.business_key)
+        if len(calls) == 3:
+            await gate.wait()
+        return Completed()
+
+    await site.emit(make_drafts(20))
+    await site.allocate()
+    await site.work(handlers)
+
+    async def returned() -> dict[str, list[str]] | None:
+        events = await site.events()
+        return events if sum("snoozed" in each for each in events.values()) == 17 else None
+
+    events = await site.eventually(returned)
+    assert all(each == ["snoozed"] for key, each in events.items() if key not in calls)
+    assert {row["attempt"] for key, row in (await site.pending()).items() if key not in calls} == {
+        0
+    }
+
+    gate.set()
+
+    async def all_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 20
+
+    await site.eventually(all_completed)
+    assert sorted(calls) == sorted(set(calls))
