@@ -175,7 +175,7 @@ def _lanes(
         for row, key, partition in zip(
             members, keys, partitions_of(keys, partitions[topic]), strict=True
         ):
-            at = (topic, partition, row[12], wordings[row[3]].limited_flow_no)
+            at = (topic, partition, row[12], wordings[row[3]].counted_flow_no)
             lane = lanes.get(at)
             if lane is None:
                 lane = lanes[at] = _Lane(*at)

@@ -45,12 +45,12 @@ class _Known(dict[K, V]):
 class Wording:
     """A flow and what every record of it says alike, by attempt."""
 
-    __slots__ = ("alike", "flow", "limited_flow_no", "topic")
+    __slots__ = ("alike", "counted_flow_no", "flow", "topic")
 
     def __init__(self, flow: DueFlow) -> None:
         self.flow = flow
         self.topic = flow.topic
-        self.limited_flow_no = flow.flow_no if flow.limited else None
+        self.counted_flow_no = flow.flow_no if flow.counted else None
         told = b"".join(
             [
                 header(envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES),

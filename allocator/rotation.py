@@ -12,7 +12,7 @@ from itertools import count
 from typing import Final, final
 
 from allocator.shares import (
-    LIMITED_FLOWS_MAX,
+    COUNTED_FLOWS_MAX,
     Gate,
     Load,
     Question,
@@ -212,18 +212,18 @@ class Rotation:
         heapify(heads)
         turn: list[tuple[_Place, int]] = []
         left = dict(rooms)
-        limited_left = LIMITED_FLOWS_MAX
+        counted_left = COUNTED_FLOWS_MAX
         while heads and len(turn) < places_max:
             _, gate = heads[0]
             queue = queues[gate]
-            if not left[gate.pool] or (gate.limited and not limited_left) or not _drop_void(queue):
+            if not left[gate.pool] or (gate.counted and not counted_left) or not _drop_void(queue):
                 heappop(heads)
                 continue
             _, place = queue.popleft()
             place.standing, place.ticket = _Standing.SERVED, next(self._tickets)
             turn.append((place, rooms[gate.pool]))
             left[gate.pool] -= 1
-            limited_left -= gate.limited
+            counted_left -= gate.counted
             if queue:
                 heapreplace(heads, (queue[0][0], gate))
             else:

@@ -15,19 +15,19 @@ class Load(Enum):
     HEAVY = auto()
 
 
-LIMITED_FLOWS_MAX: Final = 32
-"""Limited flows have claims of their own, and Kafka takes one a partition at a time."""
+COUNTED_FLOWS_MAX: Final = 32
+"""Counted flows have claims of their own, and Kafka takes one a partition at a time."""
 
 
 class Gate(NamedTuple):
     """What stands between a flow and its turn: its topic, and whether workers' credit counts.
 
-    Flows that are `limited` queue apart, since few are let through at once.
+    Flows that are `counted` queue apart, since few are let through at once.
     """
 
     topic: str
     needs_credit: bool
-    limited: bool
+    counted: bool
 
     @property
     def pool(self) -> tuple[str, bool]:
@@ -37,7 +37,7 @@ class Gate(NamedTuple):
 
 def gate_of(flow: DueFlow) -> Gate:
     """Return the gate that a flow waits at."""
-    return Gate(flow.topic, not flow.held_by_topic, flow.limited)
+    return Gate(flow.topic, not flow.held_by_topic, flow.counted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,8 @@ SERIAL_ITEMS_MAX: Final = 500
 """Serial rows looked at in one round: each that cannot be had is put behind its key."""
 LIGHT_ROUND_ITEMS: Final = 1000
 LIGHT_ROUND_FLOWS: Final = 200
+HEAVY_SHARE_ITEMS: Final = 16
+"""What a flow with much to do has at its turn, at least: each flow looked into costs its descents."""
 SMOOTHING_ROUNDS: Final = 16
 CROWDED: Final = 2
 """While others wait, a flood's claims are half as large: each keeps the loop for 2 to 5 ms."""
@@ -91,8 +93,10 @@ class Track:
         items, flows = settings.allocator_batch_items_max, settings.allocator_flows_max
         if self._load is Load.LIGHT:
             items, flows = min(items, LIGHT_ROUND_ITEMS), min(flows, LIGHT_ROUND_FLOWS)
-        elif rotation.knows(Load.LIGHT):
-            items = max(1, items // CROWDED)
+        else:
+            if rotation.knows(Load.LIGHT):
+                items = max(1, items // CROWDED)
+            flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
         return rotation.next_shares(self._load, items, flows, self._room, now=monotonic())
 
     def _room(self, gate: Gate) -> int:

@@ -1,15 +1,18 @@
 """The claim rate however much waits, and however long a forgotten transaction holds a snapshot.
 
-What is timed is the allocator's transaction: rows taken, claims recorded, committed. What was
-claimed is replaced at once, untimed, so that as much waits at the end as at the beginning.
+What is timed is the allocator's transaction: rows taken, claims recorded, committed; and as often
+as an allocator asks, from where on its flows' rows are to be looked for next. What was claimed is
+replaced at once, untimed, so that as much waits at the end as at the beginning.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import Final, final
 
+from allocator.rotation import FLOOD_ITEMS
 from dueledger.bench.ledgers import Ledger, MeasurementFailed
 from dueledger.bench.report import Goal, Measured
 from dueledger.bench.rig import APPLICATION, Rig
@@ -18,7 +21,9 @@ from ledger.store import Record, connect
 from ledger.store.claims import (
     Claim,
     DueFlow,
+    Floor,
     claim_items,
+    find_next_due,
     list_due_flows,
     next_fences,
     record_claims,
@@ -98,6 +103,8 @@ class _Backlog:
         self._rig = rig
         self._ledger = ledger
         self._flows: list[DueFlow] = []
+        self._floors: dict[int, Floor] = {}
+        self._taken: Counter[int] = Counter()  # since the floor was seen
         self._waiting = 0
         self._loads = 0
         self.list_milliseconds: dict[str, float] = {}
@@ -109,6 +116,8 @@ class _Backlog:
         began = perf_counter()
         self._flows = await list_due_flows(self._ledger.connection, FLOWS_MAX)
         self.list_milliseconds[str(level)] = round((perf_counter() - began) * 1e3, 2)
+        self._floors = {flow.flow_no: flow.floor for flow in self._flows}
+        self._taken.clear()
 
     async def measure(self, batch: int, items: int) -> int:
         """Claim so many items, `batch` at a time; return items/s over the time of the claims."""
@@ -152,10 +161,24 @@ class _Backlog:
         quota, rest = divmod(batch, len(self._flows))
         quotas = [quota + (place < rest) for place in range(len(self._flows))]
         async with connection.transaction():
-            rows = await claim_items(connection, [flow.flow_no for flow in self._flows], quotas)
+            flow_nos = [flow.flow_no for flow in self._flows]
+            rows = await claim_items(connection, flow_nos, quotas, list(self._floors.values()))
             (fence,) = await next_fences(connection, 1)
             await record_claims(connection, [self._record(fence, rows)])
+        self._taken.update(row["flow_no"] for row in rows)
+        await self._raise_floors()
         return len(rows)
+
+    async def _raise_floors(self) -> None:
+        flooded = [flow_no for flow_no, taken in self._taken.items() if taken >= FLOOD_ITEMS]
+        if not flooded:
+            return
+        floors = [self._floors[flow_no] for flow_no in flooded]
+        for due in await find_next_due(
+            self._ledger.connection, flooded, floors, [0.0] * len(flooded)
+        ):
+            self._floors[due.flow_no] = due.floor
+            self._taken[due.flow_no] = 0
 
     def _record(self, fence: int, rows: Sequence[Record]) -> Claim:
         flow = self._flows[0]

@@ -35,8 +35,9 @@ class DueFlow:
 
     The fields stand in the order of list_due_flows: thousands of these are made in one go.
 
-    A `limited` flow is counted, so its items go into claims of its own. `held_by_topic`: its
-    outcomes come by Kafka, from whoever consumes the topic.
+    A `limited` flow is locked and measured before it is claimed from. Where what is in flight is
+    `counted`, its items go into claims of its own; a rate counts what is claimed. `held_by_topic`:
+    its outcomes come by Kafka, from whoever consumes the topic.
     """
 
     flow_no: int
@@ -51,6 +52,7 @@ class DueFlow:
     lease_seconds: int = 60
     held_by_topic: bool = False
     limited: bool = False
+    counted: bool = False
     plain: bool = True
     serial: bool = False
     rate_per_second: float | None = None

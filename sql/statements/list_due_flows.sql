@@ -71,7 +71,9 @@ waiting as materialized (
 )
 select f.flow_no, k.tenant, k.name as kind, f.lane, k.topic, f.weight, k.queue_seconds, k.dispatch_seconds,
   k.run_seconds, k.lease_seconds, k.settled_by = 'topic' as held_by_topic,
-  f.limited or k.settled_by = 'topic' as limited, w.plain, w.serial, f.rate_per_second,
+  f.limited or k.settled_by = 'topic' as limited,
+  k.settled_by = 'topic' or num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
+  w.plain, w.serial, f.rate_per_second,
   (extract(epoch from w.at - c.now) / ledger.clock_rate())::double precision as due_seconds,
   least(w.first_at, c.settled) as floor_at,
   case when w.first_at <= c.settled then w.block else 0 end as floor_block,

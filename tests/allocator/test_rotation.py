@@ -16,7 +16,7 @@ from allocator.rotation import (
     MISS_SECONDS_MAX,
     Rotation,
 )
-from allocator.shares import LIMITED_FLOWS_MAX, Gate, Load, Question, Share, split
+from allocator.shares import COUNTED_FLOWS_MAX, Gate, Load, Question, Share, split
 from ledger.store.claims import BOTTOM, OVERLAP_SECONDS, DueFlow, Floor, NextDue
 from ledger.store.limits import Allowance
 
@@ -274,19 +274,24 @@ def test_a_room_smaller_than_the_number_of_flows_goes_to_those_whose_turn_it_is(
     assert quotas(second) == [(3, 1), (4, 1)]
 
 
-def test_few_limited_flows_are_let_through_at_once_and_the_others_pass_them() -> None:
-    limited = [replace(flow(number), limited=True) for number in range(100)]
-    rotation = listed(*limited, flow(100), flow(101))
+def test_few_counted_flows_are_let_through_at_once_and_the_others_pass_them() -> None:
+    counted = [replace(flow(number), limited=True, counted=True) for number in range(100)]
+    rotation = listed(*counted, flow(100), flow(101))
 
     first = [number for number, _ in quotas(take(rotation, 1000))]
     second = [number for number, _ in quotas(take(rotation, 1000))]
 
-    assert first == [*range(LIMITED_FLOWS_MAX), 100, 101]
-    assert second == [*range(LIMITED_FLOWS_MAX, 2 * LIMITED_FLOWS_MAX)]
+    assert first == [*range(COUNTED_FLOWS_MAX), 100, 101]
+    assert second == [*range(COUNTED_FLOWS_MAX, 2 * COUNTED_FLOWS_MAX)]
 
 
 def test_limited_flows_share_the_room_of_their_topic_with_the_others() -> None:
-    rotation = listed(*(replace(flow(number), limited=number % 2 == 0) for number in range(6)))
+    rotation = listed(
+        *(
+            replace(flow(number), limited=number % 2 == 0, counted=number % 2 == 0)
+            for number in range(6)
+        )
+    )
 
     shares = rotation.next_shares(Load.LIGHT, 100, 10, lambda _: 3, now=1.0)
 
