@@ -33,7 +33,7 @@ SERIAL_ITEMS_MAX: Final = 500
 LIGHT_ROUND_ITEMS: Final = 1000
 LIGHT_ROUND_FLOWS: Final = 200
 HEAVY_SHARE_ITEMS: Final = 16
-"""What a flow with much to do has at its turn, at least: each flow looked into costs its descents."""
+"""What a flow with much to do has at its turn, at least: each that is looked into costs."""
 SMOOTHING_ROUNDS: Final = 16
 CROWDED: Final = 2
 """While others wait, a flood's claims are half as large: each keeps the loop for 2 to 5 ms."""

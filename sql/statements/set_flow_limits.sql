@@ -17,7 +17,8 @@
 -- index: claim_deadline_idx, run_lease_idx, claim_pkey, due_item_pkey
 -- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
 with found as materialized (
-  select f.flow_no, k.tenant, k.name as kind, f.limited,
+  select f.flow_no, k.tenant, k.name as kind,
+    num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
     -- A new breaker starts closed and judges by what begins under it.
     f.circuit_failure_ratio is null and $9::double precision is not null as is_new
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
@@ -46,11 +47,11 @@ changed as (
   where f.flow_no = x.flow_no
   returning f.flow_no, x.tenant, x.kind, f.lane, f.weight, f.rate_per_second, f.concurrency_max, f.window_items,
     f.retry_share, f.circuit_failure_ratio, f.circuit_calls_min, f.circuit_window_seconds, f.circuit_rest_seconds,
-    f.limited and not x.limited as becomes_limited
+    num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 and not x.counted as becomes_counted
 ),
 journal as (
   insert into ledger.flow_change (flow_no, changed_at, actor_no, change)
-  select c.flow_no, ledger.now(), $14::integer, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_limited}'::text[]
+  select c.flow_no, ledger.now(), $14::integer, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
   from changed c
 ),
 -- What was handed out before is counted from now on, where its claim holds nothing else.
@@ -58,7 +59,7 @@ handed as materialized (
   select c.fence
   from ledger.claim c
   where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
-    and exists (select from changed x where x.becomes_limited)
+    and exists (select from changed x where x.becomes_counted)
   order by c.deadline limit 10000
   for update skip locked
 ),
@@ -66,7 +67,7 @@ running as materialized (
   select r.run_no, r.fence
   from ledger.run r
   where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
-    and exists (select from changed x where x.becomes_limited)
+    and exists (select from changed x where x.becomes_counted)
   order by r.lease_until limit 10000
   for update skip locked
 ),
@@ -75,7 +76,7 @@ alone as materialized (
   from (select h.fence from handed h union select r.fence from running r) o
   join ledger.claim c on c.fence = o.fence
   join ledger.due_item i on i.effective_date = c.effective_date[1] and i.item_no = c.item_no[1]
-  join changed x on x.flow_no = i.flow_no and x.becomes_limited
+  join changed x on x.flow_no = i.flow_no and x.becomes_counted
   where not exists (
     select from unnest(c.effective_date, c.item_no) u (effective_date, item_no)
     join ledger.due_item j on j.effective_date = u.effective_date and j.item_no = u.item_no
