@@ -6,10 +6,11 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
+from dueledger.calendars.binding import check_reach, observe_ledger
 from ledger.definitions import Definition, load_definitions
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
 from ledger.http_dispatch import http_topic
-from ledger.schedule import Relative
+from ledger.schedule import NO_CALENDARS, Calendar, Relative
 from ledger.schedule.when import DUE_END, DUE_MIN
 from ledger.store import Connection
 from ledger.store.clock import read_now
@@ -28,14 +29,19 @@ class DefinedDocument:
     changed: bool
 
 
-def read_definitions(path: Path) -> list[Definition]:
-    """Read every definition of a YAML or JSON file, or none where one is refused."""
+def read_definitions(
+    path: Path, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
+) -> list[Definition]:
+    """Read every definition of a YAML or JSON file, or none where one is refused.
+
+    `calendars` are those that they may name; None leaves names to whoever knows them.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         problem = Problem(str(path), "", f"byte {error.start} is not UTF-8", "the file in UTF-8")
         raise InvalidDefinition("The file cannot be read:", [problem]) from None
-    return load_definitions(text, source=str(path))
+    return load_definitions(text, source=str(path), calendars=calendars)
 
 
 async def put_in_force(
@@ -51,11 +57,15 @@ async def put_in_force(
     Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
     schedule would owe more than a year of the past and `backfill` does not say that it shall, or
     where two definitions of one kind, here or in the ledger, differ in how its work is handed out.
+    InvalidDefinition where one names a calendar that is not there, or needs days beyond its last.
     """
     if effective_from is not None:
         scheduled = any(not isinstance(one.when, Relative) for one in definitions)
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
         _check_effective_from(effective_from, earliest)
+    now = await read_now(connection)
+    definitions = await observe_ledger(connection, definitions)
+    check_reach(definitions, effective_from or now, now)
     _check_together(definitions)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
     # Always in the same order, so that two who define at once never wait for each other.

@@ -14,7 +14,7 @@ from typing import Final
 
 from dueledger.preview import preview_definition
 from ledger.definitions import Definition
-from ledger.errors import InvalidInput, Problem, WindowTooLarge
+from ledger.errors import BeyondCalendar, InvalidInput, Problem, WindowTooLarge
 from ledger.identity import item_id
 from ledger.schedule import CHAINED, DATED, Occurrence
 from ledger.schedule.smear import smear_seconds
@@ -111,7 +111,11 @@ def make_plan(
         if reason := _uncountable(each.definition):
             not_counted.append((each.definition.definition, reason))
             continue
-        times = _times(each, (start, end), smear, room)
+        try:
+            times = _times(each, (start, end), smear, room)
+        except BeyondCalendar as error:
+            not_counted.append((each.definition.definition, error.problems[0].reason))
+            continue
         room -= len(times.as_defined)
         counted.append(times)
     return _plan(counted, tuple(not_counted), (start, end), smear, quiet_for)

@@ -37,7 +37,7 @@ async def trigger_definition(
             tenant=tenant,
             definition=name,
         )
-    definition = parse_definition(row.document, source=f"{tenant}/{name}")
+    definition = parse_definition(row.document, source=f"{tenant}/{name}", calendars=None)
     if not definition.is_schedule:
         problem = Problem(
             "definition", name, "owes its items to events", "`dueledger emit`, or the event itself"

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, Self
 
 import orjson
-from pydantic import Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from ledger.definition_parts import (
@@ -117,6 +117,9 @@ class Definition(Part):
         "or a schedule's constant (default: {})",
     )
 
+    # Not of the document: the days behind `calendar.name`, once somebody has given them.
+    _named: Calendar | None = PrivateAttr(default=None)
+
     def __hash__(self) -> int:
         return hash((self.tenant, self.definition))
 
@@ -147,17 +150,38 @@ class Definition(Part):
         own = () if self.event is None else (self.event,)
         return frozenset((*own, *(match.event for match in matches)))
 
-    def observance(self, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Observance | None:
+    @property
+    def calendar_name(self) -> str | None:
+        """Return the name under which it asks for a calendar, None where it does not."""
+        return None if self.calendar is None else self.calendar.name
+
+    def observing(self, calendars: Mapping[str, Calendar]) -> Self:
+        """Return the same definition with the calendar that it names among `calendars`.
+
+        UnknownCalendar where it is not among them; what names none is returned as it is.
+        """
+        rule = self.calendar
+        if rule is None or rule.name is None:
+            return self
+        named = rule.calendar(calendars)
+        if self._named is named:
+            return self
+        bound = self.model_copy()
+        bound._named = named  # noqa: SLF001 - its own
+        return bound
+
+    def observance(self) -> Observance | None:
         """Return how it observes a calendar, None where it has none.
 
-        `calendars` are those that have names; UnknownCalendar where its own is not among them.
+        UnknownCalendar where it names one and `observing` has not given it its days.
         """
         rule = self.calendar
         if rule is None:
             return None
         if rule.name is None:
             return self._inline_observance
-        return Observance(rule.calendar(calendars), rule.roll or Roll.SKIP)
+        named = self._named or rule.calendar(NO_CALENDARS)
+        return Observance(named, rule.roll or Roll.SKIP)
 
     @cached_property
     def _inline_observance(self) -> Observance | None:

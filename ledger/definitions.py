@@ -96,13 +96,13 @@ _MODELS: Final[Mapping[str, type[BaseModel]]] = {
 
 
 def load_definitions(
-    text: str, *, source: str, calendars: Mapping[str, Calendar] = NO_CALENDARS
+    text: str, *, source: str, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
 ) -> list[Definition]:
     """Read every definition of a YAML or JSON text.
 
     All or none: InvalidDefinition lists each problem with its path, value, reason and, where there
     is one, the accepted spelling. `source` names the text in messages. `calendars` are those that
-    a definition may name.
+    a definition may name; None leaves names for `Definition.observing` to settle.
     """
     documents = read_documents(text, source=source)
     if len(documents) > DOCUMENTS_MAX:
@@ -117,7 +117,8 @@ def load_definitions(
         except ValidationError as error:
             problems += _problems(error, document.value, prefix)
             continue
-        problems += _calendar_problems(definition, calendars, prefix)
+        definition, unknown = _observed(definition, calendars, prefix)
+        problems += unknown
         key = (definition.tenant, definition.definition)
         earlier = first_index.setdefault(key, index)
         if earlier != index:
@@ -134,27 +135,33 @@ def parse_definition(
     document: Mapping[str, object],
     *,
     source: str = "document",
-    calendars: Mapping[str, Calendar] = NO_CALENDARS,
+    calendars: Mapping[str, Calendar] | None = NO_CALENDARS,
 ) -> Definition:
-    """Read one definition out of a document that is read already, as the ledger keeps it."""
+    """Read one definition out of a document that is read already, as the ledger keeps it.
+
+    `calendars` as for `load_definitions`.
+    """
     try:
         definition = Definition.model_validate(document)
     except ValidationError as error:
         raise _invalid(source, _problems(error, document, "")) from None
-    if problems := _calendar_problems(definition, calendars, ""):
+    definition, problems = _observed(definition, calendars, "")
+    if problems:
         raise _invalid(source, problems)
     return definition
 
 
-def _calendar_problems(
-    definition: Definition, calendars: Mapping[str, Calendar], prefix: str
-) -> list[Problem]:
-    """Return what keeps a definition from observing the calendar that it names."""
+def _observed(
+    definition: Definition, calendars: Mapping[str, Calendar] | None, prefix: str
+) -> tuple[Definition, list[Problem]]:
+    """Return the definition with the calendar that it names, and what keeps it from that."""
+    if calendars is None:
+        return definition, []
     try:
-        definition.observance(calendars)
+        return definition.observing(calendars), []
     except UnknownCalendar as error:
-        return [replace(problem, field=prefix + problem.field) for problem in error.problems]
-    return []
+        problems = [replace(problem, field=prefix + problem.field) for problem in error.problems]
+        return definition, problems
 
 
 def definition_schema() -> str:

@@ -133,6 +133,12 @@ class Unbalanced(DueledgerError):
     code = "UNBALANCED"
 
 
+class MissingExtra(DueledgerError):
+    """What was asked needs an optional library; the message says how to install it."""
+
+    code = "MISSING_EXTRA"
+
+
 class Unavailable(DueledgerError):
     """A service this one depends on cannot be reached. Trying again later is safe."""
 

@@ -6,25 +6,28 @@ held by one at a time, and the others pass it by.
 """
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from pydantic import Field
 
+from ledger.calendar_change import known_ends
 from ledger.catch_up import Lapse, count_lapsed, judge_missed
 from ledger.definition_model import Definition
 from ledger.definitions import parse_definition
 from ledger.drafts import ItemDraft
-from ledger.errors import DueledgerError, InvalidItem
+from ledger.errors import BeyondCalendar, DueledgerError, InvalidItem
 from ledger.log import LogEvent, get_logger
 from ledger.schedule import AfterCompletion, Relative, Window
+from ledger.schedule_calendars import Observed, Reading, ScheduleCalendars
 from ledger.scheduled import MISSED, Scheduled, draft_first, draft_window, owed_window
 from ledger.service import Stop, crash_point, run_service
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, Pool, open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
+from ledger.store.calendars import CalendarUse, record_calendar_uses
 from ledger.store.definitions import (
     Materialisable,
     advance_materialised,
@@ -87,6 +90,7 @@ class Stretch:
     owed: Scheduled
     chain: "Chain | None" = None
     lapse: Lapse | None = None
+    use: CalendarUse | None = None
 
     @property
     def weight(self) -> int:
@@ -111,6 +115,7 @@ class Materialiser:
         self._settings = settings
         self._actor_no = actor_no
         self._definitions: dict[int, Definition] = {}
+        self._calendars = ScheduleCalendars()
         self._log = get_logger("materialiser")
 
     async def tick(self) -> Mapping[str, int]:
@@ -129,7 +134,8 @@ class Materialiser:
             )
             if not rows:
                 return {"definitions": 0}
-            stretches, failures = self._expand(rows)
+            calendars = await self._calendars.read(connection, rows)
+            stretches, failures = self._expand(rows, calendars)
             emitted, skipped, refused = await self._emit_all(connection, stretches, rows)
             failures += refused
             for failure in failures:
@@ -145,7 +151,9 @@ class Materialiser:
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
         return counts
 
-    def _expand(self, rows: Sequence[Materialisable]) -> tuple[list[Stretch], list[Failure]]:
+    def _expand(
+        self, rows: Sequence[Materialisable], calendars: Reading
+    ) -> tuple[list[Stretch], list[Failure]]:
         """Expand until the pass is full; what is left over is taken by the next one."""
         stretches: list[Stretch] = []
         failures: list[Failure] = []
@@ -154,8 +162,9 @@ class Materialiser:
             if room <= 0:
                 break
             try:
-                stretch = expand_stretch(
-                    self._read(row), row, items_max=self._settings.materialise_items_max
+                observed = calendars.observe(self._read(row), row)
+                stretch = expand_observed(
+                    observed, row, items_max=self._settings.materialise_items_max
                 )
             except _UNREADABLE as error:
                 failures.append(Failure(row, f"{type(error).__name__}: {error}"))
@@ -168,7 +177,8 @@ class Materialiser:
         """Read a version once: it never changes."""
         known = self._definitions.get(row.definition_no)
         if known is None:
-            known = parse_definition(row.document, source=f"{row.tenant}/{row.name}")
+            source = f"{row.tenant}/{row.name}"
+            known = parse_definition(row.document, source=source, calendars=None)
             if len(self._definitions) >= _READ_DEFINITIONS_MAX:
                 self._definitions.clear()
             self._definitions[row.definition_no] = known
@@ -220,6 +230,8 @@ class Materialiser:
         )
         emitted += await self._begin_chains(connection, stretches)
         await self._record_lapses(connection, stretches)
+        if uses := [stretch.use for stretch in stretches if stretch.use is not None]:
+            await record_calendar_uses(connection, uses, actor_no=self._actor_no)
         crash_point("materialise.emitted")
         await advance_materialised(
             connection,
@@ -275,6 +287,30 @@ class Materialiser:
                 definition_no=failure.row.definition_no,
                 reason=failure.reason,
             )
+
+
+def expand_observed(observed: Observed, row: Materialisable, *, items_max: int) -> Stretch:
+    """Expand by the calendar that counts now, as far as it reaches: what it knows is owed.
+
+    Raises BeyondCalendar where all that it knows is materialised.
+    """
+    definition = observed.definition
+    try:
+        stretch = expand_stretch(definition, row, items_max=items_max)
+    except BeyondCalendar:
+        stretch = _expand_known(definition, row, items_max)
+        if stretch is None:
+            raise
+    owed = Scheduled([*observed.overtaken, *stretch.owed.drafts], stretch.owed.skipped)
+    return replace(stretch, owed=owed, use=observed.use)
+
+
+def _expand_known(definition: Definition, row: Materialisable, items_max: int) -> Stretch | None:
+    for until in known_ends(definition):
+        if row.materialised_until < until < row.until:
+            with suppress(BeyondCalendar):
+                return expand_stretch(definition, replace(row, until=until), items_max=items_max)
+    return None
 
 
 def expand_stretch(definition: Definition, row: Materialisable, *, items_max: int) -> Stretch:

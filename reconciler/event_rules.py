@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from ledger.definitions import Definition
 from ledger.drafts import Cancellation, ItemDraft, Supersession
 from ledger.errors import InvalidInput
 from ledger.rules import DomainEvent, apply_rule
@@ -121,17 +122,23 @@ class EventRules:
             if version is None:
                 continue
             try:
-                _apply_version(version, event, moment, row["event_no"], applied)
+                definition = version.definition_at(row["received_at"])
+                _apply_version(version, definition, event, (moment, row["event_no"]), applied)
             except InvalidInput as refusal:
                 refused[str(refusal)[:REASON_CHARS_MAX]] += 1
         return applied
 
 
 def _apply_version(
-    version: Version, event: DomainEvent, moment: Moment, event_no: int, applied: Applied
+    version: Version,
+    definition: Definition,
+    event: DomainEvent,
+    landed: tuple[Moment, int],
+    applied: Applied,
 ) -> None:
+    moment, event_no = landed
     found: Applied = Applied()
-    for consequence in apply_rule(version.definition, event):
+    for consequence in apply_rule(definition, event):
         match consequence:
             case ItemDraft() as draft:
                 found.births.append(_birth(draft, moment, version, event_no))

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from time import monotonic
 from typing import Final
 
@@ -17,11 +18,17 @@ from ledger.schedule import AfterCompletion
 from ledger.store import Connection, findings
 from reconciler.comparison import Actual, Expected, KindKey
 from reconciler.event_rules import Birth, EventRules, Withdrawn
-from reconciler.schedules import occurrence_of, schedule_drafts, schedule_slices, within
+from reconciler.schedules import (
+    occurrence_of,
+    overtaken_drafts,
+    owed_drafts,
+    schedule_drafts,
+    within,
+)
 from reconciler.sources import Population, SourceFailed, SourceRead
 from reconciler.spool import Row, Spool
 from reconciler.terms import instant_of, microseconds_of, terms_of_draft, terms_of_population
-from reconciler.versions import Version, parse_versions
+from reconciler.versions import Version, read_versions
 from reconciler.windows import Window
 
 DEFINITIONS: Final = 0
@@ -135,7 +142,8 @@ class Expectation:
             elif expected.source == DEFINITIONS and expected.definition_no in by_number:
                 version = by_number[expected.definition_no]
                 span = _instant_span(expected, version.definition.smear)
-                for draft in schedule_drafts(version, *span):
+                moved = (overtaken_drafts(version, phase) for phase in version.phases)
+                for draft in chain(schedule_drafts(version, *span), *moved):
                     if draft.id.bytes == expected.id:
                         terms[expected.id] = terms_of_draft(draft, version.definition_no, None)
         wanted = {expected.id for expected in missing if expected.source == EVENTS}
@@ -171,7 +179,7 @@ async def gather_expectation(
     connection: Connection, populations: Sequence[Population], as_of: datetime
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and put what it expects aside; a source that fails is marked so."""
-    versions, failures = parse_versions(await findings.list_definition_versions(connection))
+    versions, failures = await read_versions(connection)
     reads = [
         SourceRead("definitions", "definitions", None),
         SourceRead("events", "events", None),
@@ -204,13 +212,12 @@ def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
         lapses = expectation.lapses.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
-            for start, end in schedule_slices(version.effective_from, horizon):
-                for draft in schedule_drafts(version, start, end):
-                    identity, at = draft.id.bytes, occurrence_of(draft)
-                    live = version.owes(at) and not within(lapses, at)
-                    if live:
-                        read.extract.add(identity)
-                    _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
+            for draft in owed_drafts(version, horizon):
+                identity, at = draft.id.bytes, occurrence_of(draft)
+                live = version.owes(at) and not within(lapses, at)
+                if live:
+                    read.extract.add(identity)
+                _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
         except (InvalidInput, WindowTooLarge) as refusal:
             expectation.failures.append(
                 FailedVersion(*version.key, version.name, version.number, refusal.message)

@@ -3,11 +3,14 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from operator import itemgetter
 from typing import Final
 
+from ledger.calendar_change import draft_overtaken
 from ledger.drafts import ItemDraft
 from ledger.scheduled import draft_occurrences
+from reconciler.calendars import Phase
 from reconciler.versions import Version
 
 SLICE: Final = timedelta(days=7)
@@ -33,9 +36,42 @@ def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, 
         start = until
 
 
+def owed_drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
+    """Yield what a schedule owes from its beginning up to `end`, each once.
+
+    Where another version of its calendar took over, what was owed already stays where it is.
+    """
+    changes = [phase for phase in version.phases if phase.before is not None]
+    near: set[bytes] = set()
+    for start, until in schedule_slices(version.effective_from, end):
+        for draft in schedule_drafts(version, start, until):
+            at = occurrence_of(draft)
+            if changes and any(change.may_repeat(at) for change in changes):
+                if draft.id.bytes in near:
+                    continue
+                near.add(draft.id.bytes)
+            yield draft
+
+
 def schedule_drafts(version: Version, start: datetime, end: datetime) -> Iterator[ItemDraft]:
-    """Yield what a schedule owes in a slice, occurrences recorded as skipped included."""
-    scheduled = draft_occurrences(version.definition, start, end)
-    yield from scheduled.drafts
-    for skipped in scheduled.skipped:
-        yield skipped.draft
+    """Yield what a schedule owes in a slice, occurrences recorded as skipped included.
+
+    With the slice in which a calendar took over comes what it owes before that and nobody emitted.
+    """
+    changes = [phase for phase in version.phases if start < phase.from_at < end]
+    for begin, until in pairwise((start, *(phase.from_at for phase in changes), end)):
+        for phase in version.phases:
+            if phase.from_at == begin:
+                yield from overtaken_drafts(version, phase)
+        scheduled = draft_occurrences(version.definition_at(begin), begin, until)
+        yield from scheduled.drafts
+        for skipped in scheduled.skipped:
+            yield skipped.draft
+
+
+def overtaken_drafts(version: Version, phase: Phase) -> list[ItemDraft]:
+    """Return what a calendar owes before it took over, and the one before would have later."""
+    if phase.before is None:
+        return []
+    since, at = version.effective_from, phase.from_at
+    return draft_overtaken(phase.definition, phase.before, since, at)

@@ -1,12 +1,16 @@
 """Every version of every definition, and the span in which each is in force."""
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from operator import attrgetter
 
+from ledger.calendar_shelf import name_in
 from ledger.definitions import Definition, parse_definition
 from ledger.errors import InvalidDefinition
-from ledger.store import Record
+from ledger.store import Connection, Record, findings
+from reconciler.calendars import CalendarHistory, Phase, read_history
 
 Failure = tuple[str, str, str, int, str]
 """Tenant, kind, name, version and why it cannot be read."""
@@ -14,7 +18,10 @@ Failure = tuple[str, str, str, int, str]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version: in force from `effective_from` until `superseded_at`, if there is one."""
+    """One version: in force from `effective_from` until `superseded_at`, if there is one.
+
+    `definition` observes the newest calendar, each of `phases` the one that counted from then on.
+    """
 
     definition_no: int
     name: str
@@ -24,6 +31,12 @@ class Version:
     superseded_at: datetime | None
     materialised_until: datetime | None
     failure: str | None = None
+    phases: tuple[Phase, ...] = ()
+
+    def definition_at(self, instant: datetime) -> Definition:
+        """Return the definition with the calendar that counted for an instant."""
+        place = bisect_right(self.phases, instant, key=attrgetter("from_at"))
+        return self.phases[max(place - 1, 0)].definition if self.phases else self.definition
 
     def owes(self, occurrence_at: datetime) -> bool:
         """Tell whether an occurrence must have its item, as far as what is missed decides.
@@ -60,13 +73,23 @@ class Version:
         return until if self.superseded_at is None else min(until, self.superseded_at)
 
 
-def parse_versions(rows: Sequence[Record]) -> tuple[list[Version], list[Failure]]:
-    """Read the rows of `list_definition_versions`; a document that cannot be read is a failure."""
+async def read_versions(connection: Connection) -> tuple[list[Version], list[Failure]]:
+    """Read every version with the calendars it observed; what cannot be read is a failure."""
+    rows = await findings.list_definition_versions(connection)
+    named = {(row["tenant"], name) for row in rows if (name := name_in(row["document"]))}
+    return _parse_versions(rows, await read_history(connection, named))
+
+
+def _parse_versions(
+    rows: Sequence[Record], history: CalendarHistory
+) -> tuple[list[Version], list[Failure]]:
     versions: list[Version] = []
     failures: list[Failure] = []
     for row in rows:
         try:
-            definition = parse_definition(row["document"], source=row["name"])
+            definition = parse_definition(
+                row["document"], source=row["name"], calendars=history.of_tenant(row["tenant"])
+            )
         except InvalidDefinition as refusal:
             failures.append(
                 (row["tenant"], row["kind"], row["name"], row["version"], refusal.message)
@@ -82,6 +105,7 @@ def parse_versions(rows: Sequence[Record]) -> tuple[list[Version], list[Failure]
                 row["superseded_at"],
                 row["materialised_until"],
                 row["failure"],
+                history.phases(definition, row["definition_no"], row["materialised_until"]),
             )
         )
     return versions, failures

@@ -639,7 +639,8 @@ CREATE TABLE ledger.calendar (
     document jsonb NOT NULL,
     valid_to date NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL
+    actor_no integer NOT NULL,
+    source text
 );
 
 ALTER TABLE ledger.calendar ALTER COLUMN calendar_no ADD GENERATED ALWAYS AS IDENTITY (
@@ -649,6 +650,14 @@ ALTER TABLE ledger.calendar ALTER COLUMN calendar_no ADD GENERATED ALWAYS AS IDE
     NO MINVALUE
     NO MAXVALUE
     CACHE 1
+);
+
+CREATE TABLE ledger.calendar_use (
+    definition_no bigint NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    calendar_no bigint NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL
 );
 
 CREATE TABLE ledger.close (
@@ -1063,6 +1072,9 @@ ALTER TABLE ONLY ledger.calendar
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_tenant_name_version_key UNIQUE (tenant, name, version);
 
+ALTER TABLE ONLY ledger.calendar_use
+    ADD CONSTRAINT calendar_use_pkey PRIMARY KEY (definition_no, from_at);
+
 ALTER TABLE ONLY ledger.claim
     ADD CONSTRAINT claim_pkey PRIMARY KEY (fence, claimed_at);
 
@@ -1188,6 +1200,8 @@ CREATE INDEX close_period_idx ON ledger.close USING btree (tenant, period_from);
 
 CREATE INDEX credit_worker_idx ON ledger.credit USING btree (worker_no);
 
+CREATE INDEX definition_calendar_idx ON ledger.definition USING btree (tenant, ((document #>> '{calendar,name}'::text[]))) WHERE ((document #>> '{calendar,name}'::text[]) IS NOT NULL);
+
 CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, tenant) WHERE (event_type IS NOT NULL);
 
 CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant);
@@ -1254,6 +1268,15 @@ CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following 
 
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.calendar_use
+    ADD CONSTRAINT calendar_use_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.calendar_use
+    ADD CONSTRAINT calendar_use_calendar_no_fkey FOREIGN KEY (calendar_no) REFERENCES ledger.calendar(calendar_no);
+
+ALTER TABLE ONLY ledger.calendar_use
+    ADD CONSTRAINT calendar_use_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
 ALTER TABLE ONLY ledger.close
     ADD CONSTRAINT close_prepared_by_fkey FOREIGN KEY (prepared_by) REFERENCES ledger.actor(actor_no);
@@ -1390,6 +1413,9 @@ GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
 
 GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_worker;
 GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_worker;
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE ledger.close TO ledger_worker;
 GRANT SELECT ON TABLE ledger.close TO ledger_auditor;

@@ -658,10 +658,20 @@ def test_a_named_calendar_is_observed_where_its_days_are_given() -> None:
     raw = document(NIGHTLY, calendar={"name": "us", "roll": "following"})
     us = Calendar(name="us", weekend=(Weekday.SUN,))
     (definition,) = load_definitions(json.dumps(raw), source="test", calendars={"us": us})
-    assert definition.observance({"us": us}) == Observance(us, Roll.FOLLOWING)
+    assert definition.observance() == Observance(us, Roll.FOLLOWING)
     assert parse_definition(definition.normalised(), calendars={"us": us}) == definition
+    unbound = parse_definition(definition.normalised(), calendars=None)
+    assert unbound != definition, "with other days it means another thing"
+    assert unbound.observing({"us": us}) == definition
     with pytest.raises(UnknownCalendar, match=r"calendar\.name"):
-        definition.observance()
+        unbound.observance()
+
+
+def test_a_calendar_that_nobody_knows_is_told_with_the_names_there_are_the_nearest_first() -> None:
+    raw = document(NIGHTLY, calendar={"name": "us-setlement", "roll": "following"})
+    known = {name: Calendar(name=name, weekend=(Weekday.SUN,)) for name in ("a", "us-settlement")}
+    with pytest.raises(InvalidDefinition, match=r"Write: us-settlement or a, or inline"):
+        parse_definition(raw, calendars=known)
 
 
 def test_every_when_that_the_docs_show_is_accepted() -> None:

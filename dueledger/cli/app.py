@@ -5,6 +5,7 @@ import typer
 from dueledger import __version__
 from dueledger.cli import (
     bench,
+    calendars,
     decisions,
     definitions,
     flows,
@@ -35,6 +36,7 @@ for commands in (
     definitions,
     preview,
     planning,
+    calendars,
     importing,
     items,
     decisions,

@@ -9,7 +9,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption
-from dueledger.cli.output import print_lines, print_rows
+from dueledger.cli.output import print_lines, print_rows, say
 
 app = typer.Typer()
 
@@ -46,16 +46,19 @@ def define(
 async def _define(
     dsn: str | None, file: Path, effective_from: str | None, *, backfill: bool
 ) -> list[dict[str, object]]:
+    from dueledger.calendars.binding import told_reach
     from dueledger.cli.session import ledger_connection, person
     from dueledger.defining import put_in_force, read_definitions
 
-    definitions = read_definitions(file)
+    definitions = read_definitions(file, calendars=None)
     since = _instant(effective_from, "--effective-from")
     async with ledger_connection(dsn) as connection:
         actor_no = await person(connection)
         defined = await put_in_force(
             connection, definitions, actor_no=actor_no, effective_from=since, backfill=backfill
         )
+        for told in await told_reach(connection, definitions):
+            say(told)
     return [asdict(answer) for answer in defined]
 
 

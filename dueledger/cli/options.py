@@ -34,6 +34,26 @@ TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only this te
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="Only this kind, as in PolicyRenewalDue.")
 ]
+CalendarOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--calendar",
+        help="A calendar from a .csv, .ics or .json file; the ledger's otherwise.",
+        metavar="NAME=FILE",
+    ),
+]
+WeekendOption = Annotated[
+    str | None,
+    typer.Option("--weekend", help="Its weekend: sat,sun or none.", metavar="DAYS"),
+]
+ValidFromOption = Annotated[
+    str | None,
+    typer.Option("--valid-from", help="From when on; its earliest day otherwise.", metavar="DATE"),
+]
+ValidToOption = Annotated[
+    str | None,
+    typer.Option("--valid-to", help="Until when the list is complete.", metavar="DATE"),
+]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
 
 

@@ -46,6 +46,10 @@ def plan(
     quiet_for: Annotated[
         str, typer.Option("--quiet-for", help="How long a deployment takes.", metavar="PERIOD")
     ] = "PT30M",
+    calendar: options.CalendarOption = None,
+    weekend: options.WeekendOption = None,
+    valid_from: options.ValidFromOption = None,
+    valid_to: options.ValidToOption = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
@@ -58,7 +62,8 @@ def plan(
         if start is None:
             raise typer.BadParameter("files have no clock: say from when", param_hint="--from")
         end = end or start + _DAY
-        found = _of_files(files, start, end)
+        read = _named(files, calendar, (weekend, valid_from, valid_to), dsn)
+        found = _of_files(read, start, end)
     else:
         from dueledger.cli.session import run
 
@@ -79,11 +84,22 @@ def plan(
         _print(made)
 
 
-def _of_files(files: list[Path], start: datetime, end: datetime) -> "list[InForce]":
+def _named(
+    files: list[Path],
+    calendars: list[str] | None,
+    terms: tuple[str | None, str | None, str | None],
+    dsn: str | None,
+) -> "list[Definition]":
+    from dueledger.cli.naming import observe_named
     from dueledger.defining import read_definitions
+
+    read = [one for file in files for one in read_definitions(file, calendars=None)]
+    return observe_named(read, calendars, terms, dsn)
+
+
+def _of_files(read: "list[Definition]", start: datetime, end: datetime) -> "list[InForce]":
     from dueledger.planning import InForce
 
-    read = [definition for file in files for definition in read_definitions(file)]
     margin = 2 * _DAY  # in force before and after: a smear reaches over the edge
     return [InForce(definition, start - margin, end + margin) for definition in read]
 
@@ -95,12 +111,11 @@ async def _of_database(
     from dueledger.planning import InForce
     from ledger.schedule.when import DUE_END
     from ledger.store.clock import read_now
-    from ledger.store.findings import list_definition_versions
-    from reconciler.versions import parse_versions
+    from reconciler.versions import read_versions
 
     async with ledger_connection(dsn) as connection:
         start = start or await read_now(connection)
-        versions, failures = parse_versions(await list_definition_versions(connection))
+        versions, failures = await read_versions(connection)
     for tenant, _, name, number, reason in failures:
         say(f"not counted: {tenant}/{name}, version {number}: {reason}")
     found = [

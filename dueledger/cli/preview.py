@@ -8,7 +8,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.definitions import FileArgument
-from dueledger.cli.options import JsonOption
+from dueledger.cli.options import DsnOption, JsonOption
 from dueledger.cli.output import print_document, print_fields, print_rows, say
 
 if TYPE_CHECKING:
@@ -46,13 +46,20 @@ def preview(
     name: Annotated[
         str | None, typer.Option("--definition", help="Which one, where FILE holds several.")
     ] = None,
+    calendar: options.CalendarOption = None,
+    weekend: options.WeekendOption = None,
+    valid_from: options.ValidFromOption = None,
+    valid_to: options.ValidToOption = None,
     json_: JsonOption = False,
+    dsn: DsnOption = None,
 ) -> None:
     """Show when a definition falls due, and what is skipped and why. Needs no database."""
+    from dueledger.cli.naming import observe_named
     from dueledger.defining import read_definitions
     from dueledger.preview import preview_definition, preview_document, preview_smears
 
-    definition = _chosen(read_definitions(file), name)
+    chosen = _chosen(read_definitions(file, calendars=None), name)
+    (definition,) = observe_named([chosen], calendar, (weekend, valid_from, valid_to), dsn)
     start, end = _instant(since, "--from"), _instant(until, "--to")
     if start is not None and end is not None and end <= start:
         raise typer.BadParameter(f"{until!r} is not after --from, {since!r}", param_hint="--to")

@@ -3,8 +3,9 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ledger.calendar_shelf import Calendars, of_tenant
 from ledger.definitions import parse_definition
 from ledger.drafts import Cancellation, ItemDraft, Supersession
 from ledger.errors import InvalidInput
@@ -14,6 +15,10 @@ from ledger.store.definitions import DefinitionRow
 if TYPE_CHECKING:
     from ledger.definition_model import Definition
 
+
+NO_NAMES: Final[Calendars] = {}
+Edition = tuple[int, int | None, int]
+"""How many rules are in force, the newest of all, and how many versions of calendars there are."""
 
 Subject = tuple[str, str, str]
 """Tenant, kind and business key."""
@@ -42,13 +47,19 @@ class RefusedRule:
 class Rulebook:
     """The rules of one edition, by tenant and event type."""
 
-    def __init__(self, edition: tuple[int, int | None], rows: Sequence[DefinitionRow]) -> None:
+    def __init__(
+        self, edition: Edition, rows: Sequence[DefinitionRow], calendars: Calendars = NO_NAMES
+    ) -> None:
         self.edition = edition
         self.refused: list[RefusedRule] = []
         self._rules: defaultdict[tuple[str, str], list[tuple[int, Definition]]] = defaultdict(list)
         for row in rows:
             try:
-                definition = parse_definition(row.document, source=f"{row.tenant}/{row.name}")
+                definition = parse_definition(
+                    row.document,
+                    source=f"{row.tenant}/{row.name}",
+                    calendars=of_tenant(calendars, row.tenant),
+                )
             except InvalidInput as error:
                 self.refused.append(RefusedRule(row.definition_no, str(error)))
                 continue

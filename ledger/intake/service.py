@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import orjson
 
+from ledger.calendar_shelf import CalendarShelf, name_in
 from ledger.errors import InvalidEvent, InvalidInput, Problem
 from ledger.intake.batch import Taken, take_batch
 from ledger.intake.cloudevents import is_structured, parse_event
@@ -54,7 +55,8 @@ class Intake:
         self._pool = pool
         self._reader = reader
         self._actor_no = actor_no
-        self._rulebook = Rulebook((0, None), [])
+        self._rulebook = Rulebook((0, None, 0), [])
+        self._calendars = CalendarShelf()
         self._log = get_logger("intake")
 
     async def tick(self) -> Mapping[str, int]:
@@ -128,7 +130,10 @@ class Intake:
         """Return the rules in force, read again where another edition has come into force."""
         edition = await read_rules_edition(connection)
         if edition != self._rulebook.edition:
-            self._rulebook = Rulebook(edition, await list_event_rules(connection))
+            rows = await list_event_rules(connection)
+            named = {(row.tenant, name) for row in rows if (name := name_in(row.document))}
+            calendars = await self._calendars.newest(connection, named)
+            self._rulebook = Rulebook(edition, rows, calendars)
             for rule in self._rulebook.refused:
                 self._log.warning(
                     LogEvent.DEFINITION_FAILED,

@@ -7,6 +7,7 @@ calendar itself, whoever keeps those that have names.
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from difflib import get_close_matches
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
@@ -30,6 +31,7 @@ from ledger.schedule.resolution import (
 NO_CALENDARS: Final[Mapping[str, Calendar]] = {}
 _INLINE: Final = "{weekend: [sat, sun], holidays: [2026-12-25], roll: following}"
 _INSTANT: Final = timedelta(microseconds=1)
+_SHOWN_MAX: Final = 5
 
 CalendarName = Annotated[
     str,
@@ -101,11 +103,19 @@ class CalendarRule(BaseModel):
                 last_day=self.last_day,
             )
         if self.name not in calendars:
-            known = " or ".join(sorted(calendars)[:3])
-            accepted = f"{known}, or inline: {_INLINE}" if known else f"inline: {_INLINE}"
+            accepted = f"inline: {_INLINE}"
+            if known := nearest_first(self.name, calendars):
+                accepted = f"{' or '.join(known)}, or {accepted}"
             problem = Problem("calendar.name", repr(self.name), "no such calendar", accepted)
             raise UnknownCalendar("A calendar is not known:", [problem], calendar=self.name)
         return calendars[self.name]
+
+
+def nearest_first(name: str, known: Iterable[str]) -> list[str]:
+    """Return a few of the names that are known, those like `name` before the others."""
+    names = sorted(known)
+    near = get_close_matches(name, names, n=_SHOWN_MAX)
+    return [*near, *(each for each in names if each not in near)][:_SHOWN_MAX]
 
 
 def weekdays_rule() -> CalendarRule:

@@ -118,10 +118,10 @@ async def define(
     return Defined(**rows[0])
 
 
-async def read_rules_edition(connection: Connection) -> tuple[int, int | None]:
-    """Return what differs whenever another set of event rules is in force; cheap to ask."""
+async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:
+    """Return what differs whenever event rules or calendars are others; cheap to ask."""
     (row,) = await connection.fetch(statement("read_rules_edition"))
-    return row["in_force"], row["newest"]
+    return row["in_force"], row["newest"], row["calendars"]
 
 
 async def list_event_rules(connection: Connection) -> list[DefinitionRow]:

@@ -1,7 +1,8 @@
--- Read what changes whenever another set of event rules comes into force: how many have, and the newest of all.
+-- Read what changes whenever event rules mean something else: how many are in force, the newest of all, and calendars.
 -- returns: one
 -- index: none
 -- locks: none
-select count(*) filter (where d.effective_from <= ledger.now()) as in_force, max(d.definition_no) as newest
+select count(*) filter (where d.effective_from <= ledger.now()) as in_force, max(d.definition_no) as newest,
+  (select count(*) from ledger.calendar) as calendars
 from ledger.definition d
 where d.event_type is not null

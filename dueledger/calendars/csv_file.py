@@ -1,0 +1,107 @@
+"""Holidays out of a CSV file: a header `date`, or `date,name`, and a line a day."""
+
+import csv
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from dueledger.calendars.found import Found, Span, check_span, make_document, refuse
+from ledger.calendar_document import NAME_CHARS_MAX
+from ledger.errors import Problem
+from ledger.schedule.calendars import DAYS_LISTED_MAX
+
+_HEADERS: Final = (["date"], ["date", "name"])
+_ISO_DATE_CHARS: Final = 10
+_BYTES_MAX: Final = 4_194_304
+
+
+def read_text(path: Path) -> str:
+    """Read a file of UTF-8, with a byte order mark or without."""
+    raw = path.read_bytes()
+    if len(raw) > _BYTES_MAX:
+        refuse(str(path), [Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.start} is not UTF-8"
+        refuse(str(path), [Problem(str(path), "", reason, "the file in UTF-8")])
+
+
+def read_csv(path: Path, weekend: tuple[str, ...], first: date | None, last: date) -> Found:
+    """Read holidays; the first day known is the earliest listed where none is given.
+
+    Raises InvalidInput with each line that is wrong: no date, given twice, outside the range.
+    """
+    lines = _lines(path)
+    problems: list[Problem] = []
+    days: dict[date, str] = {}
+    line_of: dict[date, int] = {}
+    for number, fields, columns in lines:
+        place = f"line {number}"
+        day = _date(fields[0])
+        name = fields[1].strip() if columns > 1 and len(fields) > 1 else ""
+        if len(fields) != columns:
+            reason = f"{len(fields)} fields; the header has {columns}"
+            problems.append(Problem(place, ",".join(fields)[:80], reason, 'quotes around a ","'))
+        elif day is None:
+            problems.append(Problem(place, repr(fields[0][:80]), "no date", "2027-12-24"))
+        elif day in days:
+            reason = f"given in line {line_of[day]} already"
+            problems.append(Problem(place, day.isoformat(), reason, "each day once"))
+        elif len(name) > NAME_CHARS_MAX:
+            problems.append(Problem(place, "", f"a name over {NAME_CHARS_MAX} characters"))
+        elif day > last or (first is not None and day < first):
+            begin = "" if first is None else f"{first} to "
+            reason = f"outside the range, {begin}{last}"
+            problems.append(Problem(place, day.isoformat(), reason, "a --valid-to that covers it"))
+        else:
+            days[day], line_of[day] = name, number
+    if not days and not problems:
+        problems.append(Problem(str(path), "", "no day in it", "a line a holiday"))
+    if problems:
+        refuse(str(path), problems)
+    span = check_span(first or min(days), last, "--valid-to")
+    return _found(path, span, weekend, days)
+
+
+def _found(path: Path, span: Span, weekend: tuple[str, ...], days: dict[date, str]) -> Found:
+    document = make_document(span, weekend, days, source=str(path))
+    return Found(document, f"csv {path.name}")
+
+
+def _lines(path: Path) -> list[tuple[int, list[str], int]]:
+    """Return each line's number, its fields, and how many the header has."""
+    reader = csv.reader(read_text(path).splitlines(keepends=True), strict=True)
+    found: list[tuple[int, list[str], int]] = []
+    header: list[str] | None = None
+    try:
+        for fields in reader:
+            if not any(field.strip() for field in fields):
+                continue
+            if header is None:
+                header = [field.strip().lower() for field in fields]
+                if header not in _HEADERS:
+                    shown = ",".join(fields)[:80]
+                    problem = Problem(
+                        f"line {reader.line_num}", repr(shown), "no such header", "date,name"
+                    )
+                    refuse(str(path), [problem])
+                continue
+            found.append((reader.line_num, fields, len(header)))
+            if len(found) > DAYS_LISTED_MAX:
+                reason = f"more than {DAYS_LISTED_MAX:,} days"
+                refuse(str(path), [Problem(f"line {reader.line_num}", "", reason)])
+    except csv.Error as error:
+        refuse(str(path), [Problem(f"line {reader.line_num}", "", str(error), "date,name")])
+    return found
+
+
+def _date(text: str) -> date | None:
+    """Read an ISO 8601 date; whatever else could be one is ambiguous."""
+    text = text.strip()
+    if len(text) != _ISO_DATE_CHARS or text[4::3] != "--" or not text.isascii():
+        return None
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        return None

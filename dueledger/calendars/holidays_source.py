@@ -1,0 +1,57 @@
+"""Public holidays of a country or a part of it, as the `holidays` library knows them."""
+
+from collections.abc import Iterator
+from datetime import date
+from difflib import get_close_matches
+from importlib.metadata import version
+
+from dueledger.calendars.found import Found, Span, lacking, make_document, refuse
+from ledger.errors import Problem
+from ledger.schedule.calendars import WEEK
+
+
+def read_holidays(place: str, weekend: tuple[str, ...] | None, span: Span) -> Found:
+    """Read the public holidays of `US` or `US-NY`; the country's own weekend where none is given.
+
+    Raises InvalidInput for a place or years that the library does not know, MissingExtra without
+    it.
+    """
+    try:
+        import holidays  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise lacking("holidays", "A country's holidays") from None
+    country, _, subdivision = place.partition("-")
+    known = holidays.list_supported_countries(include_aliases=True)
+    if country not in known:
+        near = get_close_matches(country, known, n=5, cutoff=0.5) or sorted(known)[:5]
+        accepted = f"an ISO 3166 code such as {', '.join(near)}"
+        refuse("--holidays", [Problem("--holidays", country, "no such country", accepted)])
+    if subdivision and subdivision not in known[country]:
+        near = ", ".join(known[country][:60]) or "none"
+        problem = Problem("--holidays", place, "no such part", f"one of those it has: {near}")
+        refuse("--holidays", [problem])
+    years = range(span.first.year, span.last.year + 1)
+    found = holidays.country_holidays(country, subdiv=subdivision or None, years=years)
+    if years[0] < found.start_year or years[-1] > found.end_year:
+        reason = f"known for the years {found.start_year} to {found.end_year} alone"
+        refuse("--holidays", [Problem("--from, --to", f"{years[0]} to {years[-1]}", reason)])
+    days = {day: name for day, name in sorted(found.items()) if day in span}
+    own = tuple(WEEK[number].value for number in sorted(found.weekend))
+    closed = own if weekend is None else weekend
+    workdays = [
+        day
+        for day in sorted(found.weekend_workdays)
+        if day in span and WEEK[day.weekday()].value in closed and day not in days
+    ]
+    source = f"holidays {version('holidays')} {place}"
+    document = make_document(span, closed, days, workdays, source=source)
+    return Found(document, source, tuple(_remarks(days)))
+
+
+def _remarks(days: dict[date, str]) -> Iterator[str]:
+    estimated = [day for day, name in days.items() if "estimated" in name]
+    if estimated:
+        yield (
+            f"{len(estimated):,} of these days are estimated, from {estimated[0]} on: import again "
+            "once they are announced"
+        )

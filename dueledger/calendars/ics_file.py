@@ -1,0 +1,167 @@
+"""Holidays out of an iCalendar file (RFC 5545): its all-day events, yearly ones repeated.
+
+What cannot be read as whole days is refused: a time of day in some zone is no holiday, and whose
+day it would close is a guess.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from dateutil.rrule import rrulestr
+
+from dueledger.calendars.csv_file import read_text
+from dueledger.calendars.found import Found, Span, check_span, lacking, make_document, refuse
+from ledger.calendar_document import NAME_CHARS_MAX
+from ledger.errors import InvalidInput, Problem
+from ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
+
+Event: TypeAlias = Any  # the library's type is a union of all that any property may be
+
+_DAY: Final = timedelta(days=1)
+_SHOWN_MAX: Final = 5
+_REPEATING: Final = ("RDATE", "RECURRENCE-ID")
+
+
+@dataclass(slots=True)
+class _Days:
+    """The holidays so far, and what was left out."""
+
+    days: dict[date, str] = field(default_factory=dict[date, str])
+    cancelled: list[str] = field(default_factory=list[str])
+    outside: int = 0
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+def read_ics(path: Path, weekend: tuple[str, ...], first: date | None, last: date) -> Found:
+    """Read all-day events as holidays; the first day known is the earliest where none is given.
+
+    CANCELLED events, and days outside the range, are left out and counted. Raises InvalidInput with
+    each event that is no whole day, or repeats in another way than by the year; MissingExtra
+    without the library.
+    """
+    try:
+        from icalendar import Calendar as Ics  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise lacking("ics", "An .ics file") from None
+    try:
+        calendars = Ics.from_ical(read_text(path), multiple=True)
+    except InvalidInput:
+        raise
+    except (ValueError, LookupError, TypeError) as error:
+        reason = " ".join(str(error).split())[:120]
+        refuse(str(path), [Problem(str(path), "", f"no iCalendar: {reason}", "a .ics file")])
+    found = _Days()
+    beginning = date.min if first is None else first
+    events: list[Event] = [event for calendar in calendars for event in _events(calendar)]
+    for event in events:
+        _take(found, event, Span(beginning, last))
+    if not found.days and not found.problems:
+        found.problems.append(Problem(str(path), "", "no all-day event in the range"))
+    if len(found.days) > DAYS_LISTED_MAX:
+        found.problems.append(Problem(str(path), "", f"more than {DAYS_LISTED_MAX:,} days"))
+    if found.problems:
+        refuse(str(path), found.problems)
+    span = check_span(first or min(found.days), last, "--valid-to")
+    document = make_document(span, weekend, found.days, source=str(path))
+    return Found(document, f"ics {path.name}", tuple(_remarks(found)))
+
+
+def _remarks(found: _Days) -> Iterator[str]:
+    if found.cancelled:
+        names = ", ".join(found.cancelled[:_SHOWN_MAX])
+        more = ", …" if len(found.cancelled) > _SHOWN_MAX else ""
+        yield f"left out as CANCELLED ({len(found.cancelled):,}): {names}{more}"
+    if found.outside:
+        yield f"left out as outside the range: {found.outside:,} days"
+
+
+def _take(found: _Days, event: Event, span: Span) -> None:
+    name = " ".join(str(event.get("SUMMARY", "")).split())[:NAME_CHARS_MAX]
+    place = name or str(event.get("UID", "an event"))
+    if str(event.get("STATUS", "")).upper() == "CANCELLED":
+        found.cancelled.append(place)
+        return
+    if problem := next(_unusable(event, place), None):
+        found.problems.append(problem)
+        return
+    begin: date = event["DTSTART"].dt
+    length = _length(event, begin)
+    if not _DAY <= length <= CLOSED_DAYS_MAX * _DAY:
+        reason = f"not between 1 and {CLOSED_DAYS_MAX} days long"
+        found.problems.append(Problem(place, begin.isoformat(), reason))
+        return
+    for start in _starts(event, begin, span, length):
+        for number in range(length.days):
+            day = start + number * _DAY
+            if day in span:
+                known = found.days.get(day)
+                found.days[day] = name if known is None else _joined(known, name)
+            else:
+                found.outside += 1
+
+
+def _joined(known: str, name: str) -> str:
+    """Name a day for both of its holidays, each once."""
+    if not name or name in known.split(" / "):
+        return known
+    return f"{known} / {name}"[:NAME_CHARS_MAX] if known else name
+
+
+def _unusable(event: Event, place: str) -> Iterator[Problem]:
+    """Yield why an event is not some whole days, once or every year."""
+    begin, end, rule = event.get("DTSTART"), event.get("DTEND"), event.get("RRULE")
+    if begin is None or isinstance(begin, list):
+        yield Problem(place, "", "without one DTSTART", "DTSTART;VALUE=DATE:20271224")
+    elif isinstance(begin.dt, datetime) or not isinstance(begin.dt, date):
+        reason = "at a time of day, in some zone; which days it closes would be a guess"
+        yield Problem(place, str(begin.dt), reason, "DTSTART;VALUE=DATE:20271224")
+    if end is not None and isinstance(end.dt, datetime):
+        yield Problem(place, str(end.dt), "ends at a time of day", "DTEND;VALUE=DATE:20271225")
+    if other := next((name for name in _REPEATING if name in event), None):
+        yield Problem(place, "", f"{other} is not read", "RRULE:FREQ=YEARLY, or an event a day")
+    if rule is None:
+        return
+    if isinstance(rule, list) or [str(one).upper() for one in rule.get("FREQ", [])] != ["YEARLY"]:
+        reason = "repeats otherwise than by the year"
+        yield Problem(place, "", reason, "RRULE:FREQ=YEARLY, or an event a day")
+    elif any(isinstance(until, datetime) for until in rule.get("UNTIL", [])):
+        yield Problem(place, "", "UNTIL is a time of day", "UNTIL=20301231")
+
+
+def _length(event: Event, begin: date) -> timedelta:
+    if "DTEND" in event:
+        return event["DTEND"].dt - begin
+    length: Any = event["DURATION"].dt if "DURATION" in event else _DAY
+    return length - length % _DAY if length >= _DAY else length
+
+
+def _starts(event: Event, begin: date, span: Span, length: timedelta) -> Iterator[date]:
+    """Yield on which days it begins; of one that repeats, only where it touches the range."""
+    rule = event.get("RRULE")
+    if rule is None:
+        yield begin
+        return
+    excluded = set(_excluded(event))
+    start = datetime(begin.year, begin.month, begin.day)  # noqa: DTZ001 - local days, no instants
+    repeated = rrulestr(rule.to_ical().decode(), dtstart=start)
+    for found in repeated:
+        day = found.date()
+        if day > span.last:
+            return
+        if day + length > span.first and day not in excluded:
+            yield day
+
+
+def _events(calendar: Event) -> list[Event]:
+    return calendar.walk("VEVENT")
+
+
+def _excluded(event: Event) -> Iterator[date]:
+    listed: Any = event.get("EXDATE", [])
+    several: list[Any] = listed if hasattr(listed, "append") else [listed]
+    for dates in several:
+        for one in dates.dts:
+            yield one.dt.date() if isinstance(one.dt, datetime) else one.dt

@@ -1,0 +1,104 @@
+"""What falls between two versions of a calendar where one takes over from the other. Pure.
+
+Up to an instant a schedule was expanded by the one, from then on by the next. What the next rolls
+to before that instant, and the one before had rolled to after it, neither stretch holds.
+"""
+
+from datetime import datetime, timedelta
+from typing import Final
+from zoneinfo import ZoneInfo
+
+from ledger.definition_model import Definition
+from ledger.drafts import ItemDraft
+from ledger.schedule import (
+    RECURRING,
+    Business,
+    Calendar,
+    Observance,
+    Occurrence,
+    Recurring,
+    Roll,
+    Window,
+    resolve,
+)
+from ledger.schedule.calendars import Beyond
+from ledger.schedule.observance import roll_days_max
+from ledger.schedule.resolution import SCAN_MARGIN
+from ledger.schedule.when import DUE_END, DUE_MIN
+from ledger.scheduled import draft_window, owed_window
+
+_MONTH_MAX: Final = timedelta(days=31)
+_DAY: Final = timedelta(days=1)
+
+
+def reach_of(definition: Definition, before: Calendar) -> timedelta:
+    """Return how far from the instant of a change the same occurrence may stand on either side."""
+    observance = definition.observance()
+    if observance is None:
+        return timedelta()
+    rolls = (
+        roll_days_max(Observance(each, Roll.NEAREST)) for each in (before, observance.calendar)
+    )
+    return sum(rolls, start=SCAN_MARGIN + _MONTH_MAX)
+
+
+def draft_overtaken(
+    definition: Definition, before: Calendar, since: datetime, at: datetime
+) -> list[ItemDraft]:
+    """Return what a schedule owes in [since, at) that it was to owe at `at` or later before.
+
+    It was expanded by `before` up to `at`, and is by its own calendar from then on. Raises
+    BeyondCalendar where its own does not reach back so far.
+    """
+    when, observance = definition.when, definition.observance()
+    if observance is None or not isinstance(when, RECURRING):
+        return []
+    low = max(since, at - reach_of(definition, before))
+    if isinstance(when, Business) and when.business.nth is not None:
+        found = owed_window(definition, low, at).occurrences
+        if not found:
+            return []
+        earlier = owed_window(definition.observing({before.name: before}), low, at)
+        done = [_month(each) for each in earlier.occurrences]
+        late = [each for each in found if _month(each) not in done]
+    else:
+        roll = (when.business.roll if isinstance(when, Business) else None) or observance.roll
+        if roll is Roll.SKIP:
+            return []
+        found = owed_window(definition, low, at).occurrences
+        late = [each for each in found if _due_by(each, when, Observance(before, roll)) >= at]
+    return draft_window(definition, Window(tuple(late), ()), at).drafts if late else []
+
+
+def known_ends(definition: Definition) -> list[datetime]:
+    """Return up to where a schedule can be expanded by its calendar, the latest guess first.
+
+    Its last day may be in doubt where a day beyond is rolled back to it, and its last month where
+    business days are counted.
+    """
+    observance = definition.observance()
+    if observance is None or observance.calendar.last_day is None:
+        return []
+    zone = ZoneInfo(getattr(definition.when, "timezone", "UTC"))
+    beyond = observance.calendar.last_day + _DAY
+    last = observance.calendar.outermost(Beyond.AFTER)
+    days = {beyond, beyond.replace(day=1), last or beyond}
+    return [
+        datetime(day.year, day.month, day.day, tzinfo=zone) for day in sorted(days, reverse=True)
+    ]
+
+
+def _due_by(found: Occurrence, when: Recurring, before: Observance) -> datetime:
+    """Return when another calendar has the same occurrence; the end of time where it never said."""
+    day = before.calendar.roll(found.nominal.date(), before.roll)
+    if isinstance(day, Beyond):
+        return DUE_END if day is Beyond.AFTER else DUE_MIN
+    ruling = when.ruling
+    there = resolve(
+        datetime.combine(day, found.nominal.time()), ruling.zone, ruling.gap, ruling.fold
+    )
+    return min((each.due_at for each in there if isinstance(each, Occurrence)), default=DUE_MIN)
+
+
+def _month(found: Occurrence) -> tuple[int, int]:
+    return found.nominal.year, found.nominal.month

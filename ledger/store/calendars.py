@@ -1,0 +1,212 @@
+"""Calendars by name, their versions, and by which version each schedule was expanded."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from typing import Any, Final
+
+from ledger.store.connection import Connection
+from ledger.store.statements import statement
+
+CalendarKey = tuple[str, str]
+"""Tenant and name."""
+
+_PAGE: Final = 10_000
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class PutCalendar:
+    """The answer to a calendar: `changed` is False where the same document was the newest."""
+
+    calendar_no: int
+    version: int
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarVersion:
+    """One version of a calendar, without its days."""
+
+    tenant: str
+    name: str
+    calendar_no: int
+    version: int
+    valid_to: date
+    source: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarRow:
+    """One version of a calendar; `document` is its normalised form, `source` where it is from."""
+
+    calendar_no: int
+    tenant: str
+    name: str
+    version: int
+    document: dict[str, Any]
+    valid_to: date
+    source: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ListedCalendar:
+    """The newest version of a calendar, who put it there, and how many definitions name it."""
+
+    tenant: str
+    name: str
+    calendar_no: int
+    version: int
+    valid_to: date
+    source: str | None
+    created_at: datetime
+    actor: str
+    definitions: int
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarDefinition:
+    """A definition whose newest version names a calendar; an event rule is never materialised."""
+
+    definition_no: int
+    name: str
+    version: int
+    kind: str
+    event_type: str | None
+    roll: str | None
+    materialised_until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarUse:
+    """From `from_at` on a definition's occurrences were expanded by this version."""
+
+    definition_no: int
+    from_at: datetime
+    calendar_no: int
+
+
+async def put_calendar(
+    connection: Connection,
+    document: dict[str, Any],
+    *,
+    tenant: str,
+    name: str,
+    valid_to: date,
+    source: str | None,
+    actor_no: int,
+) -> PutCalendar:
+    """Put a calendar's first or next version; the same document again changes nothing."""
+    async with connection.transaction():
+        await connection.fetch(statement("lock_calendar"), tenant, name)
+        rows = await connection.fetch(
+            statement("put_calendar"), tenant, name, document, valid_to, source, actor_no
+        )
+    return PutCalendar(**rows[0])
+
+
+async def find_calendars(
+    connection: Connection, keys: Collection[CalendarKey]
+) -> list[CalendarVersion]:
+    """Find the newest version of each; what is not there is left out."""
+    rows = await connection.fetch(statement("find_calendars"), *_columns(keys))
+    return [CalendarVersion(**row) for row in rows]
+
+
+async def read_calendars(connection: Connection, calendar_nos: Sequence[int]) -> list[CalendarRow]:
+    """Read versions with their days."""
+    rows = await connection.fetch(statement("read_calendars"), calendar_nos)
+    return [CalendarRow(**row) for row in rows]
+
+
+async def find_calendar_version(
+    connection: Connection, tenant: str, name: str, version: int | None = None
+) -> CalendarRow | None:
+    """Find one version, the newest where none is named."""
+    row = await connection.fetchrow(statement("find_calendar_version"), tenant, name, version)
+    return CalendarRow(**row) if row else None
+
+
+async def list_calendars(
+    connection: Connection, *, tenant: str | None = None, limit: int
+) -> list[ListedCalendar]:
+    """List calendars, of one tenant or of all."""
+    rows = await connection.fetch(statement("list_calendars"), tenant, limit)
+    return [ListedCalendar(**row) for row in rows]
+
+
+async def list_calendar_versions(
+    connection: Connection, keys: Collection[CalendarKey]
+) -> list[CalendarVersion]:
+    """List the versions of calendars, oldest first."""
+    rows = await connection.fetch(statement("list_calendar_versions"), *_columns(keys))
+    return [CalendarVersion(**row) for row in rows]
+
+
+async def list_calendar_definitions(
+    connection: Connection, tenant: str, name: str, *, limit: int
+) -> list[CalendarDefinition]:
+    """List the definitions whose newest version names a calendar."""
+    rows = await connection.fetch(statement("list_calendar_definitions"), tenant, name, limit)
+    return [CalendarDefinition(**row) for row in rows]
+
+
+async def count_standing_items(
+    connection: Connection,
+    definition_nos: Sequence[int],
+    days: Sequence[date],
+    between: tuple[datetime, datetime],
+    limit: int,
+) -> dict[int, int]:
+    """Count waiting items not due yet whose local day, or the day they were moved from, is listed.
+
+    Only what is due `between` two instants, the second exclusive, is looked at, and `limit` items
+    are counted in all.
+    """
+    rows = await connection.fetch(
+        statement("count_standing_items"), definition_nos, days, *between, limit
+    )
+    return {row["definition_no"]: row["items"] for row in rows}
+
+
+async def list_last_calendar_uses(
+    connection: Connection, definition_nos: Sequence[int]
+) -> list[CalendarUse]:
+    """List by which calendar each definition was expanded last; none where it never was."""
+    rows = await connection.fetch(statement("list_last_calendar_uses"), definition_nos)
+    return [CalendarUse(**row) for row in rows]
+
+
+async def list_calendar_uses(connection: Connection) -> dict[int, list[CalendarUse]]:
+    """Return by which calendars each definition was expanded, in the order of time."""
+    found: dict[int, list[CalendarUse]] = {}
+    after = (0, _EPOCH)
+    while True:
+        rows = await connection.fetch(statement("list_calendar_uses"), *after, _PAGE)
+        for row in rows:
+            found.setdefault(row["definition_no"], []).append(CalendarUse(**row))
+        if len(rows) < _PAGE:
+            return found
+        after = rows[-1]["definition_no"], rows[-1]["from_at"]
+
+
+async def record_calendar_uses(
+    connection: Connection, uses: Sequence[CalendarUse], *, actor_no: int
+) -> None:
+    """Record by which calendars definitions are expanded; repeating it changes nothing.
+
+    The caller holds the definitions' watermarks.
+    """
+    await connection.execute(
+        statement("record_calendar_uses"),
+        [use.definition_no for use in uses],
+        [use.from_at for use in uses],
+        [use.calendar_no for use in uses],
+        actor_no,
+    )
+
+
+def _columns(keys: Collection[CalendarKey]) -> tuple[list[str], list[str]]:
+    return [tenant for tenant, _ in keys], [name for _, name in keys]

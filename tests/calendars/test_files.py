@@ -1,0 +1,130 @@
+"""Calendars out of files: what is carried, what is refused with its place, what is left out."""
+
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from dueledger.calendars.csv_file import read_csv
+from dueledger.calendars.ics_file import read_ics
+from ledger.errors import InvalidInput
+
+WEEKEND = ("sat", "sun")
+LAST = date(2028, 12, 31)
+Write = Callable[[str, str], Path]
+
+EVENT = "BEGIN:VEVENT\r\nUID:{uid}\r\nSUMMARY:{name}\r\n{lines}\r\nEND:VEVENT\r\n"
+
+
+def ics(*events: tuple[str, str]) -> str:
+    text = "".join(
+        EVENT.format(uid=number, name=name, lines=lines.replace("|", "\r\n"))
+        for number, (name, lines) in enumerate(events)
+    )
+    return f"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:-//test//\r\n{text}END:VCALENDAR\r\n"
+
+
+def refusal(path: Path, first: date | None = None) -> list[tuple[str, str]]:
+    read = read_csv if path.suffix == ".csv" else read_ics
+    with pytest.raises(InvalidInput) as refused:
+        read(path, WEEKEND, first, LAST)
+    return [(problem.field, problem.reason) for problem in refused.value.problems]
+
+
+def test_a_csv_is_read_whatever_wrote_it(write: Write) -> None:
+    text = '\ufeffDate,Name\r\n2027-05-31,"Memorial Day, observed"\r\n\r\n2027-01-01,\r\n'
+    document = read_csv(write("us.csv", text), WEEKEND, None, LAST).document
+    assert document.holidays == (date(2027, 1, 1), date(2027, 5, 31))
+    assert document.names == {date(2027, 5, 31): "Memorial Day, observed"}
+    assert (document.first_day, document.last_day) == (date(2027, 1, 1), LAST)
+
+
+def test_a_csv_of_dates_alone_is_enough(write: Write) -> None:
+    document = read_csv(write("us.csv", "date\n2027-12-24\n"), WEEKEND, None, LAST).document
+    assert document.holidays == (date(2027, 12, 24),)
+
+
+def test_each_bad_line_of_a_csv_is_refused_by_its_number(write: Write) -> None:
+    good, bad = "date,name\n2027-01-01,a\n", ("24.12.2027,b", "2027-01-01,c", "2029-01-01,d")
+    text = good + "\n".join((*bad, "2027-02-30,e", "2027-05-01"))
+    assert refusal(write("us.csv", text)) == [
+        ("line 3", "no date"),
+        ("line 4", "given in line 2 already"),
+        ("line 5", "outside the range, 2028-12-31"),
+        ("line 6", "no date"),
+        ("line 7", "1 fields; the header has 2"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("day,name\n2027-01-01,a\n", "no such header"),
+        ("2027-01-01\n", "no such header"),
+        ("", "no day in it"),
+        ("date,name\n", "no day in it"),
+        ('date,name\n2027-01-01,"a\n', "unexpected end of data"),
+        ("date\n20270101\n", "no date"),
+        ("date\n2027-W01-1\n", "no date"),
+    ],
+)
+def test_what_is_no_list_of_days_is_refused(write: Write, text: str, said: str) -> None:
+    ((_, reason),) = refusal(write("us.csv", text))
+    assert said in reason
+
+
+@pytest.mark.parametrize("name", ["us.csv", "us.ics"])
+def test_another_encoding_is_refused_and_never_guessed(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes("date,name\n2027-01-01,Fête\n".encode("latin-1"))
+    ((_, reason),) = refusal(path)
+    assert "is not UTF-8" in reason
+
+
+def test_all_day_events_are_holidays_and_yearly_ones_repeat_within_the_range(write: Write) -> None:
+    text = ics(
+        ("New Year", "DTSTART;VALUE=DATE:20200101|RRULE:FREQ=YEARLY|EXDATE;VALUE=DATE:20280101"),
+        ("Shutdown", "DTSTART;VALUE=DATE:20271230|DTEND;VALUE=DATE:20280102"),
+        ("Long", "DTSTART;VALUE=DATE:20270501|DURATION:P2D"),
+        ("Thanksgiving", "DTSTART;VALUE=DATE:20261126|RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH"),
+        ("Gone", "DTSTART;VALUE=DATE:20270704|STATUS:CANCELLED"),
+        ("Old", "DTSTART;VALUE=DATE:20190704"),
+    )
+    found = read_ics(write("us.ics", text), WEEKEND, date(2027, 1, 1), LAST)
+    days = [day.isoformat() for day in found.document.holidays]
+    assert days == [
+        *("2027-01-01", "2027-05-01", "2027-05-02", "2027-11-25", "2027-12-30", "2027-12-31"),
+        *("2028-01-01", "2028-11-23"),
+    ]
+    assert found.document.names[date(2027, 12, 31)] == "Shutdown"
+    assert found.remarks == (
+        "left out as CANCELLED (1): Gone",
+        "left out as outside the range: 1 days",
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("DTSTART;TZID=Europe/Berlin:20271224T090000", "at a time of day"),
+        ("DTSTART:20271224T000000Z", "at a time of day"),
+        ("DTSTART:20271224T000000", "at a time of day"),
+        ("DTSTART;VALUE=DATE:20271224|DTEND;VALUE=DATE:20271224", "not between 1 and"),
+        ("DTSTART;VALUE=DATE:20271224|DURATION:PT6H", "not between 1 and"),
+        ("DTSTART;VALUE=DATE:20271224|RRULE:FREQ=MONTHLY", "otherwise than by the year"),
+        ("DTSTART;VALUE=DATE:20271224|RDATE;VALUE=DATE:20281224", "RDATE is not read"),
+        ("LOCATION:nowhere", "without one DTSTART"),
+    ],
+)
+def test_an_event_that_is_no_whole_days_is_refused_by_its_name(
+    write: Write, lines: str, said: str
+) -> None:
+    ((place, reason),) = refusal(write("us.ics", ics(("Odd", lines))))
+    assert place == "Odd"
+    assert said in reason
+
+
+def test_what_is_no_icalendar_is_refused(write: Write) -> None:
+    ((_, reason),) = refusal(write("us.ics", "date,name\r\n2027-01-01,a\r\n"))
+    assert "no iCalendar" in reason
