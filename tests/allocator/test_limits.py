@@ -165,6 +165,36 @@ async def test_allocators_beside_each_other_never_exceed_a_concurrency(
     assert await connection.fetchval(MOST_AT_ONCE) == 7
 
 
+@pytest.mark.parametrize(
+    ("limits", "own"),
+    [({"rate_per_second": 3.0}, 0), ({"rate_per_second": 3.0, "concurrency_max": 9}, 2)],
+    ids=["a rate counts what is claimed", "a concurrency what is in flight"],
+)
+async def test_only_flows_whose_items_in_flight_are_counted_have_claims_of_their_own(
+    start_allocator: Start,
+    emit: Emit,
+    limit: Limit,
+    make_drafts: Drafts,
+    stop_machine_clock: SetMachineClock,
+    connection: Connection,
+    limits: dict[str, float],
+    own: int,
+) -> None:
+    await stop_machine_clock(NOON)
+    for lane in ("north", "south"):
+        await emit(make_drafts(5, lane=lane, prefix=lane, partition_key="one partition"))
+    await limit(**limits)
+    allocator = await start_allocator()
+
+    assert (await allocator.tick())["claimed"] == 6
+
+    claims = await connection.fetch("select flow_no, size from ledger.claim order by fence")
+    counted = [claim["size"] for claim in claims if claim["flow_no"] is not None]
+    assert counted == [3] * own
+    assert sum(claim["size"] for claim in claims) == 6
+    assert len(claims) == max(1, own)
+
+
 async def test_a_limit_that_is_lifted_or_tightened_is_in_force_at_the_next_tick(
     start_allocator: Start,
     emit: Emit,
