@@ -43,11 +43,9 @@ async def admit(
     if not limited:
         return Admission(shares)
     locked = await lock_limited_flows(connection, limited)
-    allowances = await measure_allowances(connection, locked, topic_window_items)
+    allowances = await measure_allowances(connection, list(locked), topic_window_items)
     admitted = [
-        replace(share, quota=min(share.quota, allowances.get(share.flow.flow_no, 0)))
-        if share.flow.limited
-        else share
+        _cut(share, allowances.get(share.flow.flow_no, 0), locked) if share.flow.limited else share
         for share in shares
     ]
     return Admission(
@@ -55,6 +53,15 @@ async def admit(
         allowances,
         frozenset(limited) - allowances.keys(),
     )
+
+
+def _cut(share: Share, allowance: int, locked: Mapping[int, bool]) -> Share:
+    """Return what is left of a share, its flow as it was locked: it may be counted by now."""
+    flow = share.flow
+    counted = locked.get(flow.flow_no, flow.counted)
+    if counted != flow.counted:
+        flow = replace(flow, counted=counted)
+    return replace(share, flow=flow, quota=min(share.quota, allowance))
 
 
 async def spend(connection: Connection, admission: Admission, taken: Mapping[int, int]) -> None:

@@ -55,10 +55,13 @@ class Woken:
     reached: int | None
 
 
-async def lock_limited_flows(connection: Connection, flow_nos: Sequence[int]) -> list[int]:
-    """Lock flows until the transaction ends; those that another allocator measures are left out."""
+async def lock_limited_flows(connection: Connection, flow_nos: Sequence[int]) -> dict[int, bool]:
+    """Lock flows until the transaction ends; those that another allocator measures are left out.
+
+    Says of each whether its items in flight are counted, and so need claims of their own.
+    """
     rows = await connection.fetch(statement("lock_limited_flows"), flow_nos)
-    return [row["flow_no"] for row in rows]
+    return {row["flow_no"]: row["counted"] for row in rows}
 
 
 async def measure_allowances(

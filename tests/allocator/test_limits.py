@@ -195,6 +195,27 @@ async def test_only_flows_whose_items_in_flight_are_counted_have_claims_of_their
     assert len(claims) == max(1, own)
 
 
+async def test_what_is_claimed_before_flows_are_listed_again_is_counted_as_their_limits_are_now(
+    start_allocator: Start, emit: Emit, limit: Limit, make_drafts: Drafts, connection: Connection
+) -> None:
+    await emit(make_drafts(40))
+    await limit(rate_per_second=1000.0)
+    signals = Signals()
+    allocator = await start_allocator(signals=signals, allocator_batch_items_max=4)
+
+    async def tighten() -> None:
+        await signals.expect("claim.recorded")
+        await limit(concurrency_max=12)
+
+    await asyncio.gather(tighten(), allocator.tick())
+
+    shared = await connection.fetchval(
+        "select coalesce(sum(size), 0) from ledger.claim where flow_no is null"
+    )
+    assert shared <= 2 * 4
+    assert await in_flight(connection) <= 12 + shared
+
+
 async def test_a_limit_that_is_lifted_or_tightened_is_in_force_at_the_next_tick(
     start_allocator: Start,
     emit: Emit,

@@ -51,7 +51,7 @@ async def _limit(ledger: Ledger, **limits: Any) -> None:  # noqa: ANN401 - as Fl
 async def _allowance(ledger: Ledger) -> int:
     flows = [flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.limited]
     async with ledger.connection.transaction():
-        assert await lock_limited_flows(ledger.connection, flows) == flows
+        assert list(await lock_limited_flows(ledger.connection, flows)) == flows
         allowances = await measure_allowances(ledger.connection, flows, 1000)
     return allowances[flows[0]]
 

@@ -242,7 +242,7 @@ async def _within_limits(
     left: dict[int, int] = {}
     if open_nos:
         locked = await lock_limited_flows(connection, sorted(open_nos))
-        left = await measure_allowances(connection, locked, ANY_WINDOW)
+        left = await measure_allowances(connection, list(locked), ANY_WINDOW)
     within: list[Share] = []
     for share in shares:
         flow_no, quota = share.flow.flow_no, share.quota
