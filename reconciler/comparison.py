@@ -1,7 +1,7 @@
 """Hold what was expected against what stands in the ledger, one window at a time. Pure."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
@@ -85,6 +85,24 @@ class KindTally:
             self.held_at = due_at
             self.held_by = identity
 
+    def merge(self, other: "KindTally") -> None:
+        """Add what another part of the ledger, read after this one, came to."""
+        self.expected += other.expected
+        self.open += other.open
+        self.not_due += other.not_due
+        self.overdue += other.overdue
+        self.hash_total += other.hash_total
+        for event, count in other.ended.items():
+            self.ended[event] += count
+        self.lateness.merge(other.lateness)
+        if other.held_at is not None and other.held_by is not None:
+            self.hold(other.held_at, other.held_by)
+
+
+def no_tallies() -> defaultdict[KindKey, KindTally]:
+    """Return tallies of kinds, each begun when it is first asked for."""
+    return defaultdict[KindKey, KindTally](KindTally)
+
 
 @dataclass(frozen=True, slots=True)
 class FlowFacts:
@@ -111,7 +129,11 @@ class Duplicate(NamedTuple):
 
 @dataclass(slots=True)
 class WindowResult:
-    """What one window's comparison found, before anything is looked up or recorded."""
+    """What one window's comparison found, before anything is looked up or recorded.
+
+    `deferred` counts items that no source names and that only a later pass can judge. `changes_at`
+    is the first instant at which an open item becomes due or overdue.
+    """
 
     missing: list[Expected] = field(default_factory=list[Expected])
     unexpected: list[Actual] = field(default_factory=list[Actual])
@@ -119,6 +141,22 @@ class WindowResult:
     overdue: list[Actual] = field(default_factory=list[Actual])
     late: list[Actual] = field(default_factory=list[Actual])
     evidenced: list[Actual] = field(default_factory=list[Actual])
+    deferred: int = 0
+    changes_at: datetime | None = None
+    tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
+    unverified: set[KindKey] = field(default_factory=set[KindKey])
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nothing differs, and nothing is left for others or for later to judge."""
+        return not (
+            self.missing
+            or self.unexpected
+            or self.duplicates
+            or self.overdue
+            or self.evidenced
+            or self.deferred
+        )
 
 
 @dataclass(slots=True)
@@ -126,20 +164,26 @@ class Comparison:
     """The tallies of all windows of a pass.
 
     `as_of` is business time at the start of the pass: what was emitted later is not judged.
-    `excused` tells whether an item that no source names is accounted for all the same.
+    `excused` tells whether an item that no source names is accounted for all the same, for good;
+    `deferred` whether it is not to be judged yet.
     """
 
     as_of: datetime
     flows: dict[int, FlowFacts]
     excused: Callable[[Actual], bool]
-    tallies: defaultdict[KindKey, KindTally] = field(
-        default_factory=lambda: defaultdict[KindKey, KindTally](KindTally)
-    )
+    deferred: Callable[[Actual], bool]
+    tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
     unverified: set[KindKey] = field(default_factory=set[KindKey])
 
     def begin(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
         """Begin a window; `expected` holds Expected as plain tuples by id, and is consumed."""
         return WindowComparison(self, expected)
+
+    def merge(self, tallies: Mapping[KindKey, KindTally], unverified: set[KindKey]) -> None:
+        """Add what a part of the ledger came to; parts come by ascending effective date."""
+        for key, tally in tallies.items():
+            self.tallies[key].merge(tally)
+        self.unverified |= unverified
 
 
 @dataclass(slots=True)
@@ -159,16 +203,19 @@ class WindowComparison:
         whole, expected, result = self.whole, self.expected, self.result
         for item in chunk:
             flow = whole.flows[item.flow_no]
-            tally = whole.tallies[flow.tenant, flow.kind]
+            tally = result.tallies[flow.tenant, flow.kind]
             self._place(item, flow, tally)
             if expected.pop(item.id, None) is not None:
                 self.matched.add(item.id)
                 tally.expected += 1
             elif not flow.covered:
-                whole.unverified.add((flow.tenant, flow.kind))
+                result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
-            elif item.event in EXCUSING or item.emitted_at >= whole.as_of or whole.excused(item):
+            elif item.event in EXCUSING or whole.excused(item):
                 tally.expected += 1
+            elif item.emitted_at >= whole.as_of or whole.deferred(item):
+                tally.expected += 1
+                result.deferred += 1
             else:
                 result.unexpected.append(item)
             if flow.single and item.event not in EXCUSING:
@@ -178,8 +225,9 @@ class WindowComparison:
                     result.duplicates.append(Duplicate(other, item))
 
     def finish(self) -> WindowResult:
-        """Return what is left over on either side."""
+        """Return what is left over on either side, and add the window's tallies to the whole."""
         result = self.result
+        self.whole.merge(result.tallies, result.unverified)
         if result.duplicates:
             self._tell_duplicates()
         left = map(Expected._make, self.expected.values())
@@ -205,13 +253,16 @@ class WindowComparison:
         due_at, ended_at = item.due_at, item.ended_at
         if ended_at is None:
             tally.open += 1
+            changes_at = due_at
             if due_at > whole.as_of:
                 tally.not_due += 1
-            elif due_at + flow.grace < whole.as_of:
+            elif (changes_at := due_at + flow.grace) < whole.as_of:
                 tally.overdue += 1
                 result.overdue.append(item)
             else:
                 tally.hold(due_at, item.id)
+            if result.changes_at is None or changes_at < result.changes_at:
+                result.changes_at = changes_at
             return
         event = item.event or 0
         tally.ended[event] += 1

@@ -95,16 +95,14 @@ class Expectation:
     def excuses(self, item: Actual) -> bool:
         """Tell whether the item is accounted for though no source names it.
 
-        It lies beyond what its schedule was expanded to, it follows one that ended, or a person
-        wanted it: that stands in the ledger by name.
+        It follows one that ended, or a person wanted it: that stands in the ledger by name.
         """
-        definition_no = item.definition_no or 0
-        horizon = self.horizons.get(definition_no)
-        return (
-            (horizon is not None and item.due_at >= horizon)
-            or definition_no in self.chained
-            or item.item_no in self.triggered
-        )
+        return (item.definition_no or 0) in self.chained or item.item_no in self.triggered
+
+    def defers(self, item: Actual) -> bool:
+        """Tell whether the item lies beyond what its schedule was expanded to."""
+        horizon = self.horizons.get(item.definition_no or 0)
+        return horizon is not None and item.due_at >= horizon
 
     def read_window(self, window: Window) -> dict[bytes, Row]:
         """Return what is expected in a window, each thing once, whatever sources name it.

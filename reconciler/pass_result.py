@@ -10,6 +10,7 @@ from reconciler.comparison import Comparison, KindKey
 from reconciler.expectation import Expectation
 from reconciler.sources import SourceRead
 from reconciler.vocabulary import FindingType, Resolution
+from reconciler.windows import Window
 
 FIRST_DATE: Final = date(1970, 1, 1)
 END_DATE: Final = date(2200, 1, 1)
@@ -46,6 +47,11 @@ class Scope:
         """Tell whether nothing is left out."""
         return self.from_date <= FIRST_DATE and self.to_date >= END_DATE
 
+    @property
+    def window(self) -> Window:
+        """Return the range as a window."""
+        return Window.of(self.from_date, self.to_date)
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -57,7 +63,11 @@ class Limits:
 
 @dataclass(slots=True)
 class PassResult:
-    """What a pass saw. `found` counts what holds now, `created` what was not known before."""
+    """What a pass saw. `found` counts what holds now, `created` what was not known before.
+
+    `carried_windows` and `carried_items` count what was not read again but taken as an earlier pass
+    of the same process had read it: a pass with any of them is not a whole one.
+    """
 
     reconciliation_no: int
     as_of: datetime
@@ -79,6 +89,8 @@ class PassResult:
     )
     expectation: Expectation | None = None
     expected_count: int = 0
+    carried_windows: int = 0
+    carried_items: int = 0
 
     @property
     def open_found(self) -> int:

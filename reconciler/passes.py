@@ -1,7 +1,7 @@
 """One pass: read what should be, hold it against what is, record what differs."""
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
 from typing import Final
@@ -12,15 +12,10 @@ import orjson
 from ledger.service import crash_point
 from ledger.store import Connection, Pool, findings, items
 from ledger.store.actors import ActorKind, incarnation, register_actor
-from reconciler import item_findings
-from reconciler.comparison import (
-    Actual,
-    Comparison,
-    Expected,
-    FlowFacts,
-    KindKey,
-    WindowResult,
-)
+from ledger.store.partitions import list_change_marks
+from reconciler.accounting import OpenReading, open_of, read_beside
+from reconciler.carrying import Carried, Owed, Reading, standing
+from reconciler.comparison import Actual, Comparison, FlowFacts, KindKey
 from reconciler.expectation import Expectation, FailedVersion, gather_expectation
 from reconciler.findings import (
     definition_failed,
@@ -38,35 +33,44 @@ from reconciler.pass_result import (
 )
 from reconciler.recording import Recorder, population_record
 from reconciler.settings import Sources
-from reconciler.sources import Evidence, SourceFailed, SourceRead, WantedEvidence
-from reconciler.terms import terms_of_population
 from reconciler.vocabulary import FindingType, Resolution
-from reconciler.windows import plan_windows
+from reconciler.window_findings import EvidenceReads, WindowTeller
+from reconciler.windows import DayCounts, Window, compose, disjoint, join, plan_windows
 
 PAGE_ROWS: Final = 10_000
-RECORDED_ROWS: Final = 1_000
 STUCK_MAX: Final = 1_000
 
 
 class Pass:
-    """One bounded pass over a scope. Made anew for each; safe to repeat after any failure."""
+    """One bounded pass over a scope. Made anew for each; safe to repeat after any failure.
+
+    With `carried`, partitions that an earlier pass of the same process left there are taken as they
+    were read, where nothing about them can have changed; the whole ledger is the scope then.
+    """
 
     def __init__(
-        self, pool: Pool, sources: Sources, *, actor_no: int, scope: Scope, limits: Limits
+        self,
+        pool: Pool,
+        sources: Sources,
+        *,
+        actor_no: int,
+        scope: Scope,
+        limits: Limits,
+        carried: Carried | None = None,
     ) -> None:
         self._pool = pool
         self._sources = sources
         self._actor_no = actor_no
         self._scope = scope
         self._limits = limits
-        self._unjudged: set[tuple[str, str, str]] = set()
-        self._evidence: defaultdict[KindKey, list[Evidence]] = defaultdict(list)
-        self._evidence_reads: dict[str, SourceRead] = {}
-        for evidence in sources.evidence:
-            self._evidence[evidence.tenant, evidence.kind].append(evidence)
-            self._evidence_reads[evidence.name] = SourceRead(
-                evidence.name, "evidence", evidence.digest
-            )
+        self._evidence = EvidenceReads(sources.evidence)
+        self._facts: dict[KindKey, FlowFacts] = {}
+        self._carried = carried if scope.whole else None
+        self._kept: dict[Window, Reading] = {}
+        self._unread: list[Window] = []
+        self._readings: dict[Window, Reading] = {}
+        self._open: OpenReading | None = None
+        self._open_mark: str | None = None
 
     async def run(self) -> PassResult:
         """Read, compare, record and close; return what was seen."""
@@ -88,7 +92,14 @@ class Pass:
                 )
                 self._recorder = Recorder(result, self._limits.findings_max)
                 result.expectation = expectation
-                result.sources = [*expectation.reads, *self._evidence_reads.values()]
+                result.sources = [*expectation.reads, *self._evidence.reads.values()]
+                self._teller = WindowTeller(
+                    expectation,
+                    self._evidence,
+                    result,
+                    self._recorder,
+                    self._limits.findings_max,
+                )
                 await self._compare_windows(connection, expectation, result)
                 await self._look_at_the_whole(connection, expectation, result)
                 await self._recorder.flush(connection)
@@ -98,6 +109,7 @@ class Pass:
                 await findings.finish_reconciliation(
                     connection, opened.reconciliation_no, _counts(result)
                 )
+                self._hand_on(expectation, result)
         return result
 
     async def _comparison(
@@ -110,30 +122,81 @@ class Pass:
                 grace=timedelta(seconds=row["grace_seconds"]),
                 covered=expectation.covers(row["tenant"], row["kind"]),
                 single=expectation.is_single(row["tenant"], row["kind"]),
-                evidenced=(row["tenant"], row["kind"]) in self._evidence,
+                evidenced=(row["tenant"], row["kind"]) in self._evidence.by_kind,
             )
             for row in await findings.list_flow_facts(connection)
         }
-        return Comparison(as_of, flows, expectation.excuses)
+        for flow in flows.values():
+            self._facts.setdefault((flow.tenant, flow.kind), flow)
+        return Comparison(as_of, flows, expectation.excuses, expectation.defers)
 
     async def _compare_windows(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        scope = self._scope
-        days = Counter(
-            {
-                day.toordinal(): count
-                for day, count in (
-                    await findings.count_items_by_day(connection, scope.from_date, scope.to_date)
-                ).items()
-            }
-        )
-        from_day, to_day = scope.from_date.toordinal(), scope.to_date.toordinal()
-        for day, count in expectation.spool.counts.items():
-            if from_day <= day < to_day:
-                days[day] += count
+        """Read and compare everything in the scope but what is carried over, by ascending date."""
+        marks = await self._read_marks(connection)
+        if self._carried is not None:
+            self._kept = self._carried.find(
+                marks, expectation, self._facts, as_of=result.as_of, started_at=result.started_at
+            )
+        spans = list(compose(self._scope.window, disjoint(marks)))
+        self._unread = list(join(span for span in spans if span not in self._kept))
+        days = await self._count_days(connection, expectation)
+        for span in spans:
+            if reading := self._kept.get(span):
+                self._carry(reading, result)
+                self._readings[span] = reading
+                continue
+            reading = Reading(marks.get(span, ""), result.as_of)
+            await self._read_span(connection, expectation, days.within(span), reading, result)
+            if reading.mark:
+                self._readings[span] = reading
+
+    async def _read_marks(self, connection: Connection) -> dict[Window, str]:
+        """Read the marks of partitions, before any of their rows; none where nothing is carried."""
+        if self._carried is None:
+            return {}
+        marks: dict[Window, str] = {}
+        for row in await list_change_marks(connection):
+            if row["from_date"] is None:
+                self._open_mark = row["mark"]
+            else:
+                marks[Window.of(row["from_date"], row["to_date"])] = row["mark"]
+        return marks
+
+    async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
+        counts: Counter[int] = Counter()
+        expected = DayCounts(expectation.spool.counts)
+        for window in self._unread:
+            counted = await findings.count_items_by_day(
+                connection, window.from_date, window.to_date
+            )
+            counts.update({day.toordinal(): count for day, count in counted.items()})
+            counts.update(expected.within(window))
+        return DayCounts(counts)
+
+    def _carry(self, reading: Reading, result: PassResult) -> None:
+        """Take up what an earlier pass read, as though it had been read again."""
+        result.expected_count += reading.owed.things
+        result.comparison.merge(reading.tallies, reading.unverified)
+        for key, tally in reading.tallies.items():
+            self._recorder.recall(FindingType.LATE, key, tally.lateness.late_count)
+        result.carried_windows += reading.windows
+        result.carried_items += reading.items
+
+    async def _read_span(
+        self,
+        connection: Connection,
+        expectation: Expectation,
+        days: Mapping[int, int],
+        reading: Reading,
+        result: PassResult,
+    ) -> None:
+        """Read and compare a range of dates, a window at a time, and tell what differs."""
+        omitted = result.omitted.total()
         for window in plan_windows(days):
             expected = expectation.read_window(window)
+            owed = Owed.of(expected) if reading.mark else Owed()
             result.expected_count += len(expected)
             part = result.comparison.begin(expected)
             after = (window.from_date, 0)
@@ -146,7 +209,10 @@ class Pass:
                 if len(rows) < PAGE_ROWS:
                     break
                 after = (rows[-1]["effective_date"], rows[-1]["item_no"])
-            await self._tell_window(connection, expectation, part.finish(), result)
+            found = part.finish()
+            reading.add(found, owed, self._facts)
+            await self._teller.tell(connection, found)
+        reading.is_settled = reading.is_settled and omitted == result.omitted.total()
 
     async def _meet_new_flows(
         self,
@@ -159,126 +225,6 @@ class Pass:
         if any(row["flow_no"] not in comparison.flows for row in rows):
             fresh = await self._comparison(connection, expectation, comparison.as_of)
             comparison.flows.update(fresh.flows)
-
-    async def _tell_window(
-        self,
-        connection: Connection,
-        expectation: Expectation,
-        window: WindowResult,
-        result: PassResult,
-    ) -> None:
-        """Turn what differs in one window into findings, after looking again where it may heal."""
-        flows = result.comparison.flows
-        missing = await self._still_missing(connection, window.missing)
-        for expected in missing:
-            result.missing[expected.tenant, expected.kind] += 1
-            tally = result.comparison.tallies[expected.tenant, expected.kind]
-            tally.expected += 1
-        terms = await expectation.terms_of(connection, missing[: self._limits.findings_max])
-        self._recorder.take(
-            item_findings.missing(
-                expected,
-                expectation.reads[expected.source].name,
-                terms.get(expected.id)
-                or (
-                    terms_of_population(expected)
-                    if expectation.is_population(expected.source)
-                    else None
-                ),
-            )
-            for expected in missing
-        )
-        explained = await expectation.implied_since(connection, window.unexpected)
-        for item in window.unexpected:
-            flow = flows[item.flow_no]
-            if item.id in explained:
-                result.comparison.tallies[flow.tenant, flow.kind].expected += 1
-                continue
-            result.unexpected[flow.tenant, flow.kind] += 1
-            self._recorder.take((item_findings.unexpected(item, flow),))
-        for pair in window.duplicates:
-            flow = flows[pair.extra.flow_no]
-            result.unexpected[flow.tenant, flow.kind] += 1
-            self._recorder.take((item_findings.duplicate(pair, flow),))
-        self._recorder.take(item_findings.late(item, flows[item.flow_no]) for item in window.late)
-        await self._tell_overdue(connection, window.overdue, result)
-        await self._tell_effects(window.evidenced, result)
-        await self._recorder.flush(connection)
-
-    async def _still_missing(
-        self, connection: Connection, missing: Sequence[Expected]
-    ) -> list[Expected]:
-        """Leave out what was emitted while this pass read, or ended years ago."""
-        found: set[bytes] = set()
-        for begin in range(0, len(missing), PAGE_ROWS):
-            chunk = missing[begin : begin + PAGE_ROWS]
-            found |= await findings.find_known_ids(
-                connection, [UUID(bytes=expected.id) for expected in chunk]
-            )
-        return [expected for expected in missing if expected.id not in found]
-
-    async def _tell_overdue(
-        self, connection: Connection, overdue: Sequence[Actual], result: PassResult
-    ) -> None:
-        comparison = result.comparison
-        shown = overdue[: self._limits.findings_max]
-        standings = await findings.describe_open_items(connection, [item.item_no for item in shown])
-        self._recorder.take(
-            (
-                item_findings.overdue(
-                    item, comparison.flows[item.flow_no], standing, comparison.as_of - item.due_at
-                )
-                for item, standing in zip(shown, standings, strict=True)
-            )
-        )
-        for item in overdue[len(shown) :]:
-            flow = comparison.flows[item.flow_no]
-            result.omitted[FindingType.OVERDUE, flow.tenant, flow.kind] += 1
-            result.found[FindingType.OVERDUE] += 1
-
-    async def _tell_effects(self, completed: Sequence[Actual], result: PassResult) -> None:
-        comparison = result.comparison
-        by_kind: defaultdict[KindKey, list[Actual]] = defaultdict(list)
-        for item in completed:
-            flow = comparison.flows[item.flow_no]
-            by_kind[flow.tenant, flow.kind].append(item)
-        for key, done in by_kind.items():
-            for evidence in self._evidence[key]:
-                read = self._evidence_reads[evidence.name]
-                if read.failure is None:
-                    await self._tell_effects_of(evidence, read, done, result)
-
-    async def _tell_effects_of(
-        self,
-        evidence: Evidence,
-        read: SourceRead,
-        completed: Sequence[Actual],
-        result: PassResult,
-    ) -> None:
-        comparison = result.comparison
-        before = comparison.as_of - timedelta(seconds=evidence.after_seconds)
-        wanted = {item.id: item for item in completed if item.ended_at and item.ended_at <= before}
-        began = monotonic()
-        try:
-            lacking = await evidence.find_lacking(
-                [
-                    WantedEvidence(item.id, item.business_key, item.cycle, item.effective_date)
-                    for item in wanted.values()
-                ],
-                read.extract,
-            )
-        except SourceFailed as failure:
-            read.failure = failure.reason
-            self._unjudged.add((FindingType.EFFECT_MISSING, evidence.tenant, evidence.kind))
-            return
-        finally:
-            read.duration_seconds += monotonic() - began
-        self._recorder.take(
-            item_findings.effect_missing(
-                wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
-            )
-            for lack in lacking
-        )
 
     async def _look_at_the_whole(
         self, connection: Connection, expectation: Expectation, result: PassResult
@@ -310,7 +256,7 @@ class Pass:
                     ),
                 )
             )
-        result.accounting = await items.read_accounting(connection)
+        result.accounting = await self._read_accounting(connection)
         self._recorder.take(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
@@ -326,6 +272,31 @@ class Pass:
             for failed in _failed_once(expectation)
         )
 
+    async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
+        """Read the identity: beside what is carried over if it holds there, else in full."""
+        if self._carried is not None and self._kept:
+            known = self._carried.open
+            rows = await read_beside(
+                connection,
+                self._facts,
+                standing(self._kept.values()),
+                self._unread,
+                known.kinds if known is not None and known.mark == self._open_mark else None,
+            )
+            if any(row.difference for row in rows):
+                rows = await items.read_accounting(connection)
+        else:
+            rows = await items.read_accounting(connection)
+        if self._open_mark is not None:
+            self._open = OpenReading(self._open_mark, open_of(rows))
+        return rows
+
+    def _hand_on(self, expectation: Expectation, result: PassResult) -> None:
+        """Leave to the next pass what this one came to, now that it has ended."""
+        if self._carried is not None:
+            whole_at = None if self._kept else result.started_at
+            self._carried.replace(self._readings, self._open, expectation, whole_at=whole_at)
+
     async def _conclude(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
@@ -333,7 +304,7 @@ class Pass:
         judged = set(JUDGED)
         if expectation.failed:
             judged -= EXPECTATION_TYPES
-        unjudged = {*self._unjudged, *result.omitted}
+        unjudged = {*self._evidence.unjudged, *result.omitted}
         unjudged |= {
             (type_, failed.tenant, failed.kind)
             for failed in expectation.failures
@@ -406,6 +377,7 @@ def _counts(result: PassResult) -> str:
             "created": result.created,
             "closed": {resolution.value: count for resolution, count in result.closed.items()},
             "omitted": result.omitted.total(),
+            "carried": result.carried_items,
         }
     ).decode()
 

@@ -7,6 +7,7 @@ from typing import Final
 import orjson
 
 from ledger.store import Connection, findings
+from reconciler.comparison import KindKey
 from reconciler.findings import Finding
 from reconciler.pass_result import PassResult
 from reconciler.sources import SourceRead
@@ -35,6 +36,21 @@ class Recorder:
                 continue
             self._listed[place] += 1
             self._waiting.append(finding)
+
+    def room(self, type_: FindingType, key: KindKey) -> int:
+        """Return how many more findings of a type and kind are within the cap."""
+        return self._findings_max - self._listed[type_, *key]
+
+    def recall(self, type_: FindingType, key: KindKey, count: int) -> None:
+        """Count findings of a kind that an earlier pass recorded, as though they were taken up."""
+        if not count:
+            return
+        place = (type_, *key)
+        listed = min(count, self.room(type_, key))
+        self._result.found[type_] += count
+        self._listed[place] += listed
+        if listed < count:
+            self._result.omitted[place] += count - listed
 
     async def flush(self, connection: Connection) -> None:
         """Record what was taken up, each id once."""

@@ -10,6 +10,7 @@ from typing import Literal
 from ledger.log import LogEvent, get_logger
 from ledger.service import Stop, run_service
 from ledger.store import PlanProfile, Pool, findings, open_pool
+from reconciler.carrying import Carried
 from reconciler.pass_result import Limits, PassResult, Scope
 from reconciler.passes import Pass, register_reconciler
 from reconciler.publisher import RepairPublisher, open_publisher
@@ -50,7 +51,8 @@ class ReconciliationResult:
 class Reconciler:
     """Makes passes over a ledger and mends what may be mended.
 
-    `since` is the number of its first pass: reports tell of everything found since then.
+    `since` is the number of its first pass: reports tell of everything found since then. `carried`
+    is what the passes of its loop hand on; a pass outside the loop reads everything.
     """
 
     pool: Pool
@@ -63,9 +65,12 @@ class Reconciler:
     choice: Choice | None = None
     since: int | None = None
     last: PassResult | None = None
+    carried: Carried = field(default_factory=Carried)
     stop: Stop = field(default_factory=Stop)
 
-    async def pass_(self, scope: Scope | None = None) -> PassResult:
+    async def pass_(
+        self, scope: Scope | None = None, *, carried: Carried | None = None
+    ) -> PassResult:
         """Make one bounded pass: read, compare, record findings, close those that are over."""
         result = await Pass(
             self.pool,
@@ -73,6 +78,7 @@ class Reconciler:
             actor_no=self.actor_no,
             scope=scope or Scope(),
             limits=self.limits,
+            carried=carried,
         ).run()
         if self.since is None:
             self.since = result.reconciliation_no
@@ -107,7 +113,7 @@ class Reconciler:
         Each of its statements is whole or undone, and a pass that never ended closes nothing and
         moves no watermark: the next one begins anew.
         """
-        making = asyncio.create_task(self.pass_())
+        making = asyncio.create_task(self.pass_(carried=self.carried))
         asked = asyncio.create_task(self.stop.wait())
         try:
             await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +124,7 @@ class Reconciler:
         return None if making.cancelled() else making.result()
 
     async def tick(self) -> Mapping[str, int]:
-        """Make one pass and, in mode `execute`, repair; counts only what has changed."""
+        """Make a pass of the loop and, in mode `execute`, repair; counts only what has changed."""
         result = await self._pass_unless_stopped()
         if result is None:
             return {}
@@ -132,6 +138,8 @@ class Reconciler:
             LogEvent.TICK_COMPLETED,
             expected=result.expected_count,
             open=result.open_found,
+            carried_windows=result.carried_windows,
+            carried_items=result.carried_items,
             seconds=round(result.duration_seconds, 3),
             **counts,
         )
@@ -168,6 +176,7 @@ async def open_reconciler(
             limits=Limits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
             mode=wanted,
             repair_max=settings.reconcile_repair_max,
+            carried=Carried(settings.reconcile_whole_seconds),
         )
         if wanted != "execute":
             yield reconciler

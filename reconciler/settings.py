@@ -28,6 +28,12 @@ class ReconcilerSettings(Settings):
     reconcile_idle_seconds: float = Field(
         default=60.0, gt=0, le=86_400, description="pause between passes"
     )
+    reconcile_whole_seconds: float = Field(
+        default=3_600.0,
+        ge=0,
+        le=86_400,
+        description="how long passes of the loop may carry over, until one reads everything",
+    )
     reconcile_stuck_seconds: float = Field(
         default=60.0, ge=0, le=86_400, description="how long past a lease or deadline is stuck"
     )

@@ -38,6 +38,13 @@ class Lateness:
         step = math.ceil(math.log2(seconds / finest) * _STEPS_A_DOUBLING) if seconds > finest else 0
         self.steps[step] += 1
 
+    def merge(self, other: "Lateness") -> None:
+        """Add what was counted elsewhere."""
+        self.count += other.count
+        self.late_count += other.late_count
+        self.greatest_seconds = max(self.greatest_seconds, other.greatest_seconds)
+        self.steps.update(other.steps)
+
     def percentile(self, share: float) -> float:
         """Return the lateness, in seconds, that `share` of the items did not exceed."""
         wanted = share * self.count

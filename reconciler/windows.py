@@ -1,8 +1,11 @@
 """Windows of effective dates, small enough to hold both sides in memory."""
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
+from itertools import zip_longest
+from operator import attrgetter
 from typing import Final
 
 WINDOW_ROWS_MAX: Final = 200_000
@@ -16,6 +19,11 @@ class Window:
     from_day: int
     to_day: int
 
+    @classmethod
+    def of(cls, from_date: date, to_date: date) -> "Window":
+        """Return the half-open range of two dates."""
+        return cls(from_date.toordinal(), to_date.toordinal())
+
     @property
     def from_date(self) -> date:
         """Return the first date inside."""
@@ -25,6 +33,64 @@ class Window:
     def to_date(self) -> date:
         """Return the first date behind."""
         return date.fromordinal(self.to_day)
+
+
+class DayCounts:
+    """How many rows days have, by proleptic ordinal."""
+
+    def __init__(self, counts: Mapping[int, int]) -> None:
+        self._counts = counts
+        self._days = sorted(counts)
+
+    def days(self, window: Window) -> list[int]:
+        """Return the days within a window that have rows, ascending."""
+        days = self._days
+        return days[bisect_left(days, window.from_day) : bisect_left(days, window.to_day)]
+
+    def within(self, window: Window) -> dict[int, int]:
+        """Return the counts of the days within a window."""
+        return {day: self._counts[day] for day in self.days(window)}
+
+
+def disjoint(windows: Iterable[Window]) -> Iterator[Window]:
+    """Yield, ascending, the windows that overlap no other."""
+    ordered = sorted(windows, key=attrgetter("from_day", "to_day"))
+    reached = 0
+    for window, following in zip_longest(ordered, ordered[1:]):
+        if window.from_day >= reached and (
+            following is None or window.to_day <= following.from_day
+        ):
+            yield window
+        reached = max(reached, window.to_day)
+
+
+def compose(whole: Window, parts: Iterable[Window]) -> Iterator[Window]:
+    """Yield, ascending, windows that compose to `whole`: its parts and what lies between them.
+
+    The parts ascend and do not overlap.
+    """
+    from_day = whole.from_day
+    for part in parts:
+        if from_day < part.from_day:
+            yield Window(from_day, part.from_day)
+        yield part
+        from_day = part.to_day
+    if from_day < whole.to_day:
+        yield Window(from_day, whole.to_day)
+
+
+def join(windows: Iterable[Window]) -> Iterator[Window]:
+    """Yield ascending windows with those that touch made one."""
+    held: Window | None = None
+    for window in windows:
+        if held is not None and held.to_day == window.from_day:
+            held = Window(held.from_day, window.to_day)
+            continue
+        if held is not None:
+            yield held
+        held = window
+    if held is not None:
+        yield held
 
 
 def plan_windows(counts: Mapping[int, int], rows_max: int = WINDOW_ROWS_MAX) -> Iterator[Window]:

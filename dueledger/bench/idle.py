@@ -1,4 +1,8 @@
-"""What an installation costs while nothing is due and a million items wait for later."""
+"""What an installation costs while nothing is due and a million items wait for later.
+
+The reconciler's first pass, which reads everything, is over before they are watched; the whole pass
+of each hour is not among what is measured.
+"""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -14,7 +18,7 @@ from dueledger.bench.workload import tenant_flows
 IDLE_GOAL: Final = 0.01
 LATER_SECONDS: Final = 30 * 86_400.0
 SPREAD_SECONDS: Final = 86_400.0
-SETTLE_SECONDS: Final = 10.0
+SETTLE_SECONDS: Final = 30.0
 NOT_JUDGED: Final = {BENCH, "kafka"}  # a JVM has a life of its own
 SETTINGS: Final = {"DUELEDGER_HTTP_ALLOW": "*"}
 ROLES: Final = {

@@ -15,6 +15,7 @@ from ledger.store.measurements import (
     Load,
     Steps,
     count_ended,
+    flush_counters,
     load_items,
     measure_steps,
     read_balance,
@@ -122,7 +123,8 @@ class Ledger:
         return await read_now(self.watcher)
 
     async def rest(self) -> None:
-        """Settle what was loaded."""
+        """Settle what was loaded, and let PostgreSQL's counters tell of it."""
+        await flush_counters(self.connection)
         await rest_tables(self.watcher)
 
     async def wait_until(self, instant: datetime) -> None:

@@ -235,6 +235,21 @@ async def read_accounting(connection: Connection, tenant: str | None = None) -> 
     return [Accounting(**row) for row in rows]
 
 
+async def count_open_items(connection: Connection) -> list[Record]:
+    """Count what has not ended by tenant and kind: pending, handed_out, running, reviews."""
+    return await connection.fetch(statement("count_open_items"))
+
+
+async def count_items_by_ending(
+    connection: Connection, from_date: date, to_date: date
+) -> list[Record]:
+    """Count the items of a half-open range of effective dates by tenant, kind and ending event.
+
+    `event` is None for those that have not ended.
+    """
+    return await connection.fetch(statement("count_items_by_ending"), from_date, to_date)
+
+
 def answered(rows: Sequence[Record]) -> list[Answered]:
     """Turn rows of id and answer into answers."""
     return [Answered(row["id"], Answer(row["answer"])) for row in rows]

@@ -224,6 +224,11 @@ async def read_table_growth(connection: Connection) -> list[TableGrowth]:
     return [TableGrowth(**row) for row in rows]
 
 
+async def flush_counters(connection: Connection) -> None:
+    """Let PostgreSQL's counters tell now what this session changed; they are up to 10 s late."""
+    await connection.execute("select pg_stat_force_next_flush()")
+
+
 async def rest_tables(connection: Connection) -> None:
     """Vacuum, analyze and checkpoint after a bulk load, so that a measurement starts settled."""
     await connection.execute("vacuum (analyze)", timeout=PATIENCE_SECONDS)

@@ -68,7 +68,7 @@ def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
     owed: set[int], standing: set[int], cancelled: set[int], chunk: int
 ) -> None:
     flow = FlowFacts("acme", "K", timedelta(0), covered=True, single=True, evidenced=False)
-    comparison = Comparison(AS_OF, {1: flow}, lambda _: False)
+    comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
     window = comparison.begin({expected_of(key).id: tuple(expected_of(key)) for key in owed})
     rows = [
         actual_of(key, TransitionEvent.CANCELLED if key in cancelled else None)

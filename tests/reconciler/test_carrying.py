@@ -1,0 +1,465 @@
+"""What a pass of the loop takes from the one before, and what makes it read again."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from ledger.definitions import load_definitions
+from ledger.drafts import ItemDraft
+from ledger.store import Connection, Pool, clock, connect
+from ledger.store.definitions import define
+from ledger.store.items import emit_items
+from reconciler import Limits, PassResult, Reconciler, Scope, Sources, SqlPopulation
+from reconciler.carrying import Carried
+from reconciler.sources import WantedEvidence
+from reconciler.vocabulary import FindingType, Resolution
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+Make = Callable[..., Reconciler]
+Drafts = Callable[..., list[ItemDraft]]
+At = Callable[[datetime], Awaitable[None]]
+Counted = Callable[[], Awaitable[None]]
+
+SCHEDULE = """
+definition: statements
+tenant: acme
+kind: {kind}
+business_key: statements
+when: {{cron: "0 9 10 * *", timezone: UTC}}
+"""
+
+
+@pytest.fixture
+def at(frozen: Connection, analytic: Pool) -> At:
+    """Move business time for the writer and the reconciler."""
+
+    async def move(moment: datetime) -> None:
+        async with analytic.acquire() as connection:
+            for each in (frozen, connection):
+                await clock.set_clock(each, moment, 0)
+
+    return move
+
+
+@pytest.fixture
+def counted(frozen: Connection) -> Counted:
+    """Let the counters tell of all that the writer has committed."""
+
+    async def flush() -> None:
+        await frozen.execute("select pg_stat_force_next_flush()")
+
+    return flush
+
+
+@pytest.fixture
+async def standing(
+    frozen: Connection, make_drafts: Drafts, at: At, counted: Counted, actor_no: int
+) -> list[ItemDraft]:
+    """Three items of April and four of May that wait for later; emitted a minute ago."""
+    drafts = [
+        *make_drafts(3, due_at=NOON + HOUR, effective_date=APRIL),
+        *make_drafts(4, due_at=NOON + 2 * HOUR, effective_date=MAY),
+    ]
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await counted()
+    await at(NOON + MINUTE)
+    return drafts
+
+
+async def tick(reconciler: Reconciler) -> PassResult:
+    """Make one pass of the loop."""
+    await reconciler.tick()
+    assert reconciler.last is not None
+    return reconciler.last
+
+
+async def test_a_second_pass_of_the_loop_reads_no_item_again_and_says_the_same(
+    make_reconciler: Make, standing: list[ItemDraft]
+) -> None:
+    reconciler = make_reconciler()
+    first, second = await tick(reconciler), await tick(reconciler)
+
+    assert (first.carried_windows, first.carried_items) == (0, 0)
+    assert (second.carried_windows, second.carried_items) == (2, len(standing))
+    assert second.comparison.tallies == first.comparison.tallies
+    assert second.comparison.unverified == first.comparison.unverified
+    assert second.accounting == first.accounting
+    assert second.watermarks != []
+
+
+@pytest.mark.usefixtures("standing")
+async def test_a_pass_outside_the_loop_or_of_a_part_carries_nothing(make_reconciler: Make) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+
+    assert (await reconciler.pass_()).carried_windows == 0
+    part = await reconciler.pass_(Scope(APRIL, MAY), carried=reconciler.carried)
+    assert part.carried_windows == 0
+    assert (await tick(reconciler)).carried_windows == 2
+
+
+CHANGES = {
+    "insert": "insert into ledger.due_item (effective_date, id, flow_no, business_key, cycle,"
+    " due_at, payload, emitted_at, actor_no) select effective_date, gen_random_uuid(), flow_no,"
+    " business_key || '-2', cycle, due_at, payload, emitted_at, actor_no from ledger.due_item"
+    " where effective_date = $1 order by item_no limit 1",
+    "update": "update ledger.due_item set business_key = 'another' where effective_date = $1",
+    "delete": "with gone as (delete from ledger.due_item where effective_date = $1 returning"
+    " item_no) delete from ledger.pending where item_no in (select item_no from gone)",
+    "transition": "with ended as (delete from ledger.pending where effective_date = $1 returning"
+    " *) insert into ledger.transition select effective_date, item_no, 5, 1, null,"
+    " (select min(actor_no) from ledger.actor), ledger.now(), null from ended",
+    "truncate": "truncate ledger.due_item_202704",
+}
+
+
+@pytest.mark.usefixtures("standing")
+@pytest.mark.parametrize("change", CHANGES)
+async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
+    frozen: Connection, make_reconciler: Make, counted: Counted, change: str
+) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    assert (await tick(reconciler)).carried_items == 7
+
+    text = CHANGES[change]
+    await frozen.execute(text, *[APRIL] * ("$1" in text))
+    await counted()
+    seen = await tick(reconciler)
+
+    assert seen.carried_items == 4
+    whole = await make_reconciler().pass_()
+    assert seen.comparison.tallies == whole.comparison.tallies
+    assert seen.accounting == whole.accounting
+    assert seen.found == whole.found
+
+
+@pytest.mark.usefixtures("standing")
+async def test_g11_overdue_by_time_alone_is_seen(
+    frozen: Connection, make_reconciler: Make, at: At
+) -> None:
+    await frozen.execute("update ledger.kind set grace_seconds = 600")
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    for moment, carried, found in (
+        (NOON + HOUR - timedelta(seconds=1), 7, {}),
+        (NOON + HOUR, 4, {}),
+        (NOON + HOUR + 10 * MINUTE - timedelta(seconds=1), 7, {}),
+        (NOON + HOUR + 10 * MINUTE, 4, {}),
+        (NOON + HOUR + 11 * MINUTE, 4, {FindingType.OVERDUE: 3}),
+        (NOON + HOUR + 12 * MINUTE, 4, {FindingType.OVERDUE: 3}),
+    ):
+        await at(moment)
+        seen = await tick(reconciler)
+        assert (seen.carried_items, seen.found) == (carried, found), moment
+        whole = await make_reconciler().pass_()
+        assert seen.comparison.tallies == whole.comparison.tallies
+        assert seen.watermarks == whole.watermarks
+
+
+@pytest.mark.usefixtures("standing")
+async def test_a_clock_that_is_set_back_is_no_reason_to_believe_what_was_read(
+    make_reconciler: Make, at: At
+) -> None:
+    reconciler = make_reconciler()
+    await at(NOON + 10 * MINUTE)
+    await tick(reconciler)
+    await at(NOON + 9 * MINUTE)
+    assert (await tick(reconciler)).carried_items == 0
+
+
+@pytest.mark.usefixtures("standing")
+@pytest.mark.parametrize(
+    "reset",
+    [
+        "select pg_stat_reset()",
+        "select pg_stat_reset_single_table_counters('ledger.due_item_202704'::regclass)",
+        "select pg_stat_reset_shared('bgwriter')",
+    ],
+)
+async def test_counters_that_were_reset_count_as_changed(
+    frozen: Connection, make_reconciler: Make, reset: str
+) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    assert (await tick(reconciler)).carried_items == 7
+
+    await frozen.execute(reset)
+
+    assert (await tick(reconciler)).carried_items == 0
+    assert (await tick(reconciler)).carried_items == 7
+
+
+@pytest.mark.usefixtures("standing")
+async def test_nothing_is_carried_where_nothing_is_counted(
+    analytic: Pool, make_reconciler: Make
+) -> None:
+    async with analytic.acquire() as connection:
+        await connection.execute("set track_counts = off")
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    assert (await tick(reconciler)).carried_items == 0
+
+
+async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
+    make_reconciler: Make,
+    standing: list[ItemDraft],
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    domain: asyncpg.Connection,
+    policies: SqlPopulation,
+) -> None:
+    await owe(standing)
+    reconciler = make_reconciler(Sources((policies,)))
+    await tick(reconciler)
+    seen = await tick(reconciler)
+    assert (seen.carried_items, seen.expected_count) == (7, 7)
+
+    await domain.execute(
+        "update policy_due set cycle = '2028' where business_key = 'key-000001'"
+        " and effective_date = $1",
+        APRIL,
+    )
+    seen = await tick(reconciler)
+    assert (seen.carried_items, seen.expected_count) == (4, 7)
+    assert seen.found == {FindingType.MISSING: 1, FindingType.UNEXPECTED: 1}
+
+    await domain.execute("update policy_due set cycle = '2027'")
+    assert (await tick(reconciler)).found == {}
+    assert (await tick(reconciler)).carried_items == 7
+
+
+async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was_carried(
+    make_reconciler: Make,
+    standing: list[ItemDraft],
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    domain: asyncpg.Connection,
+    policies: SqlPopulation,
+) -> None:
+    await owe(standing)
+    reconciler = make_reconciler(Sources((policies,)))
+    await tick(reconciler)
+
+    await domain.execute("alter table policy_due rename to elsewhere")
+    seen = await tick(reconciler)
+    assert seen.carried_items == 0
+    assert seen.found == {FindingType.SOURCE_FAILED: 1}
+    assert {mark.complete_before for mark in seen.watermarks} == {None}
+
+
+@pytest.mark.usefixtures("standing")
+async def test_g11_a_definition_that_comes_is_seen(
+    frozen: Connection, make_reconciler: Make, kind: str, actor_no: int, at: At
+) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    (definition,) = load_definitions(SCHEDULE.format(kind=kind), source="test")
+    await define(
+        frozen,
+        definition.normalised(),
+        tenant="acme",
+        name=definition.definition,
+        kind=kind,
+        event_type=None,
+        effective_from=NOON - timedelta(days=40),
+        actor_no=actor_no,
+    )
+
+    seen = await tick(reconciler)
+
+    assert seen.carried_items == 0
+    assert seen.found == {FindingType.MISSING: 1, FindingType.UNEXPECTED: 7}
+    await at(NOON + 2 * MINUTE)
+    assert (await tick(reconciler)).found == seen.found
+
+
+@pytest.mark.usefixtures("standing")
+async def test_a_changed_grace_is_seen(frozen: Connection, make_reconciler: Make, at: At) -> None:
+    await frozen.execute("update ledger.kind set grace_seconds = 86400")
+    await at(NOON + HOUR + MINUTE)
+    reconciler = make_reconciler()
+    assert (await tick(reconciler)).found == {}
+
+    await frozen.execute("update ledger.kind set grace_seconds = 30")
+
+    seen = await tick(reconciler)
+    assert (seen.carried_items, seen.found) == (0, {FindingType.OVERDUE: 3})
+
+
+@pytest.mark.usefixtures("standing")
+async def test_an_hour_after_the_last_whole_pass_everything_is_read(
+    analytic: Pool, make_reconciler: Make
+) -> None:
+    reconciler = make_reconciler()
+    reconciler.carried = Carried(whole_seconds=3600)
+    carried: list[int] = []
+    for minutes in (0, 30, 59, 60, 61, 30):
+        async with analytic.acquire() as connection:
+            await clock.set_machine_clock(connection, NOON + minutes * MINUTE, 0)
+        carried.append((await tick(reconciler)).carried_items)
+
+    assert carried == [0, 7, 7, 0, 7, 0]
+    reconciler.carried.whole_seconds = 0
+    assert (await tick(reconciler)).carried_items == 0
+
+
+@pytest.mark.usefixtures("standing")
+async def test_what_is_late_is_counted_again_and_told_once(
+    frozen: Connection,
+    make_reconciler: Make,
+    complete_all: Callable[..., Awaitable[None]],
+    at: At,
+    counted: Counted,
+) -> None:
+    await at(NOON + 90 * MINUTE)
+    await complete_all()
+    await counted()
+    for limits in (Limits(0, 10_000), Limits(0, 2)):
+        reconciler = make_reconciler(limits=limits)
+        first, second = await tick(reconciler), await tick(reconciler)
+
+        assert first.found == second.found == {FindingType.LATE: 3}
+        assert first.omitted == second.omitted
+        assert first.watermarks == second.watermarks
+        # What a cap left untold has to be read again: its turn may come.
+        assert second.carried_items == (7 if limits.findings_max > 3 else 4)
+    rows = await frozen.fetch("select resolution from ledger.finding where type = 'LATE'")
+    assert [row["resolution"] for row in rows] == [Resolution.EXPLAINED] * 3
+
+
+@pytest.fixture
+async def other(database: str, standing: list[ItemDraft]) -> AsyncGenerator[Connection]:
+    """Another writer, whose commits stay uncounted while it remains in its next transaction."""
+    del standing
+    other = await connect(database, application_name="test")
+    await other.execute("begin")
+    yield other
+    await other.close()
+
+
+async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalances_none(
+    frozen: Connection, other: Connection, make_reconciler: Make, counted: Counted
+) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    ended = await other.fetchval(
+        "insert into ledger.transition select effective_date, item_no, 5, 1, null, actor_no,"
+        " ledger.now(), null from ledger.due_item where effective_date = $1"
+        " order by item_no limit 1 returning item_no",
+        APRIL,
+    )
+    await other.execute("commit and chain")
+    await frozen.execute("delete from ledger.pending where item_no = $1", ended)
+    await counted()
+
+    seen = await tick(reconciler)
+    assert seen.carried_items == 7
+    assert seen.found == {}
+    (row,) = seen.accounting
+    assert (row.items, row.pending, row.completed, row.difference) == (7, 6, 1, 0)
+
+    await other.execute("rollback")
+    await other.execute("select pg_stat_force_next_flush()")
+    seen = await tick(reconciler)
+    assert seen.carried_items == 4
+    (tally,) = seen.comparison.tallies.values()
+    assert (tally.open, sum(tally.ended.values())) == (6, 1)
+
+
+@pytest.mark.usefixtures("standing")
+async def test_g11_an_item_that_stands_nowhere_unbalances_though_its_month_is_carried(
+    frozen: Connection, make_reconciler: Make, counted: Counted
+) -> None:
+    reconciler = make_reconciler()
+    await tick(reconciler)
+    await frozen.execute(
+        "delete from ledger.pending where item_no = (select min(item_no) from ledger.pending)"
+    )
+    await counted()
+
+    for _ in range(2):
+        seen = await tick(reconciler)
+        assert (seen.carried_items, seen.found) == (7, {FindingType.UNBALANCED: 1})
+
+
+async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
+    frozen: Connection,
+    make_reconciler: Make,
+    standing: list[ItemDraft],
+    make_drafts: Drafts,
+    owe: Callable[[list[ItemDraft]], Awaitable[None]],
+    policies: SqlPopulation,
+    at: At,
+    counted: Counted,
+    actor_no: int,
+) -> None:
+    await owe(standing)
+    stray = make_drafts(1, due_at=NOON + HOUR, effective_date=APRIL, prefix="stray")
+    await emit_items(frozen, stray, actor_no=actor_no)
+    await counted()
+    reconciler = make_reconciler(Sources((policies,)))
+    assert (await tick(reconciler)).found == {}
+
+    await at(NOON + 2 * MINUTE)
+
+    seen = await tick(reconciler)
+    assert (seen.carried_items, seen.found) == (4, {FindingType.UNEXPECTED: 1})
+
+
+class Hanging:
+    """Evidence that is fetched from somewhere that no longer answers."""
+
+    name = "hanging"
+    digest = "0" * 64
+    after_seconds = 0.0
+    tenant = "acme"
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self.asked = asyncio.Event()
+
+    async def find_lacking(
+        self, wanted: Sequence[WantedEvidence], extract: object
+    ) -> list[WantedEvidence]:
+        del wanted, extract
+        self.asked.set()
+        await asyncio.Event().wait()
+        return []
+
+
+async def test_a_pass_that_is_cut_off_hands_nothing_on(
+    frozen: Connection,
+    make_reconciler: Make,
+    standing: list[ItemDraft],
+    make_drafts: Drafts,
+    kind: str,
+    at: At,
+    counted: Counted,
+    actor_no: int,
+) -> None:
+    hanging = Hanging(f"{kind}Proven")
+    reconciler = make_reconciler(Sources((), (hanging,)))
+    await tick(reconciler)
+    before = dict(reconciler.carried.readings)
+    await frozen.execute(CHANGES["transition"], APRIL)
+    proven = make_drafts(1, due_at=NOON, effective_date=MAY, kind=hanging.kind)
+    await emit_items(frozen, proven, actor_no=actor_no)
+    await frozen.execute(CHANGES["transition"], MAY)
+    await counted()
+
+    ticking = asyncio.create_task(reconciler.tick())
+    await hanging.asked.wait()
+    reconciler.stop.ask()
+    assert await ticking == {}
+
+    assert reconciler.carried.readings == before
+    assert len(standing) == 7
+    await at(NOON + 2 * MINUTE)
+    again = make_reconciler()
+    again.carried = reconciler.carried
+    assert (await tick(again)).carried_items == 0
