@@ -9,11 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from allocator import Allocator
+from allocator.limits import admit
+from allocator.shares import Share
 from ledger.drafts import ItemDraft
 from ledger.log import LogEvent
 from ledger.service import Signals
 from ledger.states import TransitionEvent
 from ledger.store import Connection
+from ledger.store.claims import list_due_flows
 from ledger.store.definitions import KindPolicy, put_kind_policy
 from ledger.store.flows import Scope, pause_flows, resume_flows
 from ledger.store.items import read_accounting
@@ -195,25 +198,19 @@ async def test_only_flows_whose_items_in_flight_are_counted_have_claims_of_their
     assert len(claims) == max(1, own)
 
 
-async def test_what_is_claimed_before_flows_are_listed_again_is_counted_as_their_limits_are_now(
-    start_allocator: Start, emit: Emit, limit: Limit, make_drafts: Drafts, connection: Connection
+async def test_an_admission_knows_whether_a_flow_listed_before_is_counted_now(
+    emit: Emit, limit: Limit, make_drafts: Drafts, connection: Connection
 ) -> None:
     await emit(make_drafts(40))
     await limit(rate_per_second=1000.0)
-    signals = Signals()
-    allocator = await start_allocator(signals=signals, allocator_batch_items_max=4)
+    [listed] = await list_due_flows(connection, 10)
+    await limit(concurrency_max=12)
 
-    async def tighten() -> None:
-        await signals.expect("claim.recorded")
-        await limit(concurrency_max=12)
+    async with connection.transaction():
+        admission = await admit(connection, [Share(listed, 30, listed.floor, 1)], 1000)
 
-    await asyncio.gather(tighten(), allocator.tick())
-
-    shared = await connection.fetchval(
-        "select coalesce(sum(size), 0) from ledger.claim where flow_no is null"
-    )
-    assert shared <= 2 * 4
-    assert await in_flight(connection) <= 12 + shared
+    assert not listed.counted
+    assert [(share.flow.counted, share.quota) for share in admission.shares] == [(True, 12)]
 
 
 async def test_a_limit_that_is_lifted_or_tightened_is_in_force_at_the_next_tick(
