@@ -139,6 +139,21 @@ def _held_back(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explan
             f"{'answered' if by_topic else 'started'}, and has {waiting}.",
             f"See that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
         )
+    return _without_consumer(item, hindrances, in_flight)
+
+
+def _without_consumer(
+    item: Mapping[str, Any], hindrances: Mapping[str, Any], in_flight: int
+) -> Explanation | None:
+    by_topic = hindrances["settled_by"] == "topic"
+    if hindrances["silent_since"] is not None and in_flight > 0:
+        return Explanation(
+            "SILENT_CONSUMER",
+            f"Nobody answers what is handed out to {item['topic']}, so since "
+            f"{_at(hindrances['silent_since'])} its flow has one item there at a time.",
+            f"See that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: with "
+            "the next answer it goes on as before.",
+        )
     if not by_topic and hindrances["dispatch"] != "direct" and hindrances["granted"] == 0:
         return Explanation(
             "NO_CONSUMER",

@@ -79,7 +79,7 @@ TERMINAL_EVENTS: Final = frozenset(
 _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     TransitionEvent.EMITTED: ((None,), State.SCHEDULED),
     TransitionEvent.CLAIMED: ((State.SCHEDULED, State.RETRYABLE_FAILURE), State.CLAIMED),
-    TransitionEvent.RELEASED: ((State.CLAIMED,), State.SCHEDULED),
+    TransitionEvent.RELEASED: ((State.CLAIMED, State.RUNNING), State.SCHEDULED),
     TransitionEvent.STARTED: ((State.CLAIMED,), State.RUNNING),
     TransitionEvent.COMPLETED: ((State.RUNNING, State.CLAIMED), State.COMPLETED),
     TransitionEvent.FAILED: ((State.RUNNING,), State.RETRYABLE_FAILURE),

@@ -111,7 +111,11 @@ class Upkeep:
         counts["withdrawn"] += withdrawals.applied
         if runs.runs:
             self._log.warning(
-                LogEvent.RUN_REAPED, runs=runs.runs, retried=runs.retried, parked=runs.parked
+                LogEvent.RUN_REAPED,
+                runs=runs.runs,
+                retried=runs.retried,
+                released=runs.released,
+                parked=runs.parked,
             )
         if claims.claims:
             self._log.warning(

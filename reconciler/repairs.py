@@ -270,7 +270,12 @@ class RepairExecutor:
     ) -> dict[UUID, Outcome]:
         claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
         runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
-        told = {"claims_released": claims.released, "retried": runs.retried, "parked": runs.parked}
+        told = {
+            "claims_released": claims.released,
+            "runs_released": runs.released,
+            "retried": runs.retried,
+            "parked": runs.parked,
+        }
         return {repair.id: (RepairStatus.EXECUTED, told) for repair in repairs}
 
     async def _escalate(

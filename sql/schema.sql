@@ -507,6 +507,7 @@ CREATE TABLE ledger.run (
     closed_at timestamp with time zone,
     flow_no integer,
     run_until timestamp with time zone,
+    extended_at timestamp with time zone,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
     CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
 )
@@ -1028,6 +1029,13 @@ ALTER TABLE ledger.seal ALTER COLUMN seal_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ledger.silence (
+    topic text NOT NULL,
+    holder_no integer NOT NULL,
+    since timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
 CREATE TABLE ledger.state (
     state smallint NOT NULL,
     name text NOT NULL,
@@ -1173,6 +1181,12 @@ ALTER TABLE ONLY ledger.run
 
 ALTER TABLE ONLY ledger.seal
     ADD CONSTRAINT seal_pkey PRIMARY KEY (seal_no);
+
+ALTER TABLE ONLY ledger.silence
+    ADD CONSTRAINT silence_holder_no_key UNIQUE (holder_no);
+
+ALTER TABLE ONLY ledger.silence
+    ADD CONSTRAINT silence_pkey PRIMARY KEY (topic);
 
 ALTER TABLE ONLY ledger.state
     ADD CONSTRAINT state_name_key UNIQUE (name);
@@ -1344,6 +1358,9 @@ ALTER TABLE ONLY ledger.repair
 ALTER TABLE ONLY ledger.seal
     ADD CONSTRAINT seal_close_no_fkey FOREIGN KEY (close_no) REFERENCES ledger.close(close_no);
 
+ALTER TABLE ONLY ledger.silence
+    ADD CONSTRAINT silence_holder_no_fkey FOREIGN KEY (holder_no) REFERENCES ledger.actor(actor_no);
+
 ALTER TABLE ONLY ledger.transition_event
     ADD CONSTRAINT transition_event_after_state_fkey FOREIGN KEY (after_state) REFERENCES ledger.state(state);
 
@@ -1483,6 +1500,9 @@ GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.seal TO ledger_worker;
 GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;
+
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.silence TO ledger_worker;
+GRANT SELECT ON TABLE ledger.silence TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.state TO ledger_worker;
 GRANT SELECT ON TABLE ledger.state TO ledger_auditor;

@@ -128,10 +128,14 @@ class ReapedClaims:
 
 @dataclass(frozen=True, slots=True)
 class ReapedRuns:
-    """What became of runs past their lease: `retried` and `parked` count items."""
+    """What became of runs past their lease: `retried`, `released` and `parked` count items.
+
+    Released is what its topic settles and nobody answered.
+    """
 
     runs: int
     retried: int
+    released: int
     parked: int
 
 
@@ -300,7 +304,7 @@ async def reap_claims(connection: Connection, limit: int, actor_no: int) -> Reap
 async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:
     """Close up to `limit` runs past their lease and send what had not ended back, or park it."""
     row = await connection.fetchrow(statement("reap_runs"), limit, actor_no)
-    return ReapedRuns(**row) if row else ReapedRuns(0, 0, 0)
+    return ReapedRuns(**row) if row else ReapedRuns(0, 0, 0, 0)
 
 
 async def apply_withdrawals(connection: Connection, limit: int) -> Withdrawals:

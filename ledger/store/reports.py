@@ -133,6 +133,11 @@ def _run(row: Record) -> HeldRun:
     )
 
 
+async def end_silences(connection: Connection, holder_nos: Sequence[int]) -> None:
+    """Hand the topics of these holders work as before: somebody answers."""
+    await connection.execute(statement("end_silences"), holder_nos)
+
+
 async def record_refused_reports(connection: Connection, refused: Sequence[RefusedReport]) -> None:
     """Record outcomes that changed nothing. Raises InvalidItem where a detail cannot be stored."""
     with translated():

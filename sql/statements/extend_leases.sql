@@ -17,7 +17,7 @@ free as materialized (
 extended as (
   update ledger.run r
   set lease_until = least(ledger.machine_now() + make_interval(secs => $3::double precision), r.run_until),
-    lease_seconds = $3::double precision
+    lease_seconds = $3::double precision, extended_at = ledger.machine_now()
   from free f
   where r.run_no = f.run_no and r.started_at = f.started_at and r.closed_at is null
   returning r.run_no, r.lease_until

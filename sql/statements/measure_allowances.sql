@@ -1,4 +1,4 @@
--- Say how many items each limited flow may be handed now, by rate, concurrency, window and circuit; and of one without tokens, when it has one.
+-- Say how many items each limited flow may be handed now, by rate, concurrency, window and circuit, one at a time of a silent topic; and of one without tokens, when it has one.
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 topic_window_items integer
@@ -9,7 +9,7 @@ select f.flow_no,
     floor(bucket.tokens),
     f.concurrency_max - handed.items - running.items,
     case when k.settled_by = 'topic'
-      then coalesce(f.window_items, $2::integer) - handed.items - running.items
+      then case when silent.is_so then 1 else coalesce(f.window_items, $2::integer) end - handed.items - running.items
       else f.window_items - handed.items end,
     case f.circuit
       when 'open' then 0
@@ -35,4 +35,7 @@ cross join lateral (
   select coalesce(sum(bit_length(r.ended) - bit_count(r.ended)), 0) as items
   from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
 ) running
+cross join lateral (
+  select exists (select from ledger.silence s where s.topic = k.topic) as is_so
+) silent
 where f.flow_no = any ($1::integer[]) and f.paused_at is null

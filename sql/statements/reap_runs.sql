@@ -1,9 +1,9 @@
--- Close runs past their lease: what has not ended goes from Running to RetryableFailure, or to ManualReview at its cap.
+-- Close runs past their lease: what has not ended goes from Running to RetryableFailure, or to ManualReview at its cap; back to Scheduled where its topic settles it and nobody ever answered.
 -- returns: one
 -- $1 limit integer
 -- $2 actor_no integer
 -- index: run_lease_idx, claim_pkey, due_item_pkey
--- locks: advisory, one reaper at a time; run rows (for update, skip locked)
+-- locks: advisory, one reaper at a time; run rows (for update, skip locked); silence rows (topic ascending)
 with late as materialized (
   select r.worker_no
   from ledger.run r
@@ -32,11 +32,12 @@ closed as (
   set closed_at = ledger.now()
   from lapsed l
   where r.run_no = l.run_no and r.started_at = l.started_at and r.closed_at is null
-  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended, r.flow_no,
+  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended, r.extended_at,
     r.run_until <= ledger.machine_now() as overran
 ),
 lost as materialized (
   select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, coalesce(c.overran, false) as overran, k.batch_max,
+    k.topic, k.holder_no, k.holder_no is not null and c.extended_at is null as unanswered,
     case when c.overran or k.holder_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence
@@ -46,30 +47,36 @@ lost as materialized (
   ) with ordinality u (item_no, effective_date, attempt, starts, ord)
   where get_bit(c.ended, u.ord::integer - 1) = 0
 ),
+-- What was put on a topic and nobody ever answered may never have been read: it is released as if it had not begun.
 -- An item whose worker ran others beside it is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
 -- Smaller than its own was, too: a worker may start many small ones at once, and die of them for ever.
 judged as materialized (
   select l.item_no, l.effective_date, l.attempt, l.starts, l.run_no, l.beside, l.overran, i.flow_no, i.due_at, i.serial,
-    i.overlap, i.business_key, k.failure_holds,
-    case when l.beside = 1 then l.attempt else l.attempt - 1 end as used,
-    case when l.beside = 1 then 1 else greatest(1, least(l.beside / 8, l.batch_max / 8, 32000)) end as batch_max,
-    case when l.beside = 1
+    i.overlap, i.business_key, k.failure_holds, l.unanswered, b.blamed,
+    case when b.blamed then l.attempt else l.attempt - 1 end as used,
+    case when l.unanswered then l.batch_max when b.blamed then 1
+      else greatest(1, least(l.beside / 8, l.batch_max / 8, 32000)) end as batch_max,
+    case when b.blamed
       then least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(l.attempt, 30) - 1))
       else 0 end as backoff_seconds,
-    (l.beside = 1 and l.attempt >= k.attempt_max) or l.starts >= k.start_max or (l.overran and k.run_late = 'park')
-      or coalesce(ledger.now() > i.due_at + make_interval(secs => k.total_seconds), false) as exhausted,
+    not l.unanswered and ((b.blamed and l.attempt >= k.attempt_max) or l.starts >= k.start_max
+      or (l.overran and k.run_late = 'park')
+      or coalesce(ledger.now() > i.due_at + make_interval(secs => k.total_seconds), false)) as exhausted,
     case when l.overran then 'it ran longer than its kind may' else 'its worker died or lost its lease each time it ran' end as reason
   from lost l
+  cross join lateral (select l.beside = 1 and not l.unanswered as blamed) b
   join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select j.effective_date, j.item_no, case when j.exhausted then 9 /* parked */ else 7 /* timed_out */ end,
+  select j.effective_date, j.item_no,
+    case when j.unanswered then 3 /* released */ when j.exhausted then 9 /* parked */ else 7 /* timed_out */ end,
     j.attempt, j.run_no, $2::integer, ledger.now(),
-    jsonb_build_object(
-      'reason', case when j.overran then 'overran' else 'lease lapsed' end, 'beside', j.beside, 'starts', j.starts)
+    case when j.unanswered then jsonb_build_object('reason', 'nobody answered within its lease')
+      else jsonb_build_object(
+        'reason', case when j.overran then 'overran' else 'lease lapsed' end, 'beside', j.beside, 'starts', j.starts) end
   from judged j
 ),
 back as (
@@ -77,7 +84,8 @@ back as (
     item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
   select j.item_no, j.effective_date, j.flow_no,
     greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.backoff_seconds)),
-    4 /* RetryableFailure */, j.used, j.starts, j.batch_max, j.serial,
+    case when j.unanswered then 1 /* Scheduled */ else 4 /* RetryableFailure */ end, j.used,
+    case when j.unanswered then j.starts - 1 else j.starts end, j.batch_max, j.serial,
     case when j.serial is not null then j.due_at end, j.overlap
   from judged j where not j.exhausted
 ),
@@ -91,7 +99,7 @@ streak as (
   insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
   select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(), max(j.reason)
   from judged j
-  where j.beside = 1
+  where j.blamed
   group by j.flow_no, j.business_key
   order by j.flow_no, j.business_key
   on conflict (flow_no, business_key) do update set
@@ -99,17 +107,23 @@ streak as (
 ),
 freed as (
   delete from ledger.held_key h
-  where h.item_no = any (array(select j.item_no from judged j where not j.failure_holds))
+  where h.item_no = any (array(select j.item_no from judged j where not j.failure_holds and not j.unanswered))
+),
+silent as (
+  insert into ledger.silence (topic, holder_no, since)
+  select distinct l.topic, l.holder_no, ledger.now() from lost l where l.unanswered order by l.topic
+  on conflict do nothing
 ),
 -- What an item is not blamed for says nothing of what its flow calls.
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
   select j.flow_no, ledger.machine_now(), min(j.run_no), 0, count(*)
   from judged j join ledger.flow f on f.flow_no = j.flow_no and f.circuit_failure_ratio is not null
-  where j.beside = 1
+  where j.blamed
   group by j.flow_no
 )
 select
   (select count(*) from closed)::integer as runs,
-  (select count(*) from judged where not exhausted)::integer as retried,
+  (select count(*) from judged where not exhausted and not unanswered)::integer as retried,
+  (select count(*) from judged where unanswered)::integer as released,
   (select count(*) from judged where exhausted)::integer as parked

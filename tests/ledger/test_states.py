@@ -102,6 +102,7 @@ VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
 
 # Permitted by the table, but not by this verb: each is another actor's way to the same event.
 NOT_THIS_VERB = {
+    ("release", State.RUNNING),
     ("complete", State.CLAIMED),
     ("park by its worker", State.CLAIMED),
     ("park by its worker", State.RETRYABLE_FAILURE),

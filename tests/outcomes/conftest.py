@@ -116,7 +116,12 @@ class Desk:
             flow for flow in await list_due_flows(self.connection, 1000) if flow.kind == self.kind
         ]
         async with self.connection.transaction():
-            rows = await claim_items(self.connection, [flow.flow_no for flow in flows], [10_000])
+            rows = await claim_items(
+                self.connection,
+                [flow.flow_no for flow in flows],
+                [10_000],
+                measured=[True],
+            )
             (fence,) = await next_fences(self.connection, 1)
             claim = Claim(
                 fence,

@@ -10,6 +10,7 @@ from ledger.service import crash_point
 from ledger.store import Connection, Pool
 from ledger.store.clock import read_now
 from ledger.store.reports import (
+    end_silences,
     find_reported,
     lock_held_runs,
     open_held_runs,
@@ -133,6 +134,8 @@ async def _write(connection: Connection, judgement: Judgement) -> None:
             raise Conflict(f"run {refused[0].run_no}, which was open, is {refused[0].reason}")
     for (holder_no, lease_seconds), run_nos in sorted(judgement.extended.items()):
         await extend_leases(connection, sorted(run_nos), holder_no, lease_seconds)
+    if judgement.extended:
+        await end_silences(connection, sorted({holder_no for holder_no, _ in judgement.extended}))
     if judgement.refused:
         await record_refused_reports(connection, judgement.refused)
 
