@@ -6,12 +6,12 @@ No call into the database, no task and no decoding a row: the payload passes as 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
 from allocator.publisher import RecordBatch
-from allocator.records import RecordWriter, Wording
+from allocator.records import Deadlines, RecordWriter, Wording
 from ledger.murmur2 import partitions_of
 from ledger.store import Record
 from ledger.store.claims import Claim, DueFlow
@@ -54,6 +54,7 @@ class _Lane:
     partition: int
     batch_max: int | None
     flow_no: int | None  # where it is of one limited flow
+    deadlines: Deadlines
     rows: list[Record] = field(default_factory=list[Record])
     keys: list[bytes] = field(default_factory=list[bytes])
 
@@ -134,7 +135,7 @@ class BatchMaker:
         records.add(written)
         end = len(written)
         rows = lane.rows[start : start + end]
-        flows = [wordings[flow_no].flow for flow_no in {row[3] for row in rows}]
+        is_held = wordings[rows[0][3]].flow.held_by_topic
         claim = Claim(
             fence=fence,
             allocator_no=self._allocator_no,
@@ -146,17 +147,10 @@ class BatchMaker:
             starts=[row[11] + 1 for row in rows],
             batch_max=lane.batch_max,
             flow_no=lane.flow_no,
-            holder_no=self._holders.get(lane.topic) if flows[0].held_by_topic else None,
-            lease_seconds=max(flow.lease_seconds for flow in flows),
-            dispatch_seconds=max(flow.dispatch_seconds for flow in flows),
-            queue_seconds=max(flow.queue_seconds for flow in flows),
-            run_seconds=_least(flow.run_seconds for flow in flows),
+            holder_no=self._holders.get(lane.topic) if is_held else None,
+            **lane.deadlines._asdict(),
         )
         return ClaimBatch(claim, records, first), start + end
-
-
-def _least(seconds: Iterable[float | None]) -> float | None:
-    return min((each for each in seconds if each is not None), default=None)
 
 
 def _claims_expected(lane: _Lane) -> int:
@@ -169,13 +163,14 @@ def _lanes(
     by_topic: dict[str, list[Record]] = {}
     for row in rows:
         by_topic.setdefault(wordings[row[3]].topic, []).append(row)
-    lanes: dict[tuple[str, int, int | None, int | None], _Lane] = {}
+    lanes: dict[tuple[str, int, int | None, int | None, Deadlines], _Lane] = {}
     for topic, members in by_topic.items():
         keys = [(row[4] if row[5] is None else row[5]).encode() for row in members]
         for row, key, partition in zip(
             members, keys, partitions_of(keys, partitions[topic]), strict=True
         ):
-            at = (topic, partition, row[12], wordings[row[3]].counted_flow_no)
+            wording = wordings[row[3]]
+            at = (topic, partition, row[12], wording.counted_flow_no, wording.deadlines)
             lane = lanes.get(at)
             if lane is None:
                 lane = lanes[at] = _Lane(*at)

@@ -7,7 +7,7 @@ docs/performance.md).
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime
-from typing import Final, TypeVar, final
+from typing import Final, NamedTuple, TypeVar, final
 
 from ledger import envelope
 from ledger.record_format import VARINTS, header, header_name
@@ -41,16 +41,28 @@ class _Known(dict[K, V]):
         return made
 
 
+class Deadlines(NamedTuple):
+    """How long the steps of a claim may take; flows that differ in one share none."""
+
+    dispatch_seconds: int
+    queue_seconds: int
+    run_seconds: float | None
+    lease_seconds: int
+
+
 @final
 class Wording:
     """A flow and what every record of it says alike, by attempt."""
 
-    __slots__ = ("alike", "counted_flow_no", "flow", "topic")
+    __slots__ = ("alike", "counted_flow_no", "deadlines", "flow", "topic")
 
     def __init__(self, flow: DueFlow) -> None:
         self.flow = flow
         self.topic = flow.topic
         self.counted_flow_no = flow.flow_no if flow.counted else None
+        self.deadlines = Deadlines(
+            flow.dispatch_seconds, flow.queue_seconds, flow.run_seconds, flow.lease_seconds
+        )
         told = b"".join(
             [
                 header(envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES),

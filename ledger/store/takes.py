@@ -111,6 +111,7 @@ async def take_items(
     crews: Sequence[int],
     apart: Sequence[bool],
     floors: Sequence[Floor],
+    run_seconds: Sequence[float | None],
     worker_no: int,
     lease_seconds: float,
     limited: bool = False,
@@ -118,6 +119,7 @@ async def take_items(
 ) -> Taken:
     """Take due rows, up to each flow's quota, and start them: one claim and run a crew number.
 
+    Flows of a crew number have the same `run_seconds`, the hard end of their runs, None for none.
     `flow_nos` ascend; ValueError where they do not. Where `apart`, each item has a claim of its
     own. Limited flows are passed by unless `limited`; then they must be locked and measured in the
     same transaction, and have a crew number each. With `suspects`, of one flow, those alone are
@@ -138,6 +140,7 @@ async def take_items(
         worker_no,
         lease_seconds,
         [floor.retry_at for floor in floors],
+        run_seconds,
     )
     runs: list[TakenRun] = []
     looks: list[FlowLook] = []

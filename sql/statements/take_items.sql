@@ -11,18 +11,19 @@
 -- $9 worker_no integer
 -- $10 lease_seconds double precision
 -- $11 retry_floor_ats timestamptz[]
+-- $12 run_seconds double precision[]
 -- index: pending_available_idx, pending_retry_idx, due_item_pkey, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
 with asked as materialized (
-  select q.*, f.retry_share, case when f.limited then f.flow_no end as limited_flow_no, k.run_seconds,
+  select q.*, f.retry_share, case when f.limited then f.flow_no end as limited_flow_no,
     exists (
       select from ledger.pending p
       where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null
         and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
-  from unnest($1::integer[], $2::integer[], $3::integer[], $4::boolean[], $5::timestamptz[], $6::bigint[], $11::timestamptz[])
-    q (flow_no, quota, crew, apart, floor_at, floor_block, retry_floor_at)
+  from unnest($1::integer[], $2::integer[], $3::integer[], $4::boolean[], $5::timestamptz[], $6::bigint[], $11::timestamptz[],
+      $12::double precision[])
+    q (flow_no, quota, crew, apart, floor_at, floor_block, retry_floor_at, run_seconds)
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
-  join ledger.kind k on k.kind_no = f.kind_no
   -- One that has been limited since it was listed waits for those who lock and measure.
   where not f.limited or $7::boolean
 ),

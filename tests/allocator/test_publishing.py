@@ -15,6 +15,7 @@ from ledger.drafts import ItemDraft
 from ledger.murmur2 import partition_of
 from ledger.store import Connection
 from ledger.store.clock import set_clock
+from ledger.store.definitions import KindPolicy, put_kind_policy
 from ledger.store.flows import FlowLimits, Scope, pause_flows, resume_flows, set_flow_limits
 from ledger.store.items import read_accounting
 
@@ -297,6 +298,39 @@ async def test_a_flood_in_one_flow_leaves_another_its_share_of_the_first_claim(
         " join ledger.flow f on f.flow_no = i.flow_no order by c.fence"
     )
     assert Counter(row["lane"] for row in lanes[:80]) == {"flood": 50, "calm": 30}
+
+
+async def test_one_tenants_deadlines_are_not_anothers(
+    start_allocator: Start, emit: Emit, make_drafts: Drafts, kind: str, connection: Connection
+) -> None:
+    terms: dict[str, tuple[int, int, float | None]] = {
+        "acme": (30, 120, None),
+        "brisk": (5, 60, 1.5),
+        "umbra": (30, 120, 7200.0),
+        "zeta": (30, 120, None),
+    }
+    for tenant, (dispatch, queue, run) in terms.items():
+        policy = KindPolicy(
+            tenant, kind, dispatch_seconds=dispatch, queue_seconds=queue, run_seconds=run
+        )
+        await put_kind_policy(connection, policy)
+    await emit([draft for tenant in terms for draft in make_drafts(8, tenant=tenant)])
+
+    await (await start_allocator()).tick()
+
+    claims = await connection.fetch(
+        "select array_agg(distinct k.tenant order by k.tenant) as tenants, c.queue_seconds,"
+        " c.run_seconds from ledger.claim c"
+        " cross join lateral unnest(c.item_no, c.effective_date) u (item_no, effective_date)"
+        " join ledger.due_item i on i.item_no = u.item_no and i.effective_date = u.effective_date"
+        " join ledger.flow f on f.flow_no = i.flow_no"
+        " join ledger.kind k on k.kind_no = f.kind_no"
+        " group by c.fence, c.queue_seconds, c.run_seconds"
+    )
+    assert ["acme", "zeta"] in [claim["tenants"] for claim in claims], "the same share claims"
+    for claim in claims:
+        for tenant in claim["tenants"]:
+            assert terms[tenant][1:] == (claim["queue_seconds"], claim["run_seconds"])
 
 
 async def test_accounting_balances_while_items_are_handed_out(

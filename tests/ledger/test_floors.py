@@ -68,6 +68,7 @@ async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger:
         crews=[0],
         apart=[False],
         floors=[floor],
+        run_seconds=[None],
         worker_no=ledger.worker_no,
         lease_seconds=60,
     )

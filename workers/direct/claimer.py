@@ -45,14 +45,16 @@ class Claimer:
         self._lease_seconds = lease_seconds
 
     async def take_shared(self, shares: Sequence[Share]) -> Lots:
-        """Take of flows that share claims: one claim and run a kind."""
+        """Take of flows that share claims: one claim and run a kind and hard end.
+
+        A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
+        """
         lots = Lots()
         shares = sorted(shares, key=_FLOW_NO)
-        numbers = {kind: at for at, kind in enumerate({share.flow.kind: 0 for share in shares})}
+        ends = [(share.flow.kind, share.flow.run_seconds) for share in shares]
+        numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         async with self._pool.acquire() as connection:
-            await self._take(
-                connection, shares, [numbers[share.flow.kind] for share in shares], lots
-            )
+            await self._take(connection, shares, [numbers[end] for end in ends], lots)
         return lots
 
     async def take_apart(self, shares: Sequence[Share]) -> Lots:
@@ -103,6 +105,7 @@ class Claimer:
             crews=crews,
             apart=[handler.form is Form.TRANSACTION for handler in handlers],
             floors=[share.floor for share in shares],
+            run_seconds=[share.flow.run_seconds for share in shares],
             worker_no=self._worker_no,
             lease_seconds=self._lease_seconds,
             limited=limited,

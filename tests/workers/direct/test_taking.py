@@ -15,6 +15,7 @@ from ledger.states import TransitionEvent
 from ledger.store import Connection, open_pool
 from ledger.store.claims import list_due_flows
 from ledger.store.clock import set_clock
+from ledger.store.definitions import KindPolicy, put_kind_policy
 from ledger.store.items import Answer, withdraw_items
 from workers import Completed, DueItem, Handlers, Retry, Verdict
 
@@ -104,6 +105,24 @@ async def test_g4_g7_one_claim_and_one_run_tell_who_took_and_settled_which_item(
         """
     )
     assert [row["business_key"] for row in in_claim] == sorted(told, key=lambda key: told[key])
+
+
+async def test_one_tenants_hard_end_ends_no_other_tenants_run(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    for tenant, seconds in (("acme", 1.5), ("umbra", None), ("zeta", None)):
+        policy = KindPolicy(tenant, estate.kind, run_seconds=seconds)
+        await put_kind_policy(estate.connection, policy)
+        await estate.emit(make_drafts(2, tenant=tenant, prefix=tenant))
+    seen: list[DueItem] = []
+    worker = await estate.employ(completing(estate.kind, seen))
+    await worker.take()
+    await worker.settle()
+    runs = await estate.connection.fetch(
+        "select to_position as items, run_until is not null as ends from ledger.run"
+    )
+    assert sorted(map(tuple, runs)) == [(2, True), (4, False)]
+    assert await estate.completed() == 6
 
 
 async def test_g3_the_databases_clock_decides_what_is_due(
