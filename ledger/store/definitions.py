@@ -54,6 +54,8 @@ class Materialisable:
 class KindPolicy:
     """How a kind's work is handed out; None keeps what is set, or the default.
 
+    Given with a `dispatch`, it is all that is said of the kind: `http`, `run_seconds` and
+    `total_seconds` are then what they are here, None for none.
     `dispatch` is kafka, direct or http (then `http` says where); `settled_by` worker or topic;
     `queue_late` and `run_late` retry or park; `ordering` none or key. `run_seconds` is the hard
     end of a run, `total_seconds` the time from due_at on after which nothing is tried again.

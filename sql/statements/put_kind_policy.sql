@@ -1,4 +1,4 @@
--- Set how a kind's work is handed out; what is null keeps its value, but `http` follows `dispatch`.
+-- Set how a kind's work is handed out; what is null keeps its value, but where `dispatch` is given, null ends `http` and the deadlines of run and retry.
 -- returns: one
 -- $1 tenant text
 -- $2 name text
@@ -51,8 +51,9 @@ on conflict (tenant, name) do update set
   http = case when $12::text is null then coalesce($13::jsonb, k.http) else $13::jsonb end,
   settled_by = coalesce($14::text, k.settled_by),
   dispatch_seconds = coalesce($15::integer, k.dispatch_seconds),
-  run_seconds = coalesce($16::double precision, k.run_seconds),
-  total_seconds = coalesce($17::double precision, k.total_seconds),
+  run_seconds = case when $12::text is null then coalesce($16::double precision, k.run_seconds) else $16::double precision end,
+  total_seconds = case when $12::text is null then coalesce($17::double precision, k.total_seconds)
+    else $17::double precision end,
   queue_late = coalesce($18::text, k.queue_late),
   run_late = coalesce($19::text, k.run_late),
   ordering = coalesce($20::text, k.ordering),

@@ -40,6 +40,30 @@ async def test_a_definition_hands_the_settling_to_its_topic_and_takes_it_back(
     assert (await define(settled_by="worker"))[0] == "worker"
 
 
+@pytest.mark.parametrize(
+    ("part", "said", "column", "values"),
+    [
+        ("deadlines", {"run": "PT2H"}, "run_seconds", (None, 7200.0)),
+        ("retry", {"deadline": "P1D"}, "total_seconds", (None, 86_400.0)),
+    ],
+)
+async def test_what_a_definition_no_longer_says_of_its_kind_holds_no_longer(
+    connection: Connection,
+    actor_no: int,
+    kind: str,
+    part: str,
+    said: dict[str, Any],
+    column: str,
+    values: tuple[float | None, float],
+) -> None:
+    async def define(told: dict[str, Any]) -> float | None:
+        definition = parse_definition(document(kind) | {part: told})
+        await put_in_force(connection, [definition], actor_no=actor_no)
+        return await connection.fetchval(f"select {column} from ledger.kind")  # noqa: S608 - a column of ours
+
+    assert [await define(told) for told in ({}, said, {})] == [*values, values[0]]
+
+
 async def test_two_who_settle_one_kind_are_refused(
     connection: Connection, actor_no: int, kind: str
 ) -> None:
