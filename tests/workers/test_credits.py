@@ -139,19 +139,19 @@ async def test_g9_no_claim_expires_in_the_queue_of_slow_handlers(
     handlers = Handlers()
 
     @handlers.on(site.kind, concurrency=2)
-    async def take_a_second(item: DueItem) -> Verdict:
+    async def take_a_moment(item: DueItem) -> Verdict:
         del item
-        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=1)
+        await asyncio.wait({asyncio.get_running_loop().create_future()}, timeout=0.5)
         return Completed()
 
     await site.grant(0)
-    await site.emit(make_drafts(10))
-    await site.set_kind(queue_seconds=3)
+    await site.emit(make_drafts(40))
+    await site.set_kind(queue_seconds=5)  # all at once, the last would wait for twice as long
     await site.work(handlers)
 
     async def all_completed() -> bool:
         await site.allocate()
-        return await site.completed() == 10
+        return await site.completed() == 40
 
     await site.eventually(all_completed)
     taken_back = await site.connection.fetchval(
