@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dueledger.calendars.binding import check_reach, observe_ledger
+from ledger.definition_parts import START_MAX, STREAK_MAX
 from ledger.definitions import Definition, load_definitions
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
 from ledger.http_dispatch import http_topic
@@ -175,6 +176,8 @@ def _policy(definition: Definition) -> KindPolicy:
         settled_by="worker" if kafka is None else kafka.settled_by,
         lease_seconds=None if lease is None else _whole_seconds(lease),
         attempt_max=retry.attempt_max,
+        start_max=retry.start_max or max(START_MAX, retry.attempt_max),
+        streak_max=retry.streak_max or STREAK_MAX,
         backoff_base_seconds=retry.base.total_seconds(),
         backoff_cap_seconds=retry.cap.total_seconds(),
         total_seconds=None if retry.deadline is None else retry.deadline.total_seconds(),

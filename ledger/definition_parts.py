@@ -10,6 +10,8 @@ from ledger.fields import EventType, Part, Path, Topic, misfit
 from ledger.http_dispatch import HttpDispatch
 from ledger.schedule.expressions import Period
 
+START_MAX: Final = 30
+STREAK_MAX: Final = 3
 TOPIC_LEASE: Final = timedelta(minutes=10)
 LEASE_MAX: Final = timedelta(days=30)
 CATCH_UP_ITEMS_MAX: Final = 10_000
@@ -64,10 +66,22 @@ class Sla(Part):
         return self
 
 
+Times = Annotated[int, Field(ge=1, le=1000, strict=True)]
+
+
 class Retry(Part):
     """How often a failed item is tried again, and how long apart: exponential, full jitter."""
 
-    attempt_max: Annotated[int, Field(ge=1, le=1000, strict=True)] = 5
+    attempt_max: Times = 5
+    start_max: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = Field(
+        default=None,
+        description="how often an item is started at most, snoozes and lost workers included; "
+        "30, or attempt_max where that is more",
+    )
+    streak_max: Times | None = Field(
+        default=None,
+        description="so many failures in a row of one business key are flagged; 3 unless given",
+    )
     base: Period = timedelta(seconds=10)
     cap: Period = timedelta(minutes=10)
     deadline: Period | None = Field(
@@ -86,6 +100,9 @@ class Retry(Part):
                     "accepted": "a cap of at least the base",
                 },
             )
+        if self.start_max is not None and self.start_max < self.attempt_max:
+            reason = "fewer starts than attempts, and each attempt is a start"
+            raise misfit("start_max", reason, "at least attempt_max")
         return self
 
 

@@ -400,6 +400,8 @@ REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
     (NIGHTLY, {"deadlines": {"run_late": "x"}}, "deadlines.run_late", "not one of", "park"),
     (NIGHTLY, {"retry": {"attempt_max": 0}}, "retry.attempt_max", "greater than or equal to 1", ""),
     (NIGHTLY, {"retry": {"base": "PT1H"}}, "retry.cap", "shorter than the base", "at least"),
+    (NIGHTLY, {"retry": {"start_max": 4}}, "retry.start_max", "fewer starts", "at least"),
+    (NIGHTLY, {"retry": {"streak_max": 0}}, "retry.streak_max", "greater than or equal to 1", ""),
     (NIGHTLY, {"sla": {"complete_within": "soon"}}, "sla.complete_within", "period", "PT24H"),
     (
         NIGHTLY,

@@ -45,6 +45,9 @@ async def test_a_definition_hands_the_settling_to_its_topic_and_takes_it_back(
     [
         ("deadlines", {"run": "PT2H"}, "run_seconds", (None, 7200.0)),
         ("retry", {"deadline": "P1D"}, "total_seconds", (None, 86_400.0)),
+        ("retry", {"start_max": 60}, "start_max", (30, 60)),
+        ("retry", {"attempt_max": 50}, "start_max", (30, 50)),
+        ("retry", {"streak_max": 7}, "streak_max", (3, 7)),
     ],
 )
 async def test_what_a_definition_no_longer_says_of_its_kind_holds_no_longer(
