@@ -11,9 +11,11 @@ from typing import Any, cast
 
 import psutil
 import pytest
-from aiokafka import ConsumerRecord
+from aiokafka import AIOKafkaProducer, ConsumerRecord
+from aiokafka.structs import RecordMetadata
 
 from allocator import Allocator, AllocatorSettings
+from allocator.publisher import RecordBatch
 from allocator.run import run_allocator
 from allocator.sends import Sends
 from ledger import envelope
@@ -294,6 +296,45 @@ async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_ou
     assert len(valid) == len(set(valid)) == 30
     [account] = await read_accounting(connection)
     assert (account.pending, account.handed_out) == (0, 30)
+
+
+async def test_a_broker_that_says_duplicate_may_have_the_batch_nobody_knows_where(
+    start_allocator: Start,
+    emit: Emit,
+    make_drafts: Drafts,
+    read_topic: ReadTopic,
+    connection: Connection,
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    send_batch = AIOKafkaProducer.send_batch
+
+    async def send_and_forget_where(
+        producer: AIOKafkaProducer, batch: RecordBatch, topic: str, *, partition: int
+    ) -> asyncio.Future[RecordMetadata]:
+        sent = await (await send_batch(producer, batch, topic, partition=partition))
+        told: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        told.set_result(sent._replace(offset=-1))
+        return told
+
+    await emit(make_drafts(6))
+    allocator = await start_allocator()
+    with monkeypatch.context() as patched:
+        patched.setattr(AIOKafkaProducer, "send_batch", send_and_forget_where)
+        counts = await allocator.tick()
+
+    assert (counts["claimed"], counts["published"], counts["released"]) == (6, 0, 0)
+    assert len(await read_topic(f"due.{kind}")) == 6
+    open_claims = "select count(*) from ledger.claim where closed_at is null"
+    unmarked = f"{open_claims} and published_at is null and base_offset is null"
+    assert await connection.fetchval(unmarked) == await connection.fetchval(open_claims) > 0
+
+    await connection.execute(
+        "update ledger.claim set deadline = ledger.machine_now() - interval '1s'"
+    )
+    assert (await allocator.tick())["published"] == 6
+    [account] = await read_accounting(connection)
+    assert (account.pending, account.handed_out, account.difference) == (0, 6, 0)
 
 
 @pytest.mark.faults
