@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, Final
 
@@ -20,12 +20,16 @@ from ledger.schedule import (
     Skipped,
     Window,
     expand,
+    load_zone,
     tzdata_version,
 )
 from ledger.schedule.smear import rooms, smear_seconds
 
 MISSED: Final = "catch_up"
 """Why an occurrence is recorded as skipped that was missed and is owed no more."""
+
+TRIGGERED: Final = "manual-"
+"""How the cycle of a round begins that a person triggered."""
 
 OVERLAPS: Final[Mapping[str, Overlap | None]] = {
     "allow": None,
@@ -95,20 +99,28 @@ def draft_first(definition: Definition, when: AfterCompletion, at: datetime) -> 
     return _scheduled_draft(_constant_fields(definition), definition, when.first(at))
 
 
-def draft_triggered(
-    definition: Definition, *, cycle: str, at: datetime, effective_date: date
-) -> ItemDraft:
-    """Return the item of a schedule that a person wants now, beside its rounds."""
+def draft_triggered(definition: Definition, name: str, at: datetime) -> ItemDraft:
+    """Return the item of a schedule that a person wants at an instant, as a round `name`.
+
+    Its cycle has a form that no schedule makes, so that it stands beside the rounds, never in the
+    place of one; the effective date is the local date.
+    """
     sla = definition.sla
     return ItemDraft(
         **_constant_fields(definition),
-        cycle=cycle,
-        effective_date=effective_date,
+        cycle=TRIGGERED + name.removeprefix(TRIGGERED),
+        effective_date=local_time(definition, at).date(),
         due_at=at,
         start_by=at + sla.start_within if sla.start_within else None,
         complete_by=at + sla.complete_within if sla.complete_within else None,
         decision="triggered",
     )
+
+
+def local_time(definition: Definition, at: datetime) -> datetime:
+    """Return an instant as the schedule's own clock shows it, naive."""
+    zone = load_zone(getattr(definition.when, "timezone", "UTC"))
+    return at.astimezone(zone).replace(tzinfo=None)
 
 
 def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:

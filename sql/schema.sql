@@ -1048,6 +1048,13 @@ CREATE TABLE ledger.transition_event (
     after_state smallint NOT NULL
 );
 
+CREATE TABLE ledger.triggered (
+    tenant text NOT NULL,
+    definition text NOT NULL,
+    cycle text NOT NULL,
+    id uuid NOT NULL
+);
+
 CREATE TABLE ledger.watermark (
     tenant text NOT NULL,
     kind text NOT NULL,
@@ -1199,6 +1206,9 @@ ALTER TABLE ONLY ledger.transition_event
 
 ALTER TABLE ONLY ledger.transition_event
     ADD CONSTRAINT transition_event_pkey PRIMARY KEY (event);
+
+ALTER TABLE ONLY ledger.triggered
+    ADD CONSTRAINT triggered_pkey PRIMARY KEY (tenant, definition, cycle);
 
 ALTER TABLE ONLY ledger.watermark
     ADD CONSTRAINT watermark_pkey PRIMARY KEY (tenant, kind);
@@ -1509,6 +1519,9 @@ GRANT SELECT ON TABLE ledger.state TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_worker;
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.triggered TO ledger_worker;
+GRANT SELECT ON TABLE ledger.triggered TO ledger_auditor;
 
 GRANT SELECT,INSERT,UPDATE ON TABLE ledger.watermark TO ledger_worker;
 GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;

@@ -224,7 +224,8 @@ def trigger(
     cycle: Annotated[
         str | None,
         typer.Option(
-            "--cycle", help="Of a definition: which round; the same again is the same item."
+            "--cycle",
+            help="Of a definition: a name for the round; the same again is the same item.",
         ),
     ] = None,
     json_: JsonOption = False,
@@ -240,13 +241,15 @@ def trigger(
     if item is None and tenant is None:
         raise typer.BadParameter("a definition is found by its tenant", param_hint="--tenant")
     if item is not None:
+        if cycle is not None:
+            raise typer.BadParameter("an item has its round already", param_hint="--cycle")
         answer = run(_expedite(item, reason, dsn))
     else:
         answer = run(_trigger(tenant or "", target, cycle, reason, dsn))
     if json_:
         print_document(answer)
     else:
-        print_fields(answer)
+        print_fields({name: value for name, value in answer.items() if value is not None})
     if answer.get("answer") not in (None, "done"):
         say("It does not wait for its time; `dueledger why ITEM` says where it stands.")
         options.leave(Exit.FAILED)
@@ -371,6 +374,8 @@ async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
 async def _trigger(
     tenant: str, name: str, cycle: str | None, reason: str, dsn: str | None
 ) -> dict[str, Any]:
+    from dataclasses import asdict
+
     from dueledger.cli.session import ledger_connection, person
     from dueledger.triggering import trigger_definition
 
@@ -378,7 +383,7 @@ async def _trigger(
         triggered = await trigger_definition(
             connection, tenant, name, cycle=cycle, reason=reason, actor_no=await person(connection)
         )
-    return {"id": triggered.id, "created": triggered.created, "cycle": triggered.draft.cycle}
+    return asdict(triggered) | {"remedy": triggered.remedy}
 
 
 async def _failing(

@@ -113,11 +113,16 @@ async def define(
     `effective_from` None means now. A schedule is materialised from then on.
     """
     async with connection.transaction():
-        await connection.fetch(statement("lock_definition"), tenant, name)
+        await hold_definition(connection, tenant, name)
         rows = await connection.fetch(
             statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
         )
     return Defined(**rows[0])
+
+
+async def hold_definition(connection: Connection, tenant: str, name: str) -> None:
+    """Hold a definition's name until the transaction ends: one at a time changes what it owes."""
+    await connection.fetch(statement("lock_definition"), tenant, name)
 
 
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:
@@ -136,6 +141,18 @@ async def find_definition(connection: Connection, tenant: str, name: str) -> Def
     """Find the version of a definition in force now."""
     row = await connection.fetchrow(statement("find_definition"), tenant, name)
     return DefinitionRow(**row) if row else None
+
+
+async def find_triggered(connection: Connection, tenant: str, name: str, cycle: str) -> UUID | None:
+    """Find the item of a round that a person named, None where nobody did."""
+    return await connection.fetchval(statement("find_triggered"), tenant, name, cycle)
+
+
+async def record_triggered(
+    connection: Connection, tenant: str, name: str, cycle: str, item: UUID
+) -> None:
+    """Let whoever names the round again find its item. The caller holds the definition."""
+    await connection.execute(statement("record_triggered"), tenant, name, cycle, item)
 
 
 async def take_materialisable(

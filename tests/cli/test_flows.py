@@ -72,11 +72,22 @@ def test_a_schedule_is_triggered_once_a_cycle_beside_its_rounds(
     dueledger_on("define", str(document))
     trigger = ("trigger", "nightly-close", "--tenant", "acme", "--reason", "rerun", "--json")
     first, again = (dueledger_on(*trigger, "--cycle", "rerun-1").document for _ in range(2))
-    assert (first["created"], again["created"]) == (True, False)
-    assert first["id"] == again["id"]
+    assert first == {
+        "id": again["id"],
+        "created": True,
+        "cycle": "manual-rerun-1",
+        "state": "Scheduled",
+        "remedy": None,
+    }
+    assert (again["created"], again["state"]) == (False, "Scheduled")
+    told = dueledger_on(*trigger[:-1], "--cycle", "rerun-1")
+    assert (told.code, f"dueledger trigger {first['id']} --reason" in told.out) == (0, True)
     own = dueledger_on(*trigger).document
-    assert own["cycle"].startswith("manual-")
     assert own["id"] != first["id"]
+    refused = dueledger_on(*trigger, "--cycle", "2027-03-01T02:00")
+    assert (refused.code, refused.document["error"]["code"]) == (2, "INVALID_INPUT")
+    item = dueledger_on("trigger", first["id"], "--reason", "now", "--cycle", "rerun-1")
+    assert (item.code, "has its round already" in item.err) == (2, True)
 
 
 def test_what_is_no_schedule_cannot_be_triggered(dueledger_on: Command) -> None:

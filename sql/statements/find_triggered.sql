@@ -1,0 +1,10 @@
+-- Find the item of a round that a person named, however long ago.
+-- returns: zero or one
+-- $1 tenant text
+-- $2 name text
+-- $3 cycle text
+-- index: triggered_pkey
+-- locks: none
+select t.id
+from ledger.triggered t
+where t.tenant = $1::text and t.definition = $2::text and t.cycle = $3::text

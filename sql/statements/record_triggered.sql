@@ -1,0 +1,10 @@
+-- Record which item a round is that a person named, for whoever names it again; the caller holds the definition.
+-- returns: zero
+-- $1 tenant text
+-- $2 name text
+-- $3 cycle text
+-- $4 id uuid
+-- index: none
+-- locks: none
+insert into ledger.triggered (tenant, definition, cycle, id)
+values ($1::text, $2::text, $3::text, $4::uuid)
