@@ -448,13 +448,19 @@ CREATE TABLE ledger.flow (
     circuit_at timestamp with time zone,
     limited boolean GENERATED ALWAYS AS (((rate_per_second IS NOT NULL) OR (concurrency_max IS NOT NULL) OR (window_items IS NOT NULL) OR (circuit_failure_ratio IS NOT NULL))) STORED NOT NULL,
     circuit_run_no bigint,
+    CONSTRAINT flow_circuit_calls_min_range CHECK (((circuit_calls_min >= 1) AND (circuit_calls_min <= 1000000))),
+    CONSTRAINT flow_circuit_failure_ratio_range CHECK (((circuit_failure_ratio >= (0.000001)::double precision) AND (circuit_failure_ratio <= (1)::double precision))),
     CONSTRAINT flow_circuit_known CHECK ((circuit = ANY (ARRAY['closed'::text, 'open'::text, 'half_open'::text]))),
-    CONSTRAINT flow_circuit_range CHECK (((circuit_failure_ratio > (0)::double precision) AND (circuit_failure_ratio <= (1)::double precision) AND (circuit_calls_min > 0) AND (circuit_window_seconds > (0)::double precision) AND (circuit_rest_seconds > (0)::double precision))),
+    CONSTRAINT flow_circuit_rest_seconds_range CHECK (((circuit_rest_seconds >= (0.001)::double precision) AND (circuit_rest_seconds <= (604800)::double precision))),
+    CONSTRAINT flow_circuit_window_seconds_range CHECK (((circuit_window_seconds >= (0.001)::double precision) AND (circuit_window_seconds <= (604800)::double precision))),
+    CONSTRAINT flow_concurrency_max_range CHECK (((concurrency_max >= 1) AND (concurrency_max <= 1000000000))),
     CONSTRAINT flow_lane_length CHECK ((char_length(lane) <= 100)),
-    CONSTRAINT flow_limits_positive CHECK (((rate_per_second > (0)::double precision) AND (concurrency_max > 0) AND (window_items > 0))),
     CONSTRAINT flow_pause_named CHECK (((paused_at IS NULL) = (paused_by IS NULL))),
+    CONSTRAINT flow_rate_per_second_range CHECK (((rate_per_second >= (0.00000003)::double precision) AND (rate_per_second <= ('1000000000'::numeric)::double precision))),
     CONSTRAINT flow_retry_share_range CHECK (((retry_share >= (0)::double precision) AND (retry_share <= (1)::double precision))),
-    CONSTRAINT flow_weight_positive CHECK ((weight > 0))
+    CONSTRAINT flow_tokens_range CHECK (((tokens >= ('-1000000000000'::numeric)::double precision) AND (tokens <= ('1000000000000'::numeric)::double precision))),
+    CONSTRAINT flow_weight_range CHECK (((weight >= 1) AND (weight <= 1000000))),
+    CONSTRAINT flow_window_items_range CHECK (((window_items >= 1) AND (window_items <= 1000000000)))
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 

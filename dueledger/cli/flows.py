@@ -1,6 +1,7 @@
 """Commands by which an operator steers flows: pause, resume, limits, and starting something now."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any
 from uuid import UUID
 
 import typer
@@ -8,28 +9,28 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.decisions import ReasonOption
 from dueledger.cli.exits import Exit
-from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
+from dueledger.cli.flow_limits import set_
+from dueledger.cli.options import (
+    DsnOption,
+    JsonOption,
+    KindOption,
+    LaneOption,
+    LimitOption,
+    ScopeTenant,
+    TenantOption,
+)
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
-
-if TYPE_CHECKING:
-    from ledger.store.flows import FlowLimits
 
 app = typer.Typer()
 flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
 app.add_typer(flow, name="flow", rich_help_panel=options.OPERATIONS)
 
-ScopeTenant = Annotated[str, typer.Argument(help="Whose flows.", metavar="TENANT")]
 ScopeKind = Annotated[
     str | None, typer.Argument(help="Only this kind's; every kind without it.", metavar="[KIND]")
 ]
-LaneOption = Annotated[
-    str | None, typer.Option("--lane", help="Only this lane; '' is the default one.")
-]
-_CLEARED: Final = "none"
-_NUMBER_MAX: Final = 1_000_000_000
 _COLUMNS = (
     *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
-    *("circuit", "paused_by", "due", "retries", "later", "serial"),
+    *("circuit", "breaker", "paused_by", "due", "retries", "later", "serial"),
 )
 
 
@@ -90,7 +91,8 @@ def list_(
     if json_:
         print_lines(rows)
     else:
-        print_rows(rows, _COLUMNS, empty="No flow yet; the first emission makes one.")
+        shown = [{**row, "breaker": _breaker(row)} for row in rows]
+        print_rows(shown, _COLUMNS, empty="No flow yet; the first emission makes one.")
 
 
 @flow.command()
@@ -131,87 +133,7 @@ def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOptio
         print_rows(rows, columns, empty="Nothing is paused.")
 
 
-@flow.command("set")
-def set_(
-    tenant: ScopeTenant,
-    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
-    lane: Annotated[str, typer.Option("--lane", help="Its lane; '' is the default one.")] = "",
-    every_lane: Annotated[
-        bool, typer.Option("--every-lane", help="Change all lanes that there are.")
-    ] = False,
-    weight: Annotated[
-        int | None, typer.Option(min=1, max=1_000_000, help="Its share among flows.")
-    ] = None,
-    rate: Annotated[
-        str | None, typer.Option(help="Items a second, or none.", metavar="NUMBER|none")
-    ] = None,
-    concurrency: Annotated[
-        str | None,
-        typer.Option(help="Items handed out and running at once, or none.", metavar="COUNT|none"),
-    ] = None,
-    window: Annotated[
-        str | None,
-        typer.Option(help="Items handed out and not started, or none.", metavar="COUNT|none"),
-    ] = None,
-    retry_share: Annotated[
-        float | None, typer.Option(min=0, max=1, help="What of each claim belongs to retries.")
-    ] = None,
-    circuit: Annotated[
-        str | None,
-        typer.Option(
-            help="Share of failures that opens its circuit, or none.", metavar="RATIO|none"
-        ),
-    ] = None,
-    circuit_calls: Annotated[
-        int | None, typer.Option(min=1, help="Outcomes before the circuit is judged.")
-    ] = None,
-    circuit_window: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds over which outcomes count.")
-    ] = None,
-    circuit_rest: Annotated[
-        float | None, typer.Option(min=0.001, help="Seconds before an open circuit lets a probe.")
-    ] = None,
-    json_: JsonOption = False,
-    dsn: DsnOption = None,
-) -> None:
-    """Change what limits a flow, from the next tick on; `none` ends a limit."""
-    from dueledger.cli.session import run
-    from ledger.store.flows import FlowLimits
-
-    cleared = [
-        name
-        for name, text in (
-            ("rate_per_second", rate),
-            ("concurrency_max", concurrency),
-            ("window_items", window),
-            ("circuit_failure_ratio", circuit),
-        )
-        if text == _CLEARED
-    ]
-    concurrency_max, window_items = (
-        _number(concurrency, "--concurrency"),
-        _number(window, "--window"),
-    )
-    limits = FlowLimits(
-        weight=weight,
-        rate_per_second=_number(rate, "--rate"),
-        concurrency_max=None
-        if concurrency_max is None
-        else _whole(concurrency_max, "--concurrency"),
-        window_items=None if window_items is None else _whole(window_items, "--window"),
-        retry_share=retry_share,
-        circuit_failure_ratio=_number(circuit, "--circuit"),
-        circuit_calls_min=circuit_calls,
-        circuit_window_seconds=circuit_window,
-        circuit_rest_seconds=circuit_rest,
-        cleared=cleared,
-    )
-    rows = run(_set(tenant, kind, None if every_lane else lane, limits, dsn))
-    if json_:
-        print_lines(rows)
-    else:
-        columns = (*_COLUMNS[:7], "retry_share", "circuit_failure_ratio")
-        print_rows(rows, columns, empty="This kind has no lane yet.")
+flow.command("set")(set_)
 
 
 @app.command(rich_help_panel=options.OPERATIONS)
@@ -278,24 +200,14 @@ def failing(
         print_rows(rows, columns, empty="No business key fails in a row.")
 
 
-def _number(text: str | None, option: str) -> float | None:
-    if text is None or text == _CLEARED:
+def _breaker(row: Mapping[str, Any]) -> str | None:
+    """Say what opens a flow's circuit and how long it rests then; None where nothing does."""
+    if row["circuit_failure_ratio"] is None:
         return None
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0 < number <= _NUMBER_MAX:
-        raise typer.BadParameter(
-            f"{text!r} is neither a number above 0 nor none", param_hint=option
-        )
-    return number
-
-
-def _whole(number: float, option: str) -> int:
-    if number != int(number):
-        raise typer.BadParameter(f"{number:g} is not a whole number", param_hint=option)
-    return int(number)
+    return (
+        f"{row['circuit_failure_ratio']:g} of {row['circuit_calls_min']:,} in "
+        f"{row['circuit_window_seconds']:g} s, rests {row['circuit_rest_seconds']:g} s"
+    )
 
 
 async def _pause(
@@ -344,20 +256,6 @@ async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
 
     async with ledger_connection(dsn) as connection:
         return await list_pauses(connection, tenant)
-
-
-async def _set(
-    tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
-) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection, person
-    from ledger.store.flows import Scope, ensure_flow, set_flow_limits
-
-    async with ledger_connection(dsn) as connection, connection.transaction():
-        if lane is not None:
-            await ensure_flow(connection, tenant, kind, lane)
-        return await set_flow_limits(
-            connection, Scope(tenant, kind, lane), limits, actor_no=await person(connection)
-        )
 
 
 async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import typer
 
 from dueledger.cli.exits import Exit
+from ledger.flow_bounds import LANE_CHARS_MAX
 
 START: Final = "Start"
 DEFINITIONS: Final = "Definitions"
@@ -13,6 +14,13 @@ ITEMS: Final = "Items"
 PROCESSES: Final = "Processes"
 PROOF: Final = "Proof"
 OPERATIONS: Final = "Operations"
+
+
+def _lane(lane: str | None) -> str | None:
+    if lane is not None and len(lane) > LANE_CHARS_MAX:
+        raise typer.BadParameter(f"a lane has at most {LANE_CHARS_MAX} characters")
+    return lane
+
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable field names.")]
 OnceOption = Annotated[
@@ -53,6 +61,11 @@ ValidFromOption = Annotated[
 ValidToOption = Annotated[
     str | None,
     typer.Option("--valid-to", help="Until when the list is complete.", metavar="DATE"),
+]
+ScopeTenant = Annotated[str, typer.Argument(help="Whose flows.", metavar="TENANT")]
+LaneOption = Annotated[
+    str | None,
+    typer.Option("--lane", help="Only this lane; '' is the default one.", callback=_lane),
 ]
 LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 from uuid import UUID
 
+from ledger.errors import InvalidItem, Problem
+from ledger.flow_bounds import FLOW_BOUNDS
 from ledger.store.connection import Connection
 from ledger.store.items import Answer, Answered
 from ledger.store.refusals import translated
@@ -34,6 +36,8 @@ class FlowLimits:
     `circuit_window_seconds` failed, and lets a probe through after `circuit_rest_seconds`.
     `cleared` names limits that end: rate_per_second, concurrency_max, window_items,
     circuit_failure_ratio.
+
+    Raises InvalidItem for what lies outside `FLOW_BOUNDS`.
     """
 
     weight: int | None = None
@@ -46,6 +50,16 @@ class FlowLimits:
     circuit_window_seconds: float | None = None
     circuit_rest_seconds: float | None = None
     cleared: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a limit that is out of its bounds."""
+        problems = [
+            Problem(name, f"{number:g}", f"it must be {bounds.words}")
+            for name, bounds in FLOW_BOUNDS.items()
+            if (number := getattr(self, name)) is not None and not bounds.hold(number)
+        ]
+        if problems:
+            raise InvalidItem("A flow cannot be limited so:", problems, field=problems[0].field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +137,7 @@ async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str)
 async def set_flow_limits(
     connection: Connection, scope: Scope, limits: FlowLimits, *, actor_no: int
 ) -> list[dict[str, Any]]:
-    """Change limits of the scope's flows, of one kind; return them. In force at the next tick.
-
-    Raises InvalidItem for a limit that is out of its range.
-    """
+    """Change limits of the scope's flows, of one kind; return them. In force at the next tick."""
     values = [getattr(limits, each.name) for each in fields(limits)]
     with translated():
         rows = await connection.fetch(

@@ -7,6 +7,7 @@ from typing import Final
 import asyncpg
 
 from ledger.errors import DueledgerError, InvalidItem
+from ledger.flow_bounds import FLOW_BOUNDS
 
 _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
     "due_item_effective_date_range": ("effective_date", "it lies outside 1970–2199"),
@@ -20,6 +21,10 @@ _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
     "kind_tenant_shape": ("tenant", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
     "kind_name_shape": ("kind", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
     "flow_lane_length": ("lane", "it must have at most 100 characters"),
+    **{
+        f"flow_{name}_range": (name, f"it must be {bounds.words}")
+        for name, bounds in FLOW_BOUNDS.items()
+    },
 }
 
 

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 Command = Callable[..., Any]
 
 OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
@@ -39,12 +41,49 @@ def test_limits_are_set_before_anything_is_owed_and_ended_by_none(dueledger_on: 
     assert (shown["rate_per_second"], shown["concurrency_max"]) == (None, 4)
 
 
-def test_a_limit_that_is_no_number_is_refused(dueledger_on: Command) -> None:
-    ran = dueledger_on("flow", "set", *FLOW, "--rate", "fast")
+@pytest.mark.parametrize(
+    ("option", "number"),
+    [
+        ("--rate", "fast"),
+        ("--rate", "5e-324"),
+        ("--rate", "1_000"),
+        ("--rate", "inf"),
+        ("--weight", "1_000"),
+        ("--weight", "none"),
+        ("--concurrency", "1.5"),
+        ("--retry-share", "nan"),
+        ("--circuit", "2"),
+        ("--circuit-calls", "99999999999"),
+        ("--circuit-window", "1e15"),
+        ("--circuit-rest", "1e300"),
+    ],
+)
+def test_a_limit_out_of_its_bounds_is_refused_before_anything_is_asked(
+    dueledger: Command, option: str, number: str
+) -> None:
+    ran = dueledger("flow", "set", *FLOW, option, number)
     assert ran.code == 2
-    assert "neither a number above 0 nor none" in ran.err
-    assert dueledger_on("flow", "set", *FLOW, "--concurrency", "1.5").code == 2
-    assert dueledger_on("flow", "set", *FLOW, "--circuit", "1.5").code == 2
+    assert option in ran.err
+    assert f"'{number}' is refused" in ran.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("set", *FLOW),
+        ("set", *FLOW, "--rate", "5", "--lane", "eu", "--every-lane"),
+        ("set", *FLOW, "--rate", "5", "--lane", "x" * 101),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(dueledger: Command, arguments: tuple[str, ...]) -> None:
+    assert dueledger("flow", *arguments, "--json").document["error"]["code"] == "USAGE"
+
+
+def test_a_flow_with_a_circuit_shows_what_it_is_judged_by(dueledger_on: Command) -> None:
+    dueledger_on("flow", "set", *FLOW, "--rate", "5")
+    assert "rests" not in dueledger_on("flow", "list").out
+    dueledger_on("flow", "set", *FLOW, "--circuit", "0.5", "--circuit-window", "90")
+    assert "0.5 of 20 in 90 s, rests 30 s" in dueledger_on("flow", "list").out
 
 
 def test_a_flow_that_is_not_there_is_named(dueledger_on: Command) -> None:

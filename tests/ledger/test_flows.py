@@ -106,7 +106,7 @@ async def test_limits_change_at_run_time_keep_what_is_not_named_and_are_journall
 
 async def test_a_limit_out_of_its_range_is_refused_by_name(ledger: Ledger) -> None:
     await ledger.emit()
-    with pytest.raises(InvalidItem, match="limit"):
+    with pytest.raises(InvalidItem, match="rate_per_second"):
         await _limit(ledger, rate_per_second=-1.0)
 
 

@@ -1,0 +1,133 @@
+"""The command that changes what limits a flow."""
+
+import re
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from dueledger.cli.options import DsnOption, JsonOption, LaneOption, ScopeTenant
+from dueledger.cli.output import print_lines, print_rows
+from ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
+
+if TYPE_CHECKING:
+    from ledger.store.flows import FlowLimits
+
+_CLEARED: Final = "none"
+# Python would read 1_000, inf and nan as numbers too.
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_COLUMNS: Final = (
+    *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
+    *("retry_share", "circuit_failure_ratio", "circuit_calls_min"),
+    *("circuit_window_seconds", "circuit_rest_seconds"),
+)
+
+
+def set_(
+    tenant: ScopeTenant,
+    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
+    lane: LaneOption = None,
+    every_lane: Annotated[
+        bool, typer.Option("--every-lane", help="Change all lanes that there are.")
+    ] = False,
+    weight: Annotated[
+        str | None, typer.Option(help="Its share among flows.", metavar="NUMBER")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Items a second, or none.", metavar="NUMBER|none")
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        typer.Option(help="Items handed out and running at once, or none.", metavar="COUNT|none"),
+    ] = None,
+    window: Annotated[
+        str | None,
+        typer.Option(help="Items handed out and not started, or none.", metavar="COUNT|none"),
+    ] = None,
+    retry_share: Annotated[
+        str | None, typer.Option(help="What of each claim belongs to retries.", metavar="RATIO")
+    ] = None,
+    circuit: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of failures that opens its circuit, or none.", metavar="RATIO|none"
+        ),
+    ] = None,
+    circuit_calls: Annotated[
+        str | None, typer.Option(help="Outcomes before the circuit is judged.", metavar="COUNT")
+    ] = None,
+    circuit_window: Annotated[
+        str | None,
+        typer.Option(help="Seconds over which outcomes count, at most a week.", metavar="SECONDS"),
+    ] = None,
+    circuit_rest: Annotated[
+        str | None,
+        typer.Option(
+            help="Seconds before an open circuit lets a probe, at most a week.", metavar="SECONDS"
+        ),
+    ] = None,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """Change what limits a flow, from the next tick on; `none` ends a limit."""
+    from dueledger.cli.session import run
+
+    if every_lane and lane is not None:
+        raise typer.BadParameter("it is one lane or every lane", param_hint="--every-lane")
+    limits = _read(
+        {
+            ("weight", "--weight"): weight,
+            ("rate_per_second", "--rate"): rate,
+            ("concurrency_max", "--concurrency"): concurrency,
+            ("window_items", "--window"): window,
+            ("retry_share", "--retry-share"): retry_share,
+            ("circuit_failure_ratio", "--circuit"): circuit,
+            ("circuit_calls_min", "--circuit-calls"): circuit_calls,
+            ("circuit_window_seconds", "--circuit-window"): circuit_window,
+            ("circuit_rest_seconds", "--circuit-rest"): circuit_rest,
+        }
+    )
+    rows = run(_set(tenant, kind, None if every_lane else lane or "", limits, dsn))
+    if json_:
+        print_lines(rows)
+    else:
+        print_rows(rows, _COLUMNS, empty="This kind has no lane yet.")
+
+
+def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
+    """Read limits by their names and options. Raises BadParameter where one cannot be."""
+    from ledger.store.flows import FlowLimits
+
+    cleared: list[str] = []
+    limits: dict[str, Any] = {}
+    for (name, option), text in given.items():
+        if text == _CLEARED and name in CLEARABLE_LIMITS:
+            cleared.append(name)
+        elif text is not None:
+            limits[name] = _number(name, text, option)
+    if not cleared and not limits:
+        raise typer.BadParameter("name at least one limit, as in --rate 50", param_hint="flow set")
+    return FlowLimits(**limits, cleared=cleared)
+
+
+def _number(name: str, text: str, option: str) -> float:
+    bounds = FLOW_BOUNDS[name]
+    number = float(text) if _NUMBER.fullmatch(text) else float("nan")
+    if not bounds.hold(number) or (name in WHOLE_LIMITS and number != int(number)):
+        ending = ", or none" if name in CLEARABLE_LIMITS else ""
+        message = f"{text!r} is refused; it must be {bounds.words}{ending}"
+        raise typer.BadParameter(message, param_hint=option)
+    return int(number) if name in WHOLE_LIMITS else number
+
+
+async def _set(
+    tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
+) -> list[dict[str, Any]]:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.store.flows import Scope, ensure_flow, set_flow_limits
+
+    async with ledger_connection(dsn) as connection, connection.transaction():
+        if lane is not None:
+            await ensure_flow(connection, tenant, kind, lane)
+        return await set_flow_limits(
+            connection, Scope(tenant, kind, lane), limits, actor_no=await person(connection)
+        )

@@ -1,0 +1,46 @@
+"""What the limits of a flow may be: no number among them can make a statement fail for others.
+
+The CHECKs of ``0155_flow_limits.sql`` say the same; a test holds one to the other.
+"""
+
+from typing import Final, NamedTuple
+
+_WEEK_SECONDS: Final = 604_800
+
+
+class Bounds(NamedTuple):
+    """The least and the most that a limit may be, and both as a person reads them."""
+
+    low: float
+    high: float
+    words: str
+
+    def hold(self, number: float) -> bool:
+        """Tell whether a number lies within; NaN does not."""
+        return self.low <= number <= self.high
+
+
+LANE_CHARS_MAX: Final = 100
+WHOLE_LIMITS: Final = frozenset({"weight", "concurrency_max", "window_items", "circuit_calls_min"})
+CLEARABLE_LIMITS: Final = frozenset(
+    {"rate_per_second", "concurrency_max", "window_items", "circuit_failure_ratio"}
+)
+
+_ITEMS: Final = Bounds(1, 1_000_000_000, "a whole number from 1 to 1,000,000,000")
+_MILLION: Final = Bounds(1, 1_000_000, "a whole number from 1 to 1,000,000")
+_SECONDS: Final = Bounds(0.001, _WEEK_SECONDS, "from 0.001 seconds to 604,800, a week")
+
+FLOW_BOUNDS: Final[dict[str, Bounds]] = {
+    "weight": _MILLION,
+    "rate_per_second": Bounds(
+        3e-8, 1_000_000_000, "from 0.00000003, an item a year, to 1,000,000,000"
+    ),
+    "concurrency_max": _ITEMS,
+    "window_items": _ITEMS,
+    "retry_share": Bounds(0, 1, "a share from 0 to 1"),
+    "circuit_failure_ratio": Bounds(0.000_001, 1, "a share from 0.000001 to 1"),
+    "circuit_calls_min": _MILLION,
+    "circuit_window_seconds": _SECONDS,
+    "circuit_rest_seconds": _SECONDS,
+}
+"""By the column of `ledger.flow`."""

@@ -1,0 +1,147 @@
+"""No limit that can be stored makes a statement fail, and what could was brought inside."""
+
+import re
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import pytest
+
+from dueledger.stack import Endpoints
+from ledger.errors import InvalidItem
+from ledger.flow_bounds import FLOW_BOUNDS
+from ledger.store import Connection, translated
+from ledger.store.claims import list_due_flows
+from ledger.store.flows import FlowLimits, Scope, list_flows, set_flow_limits
+from ledger.store.limits import (
+    foresee_allowances,
+    judge_circuits,
+    lock_limited_flows,
+    measure_allowances,
+    spend_tokens,
+)
+from ledger.store.migrations import read_migrations
+from tests.conftest import named_database
+
+from .conftest import Ledger
+
+BEFORE_BOUNDS = "0155"
+WITHIN = {name: bounds.low for name, bounds in FLOW_BOUNDS.items()}
+
+
+@pytest.mark.parametrize("name", FLOW_BOUNDS)
+def test_the_table_checks_what_the_code_says(name: str, checks: dict[str, str]) -> None:
+    bounds = FLOW_BOUNDS[name]
+    numbers = re.findall(r"'?(-?[\d.e-]+)'?::double precision|\b(\d+)\b", checks[name])
+    found = [float(quoted or plain) for quoted, plain in numbers]
+    assert found == [bounds.low, bounds.high]
+
+
+@pytest.fixture
+async def checks(connection: Connection) -> dict[str, str]:
+    """The CHECKs of flows, by the column that they bound."""
+    rows = await connection.fetch(
+        "select conname, pg_get_expr(conbin, conrelid) as expression from pg_constraint"
+        " where conrelid = 'ledger.flow'::regclass and contype = 'c'"
+    )
+    return {
+        str(row["conname"]).removeprefix("flow_").removesuffix("_range"): str(row["expression"])
+        for row in rows
+    }
+
+
+@pytest.mark.parametrize("name", FLOW_BOUNDS)
+@pytest.mark.parametrize("number", [5e-324, 1e300, float("inf"), float("nan"), -1.0])
+def test_a_number_out_of_its_bounds_is_refused_by_name(name: str, number: float) -> None:
+    if name == "retry_share" and number == 5e-324:
+        number = 2
+    limits: dict[str, Any] = {name: number}
+    with pytest.raises(InvalidItem, match=name) as refused:
+        FlowLimits(**limits)
+    assert refused.value.problems[0].reason.endswith(FLOW_BOUNDS[name].words)
+
+
+async def test_what_the_table_refuses_is_told_in_the_same_words(ledger: Ledger) -> None:
+    await ledger.emit()
+    words = re.escape(FLOW_BOUNDS["rate_per_second"].words)
+    with pytest.raises(InvalidItem, match=words), translated():
+        await ledger.connection.execute("update ledger.flow set rate_per_second = 5e-324")
+
+
+@pytest.mark.parametrize("end", ["low", "high"])
+async def test_limits_at_their_bounds_break_no_statement(ledger: Ledger, end: str) -> None:
+    """Neither with a bucket that a full take has emptied, nor a year later."""
+    await ledger.emit(3)
+    limits: dict[str, Any] = {
+        name: getattr(bounds, end)
+        if name not in {"weight", "concurrency_max", "window_items", "circuit_calls_min"}
+        else int(getattr(bounds, end))
+        for name, bounds in FLOW_BOUNDS.items()
+    }
+    await set_flow_limits(
+        ledger.connection, Scope("acme", ledger.kind), FlowLimits(**limits), actor_no=1
+    )
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    taken = 2_147_483_647
+    async with ledger.connection.transaction():
+        flows = await lock_limited_flows(ledger.connection, [flow.flow_no])
+        assert (await measure_allowances(ledger.connection, flows, 1000))[flow.flow_no] >= 1
+        await spend_tokens(ledger.connection, flows, [taken])
+    for seconds in (0, 31_536_000):
+        await ledger.pass_machine_seconds(seconds)
+        foreseen = (await foresee_allowances(ledger.connection, [flow.flow_no], 1000))[flow.flow_no]
+        assert foreseen.items >= 0
+        for state in ("closed", "open", "half_open"):
+            await ledger.connection.execute(
+                "update ledger.flow set circuit = $1, circuit_at = ledger.machine_now()", state
+            )
+            await judge_circuits(ledger.connection)
+        assert len(await list_flows(ledger.connection)) == 1
+
+
+@asynccontextmanager
+async def _before_bounds(stack: Endpoints) -> AsyncGenerator[asyncpg.Connection]:
+    """A database as it was before limits had bounds."""
+    name = f"bounds_{secrets.token_hex(6)}"
+    admin = await asyncpg.connect(stack.dsn)
+    await admin.execute(f"create database {name}")
+    connection = await asyncpg.connect(named_database(stack.dsn, name))
+    try:
+        for migration in read_migrations():
+            if migration.name < BEFORE_BOUNDS:
+                await connection.execute(migration.text)
+        yield connection
+    finally:
+        await connection.close()
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+
+
+async def test_limits_that_were_stored_before_are_brought_inside(stack: Endpoints) -> None:
+    async with _before_bounds(stack) as connection:
+        await connection.execute(
+            "insert into ledger.kind (tenant, name, topic) values ('acme', 'Renewal', 'due.R')"
+        )
+        await connection.execute(
+            "insert into ledger.flow (kind_no, lane, rate_per_second, tokens,"
+            " circuit_failure_ratio, circuit_window_seconds, circuit_rest_seconds)"
+            " select kind_no, v.* from ledger.kind, (values"
+            " ('low', 5e-324::float8, 'nan'::float8, 1e-300::float8, 1e-9::float8, 1e-9::float8),"
+            " ('high', 'infinity', '-infinity', 1, 1e15, 1e300),"
+            " ('nan', 'nan', 1, 1, 'nan', 'nan'),"
+            " ('none', null, null, null, 60, 30)) v"
+        )
+        (bounded,) = [each for each in read_migrations() if each.name.startswith(BEFORE_BOUNDS)]
+        await connection.execute(bounded.text)
+        rows = await connection.fetch(
+            "select lane, rate_per_second, tokens, circuit_failure_ratio, circuit_window_seconds,"
+            " circuit_rest_seconds from ledger.flow order by flow_no"
+        )
+        assert [tuple(row) for row in rows] == [
+            ("low", 3e-8, None, 1e-6, 0.001, 0.001),
+            ("high", 1e9, None, 1, 604_800, 604_800),
+            ("nan", 1e9, 1, 1, 604_800, 604_800),
+            ("none", None, None, None, 60, 30),
+        ]
