@@ -49,6 +49,7 @@ class LogEvent(StrEnum):
     TICK_COMPLETED = "tick.completed"
     TICK_FAILED = "tick.failed"
     TOPIC_REFUSED = "topic.refused"
+    UPKEEP_FAILED = "upkeep.failed"
     WINDOW_MATERIALISED = "window.materialised"
 
 

@@ -5,11 +5,18 @@ An allocator does it beside publishing; where there may be none, workers that cl
 
 import random
 from collections import Counter
+from collections.abc import Awaitable, Callable
 from time import monotonic
 from typing import Final, final
 
 from ledger.log import LogEvent, get_logger
-from ledger.store import Connection, KeptConnection, Pool
+from ledger.store import (
+    STATEMENT_REFUSED,
+    Connection,
+    KeptConnection,
+    Pool,
+    tells_of_a_lost_connection,
+)
 from ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from ledger.store.flows import heal_pauses
 from ledger.store.limits import (
@@ -20,6 +27,8 @@ from ledger.store.limits import (
     release_keys,
 )
 from ledger.store.partitions import make_partitions
+
+Step = Callable[[Connection, Counter[str]], Awaitable[None]]
 
 PARTITIONS_SECONDS: Final = 3600.0
 PRUNE_SECONDS: Final = 600.0
@@ -63,21 +72,37 @@ class Upkeep:
         self._partitions_at = self._prune_at = float("-inf")
         self._keys_after: int | None = None
         self._has_more = False
+        self._failures: Counter[str] = Counter()
+        self._steps: dict[str, Step] = {
+            "make_partitions": self._make_partitions,
+            "reap_runs": self._reap_runs,
+            "reap_claims": self._reap_claims,
+            "apply_withdrawals": self._apply_withdrawals,
+            "release_keys": self._wake,
+            "judge_circuits": self._judge_circuits,
+            "flag_streaks": self._flag_streaks,
+            "heal_pauses": self._heal_pauses,
+            "prune": self._prune,
+        }
 
     async def tick(self) -> Counter[str]:
-        """Do one bounded pass.
+        """Do one bounded pass; what Postgres refuses to one step keeps no other from being done.
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, woken; and what changed:
-        circuits, streaks, pauses.
+        circuits, streaks, pauses. Raises where the connection is lost.
         """
         counts: Counter[str] = Counter()
+        self._has_more = False
         async with self._connection.lent() as connection:
-            await self._make_partitions(connection)
-            self._has_more = await self._reap(connection, counts)
-            await self._wake(connection, counts)
-            await self._judge_circuits(connection, counts)
-            await self._flag_streaks(connection, counts)
-            counts["pauses"] += await heal_pauses(connection)
+            for name, step in self._steps.items():
+                try:
+                    await step(connection, counts)
+                except STATEMENT_REFUSED as error:
+                    if tells_of_a_lost_connection(error):
+                        raise
+                    self._tell_of(name, error)
+                else:
+                    self._failures.pop(name, None)
         quiet = not any(counts.values()) and self._keys_after is None
         self._quiet = min(self._quiet + 1, self._quiet_doublings_max) if quiet else 0
         return counts
@@ -91,24 +116,36 @@ class Upkeep:
             return 0.0
         return self._seconds * 2**self._quiet * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
 
-    async def _make_partitions(self, connection: Connection) -> None:
+    def _tell_of(self, step: str, error: Exception) -> None:
+        """Log a step that failed: the first time, the second, the fourth, and so on."""
+        self._failures[step] += 1
+        failures = self._failures[step]
+        if failures & (failures - 1) == 0:
+            self._log.error(
+                LogEvent.UPKEEP_FAILED,
+                step=step,
+                error=type(error).__name__,
+                message=str(error),
+                failures=failures,
+            )
+
+    async def _make_partitions(self, connection: Connection, _: Counter[str]) -> None:
         now = monotonic()
         if now >= self._partitions_at:
             await make_partitions(connection)
             self._partitions_at = now + PARTITIONS_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+
+    async def _prune(self, connection: Connection, _: Counter[str]) -> None:
+        now = monotonic()
         if now >= self._prune_at:
             await prune_credits(connection)
             await prune_outcomes(connection)
             self._prune_at = now + PRUNE_SECONDS
 
-    async def _reap(self, connection: Connection, counts: Counter[str]) -> bool:
-        """Take back what is past its deadline; tell whether there may be more."""
+    async def _reap_runs(self, connection: Connection, counts: Counter[str]) -> None:
         runs = await reap_runs(connection, self._limit, self._actor_no)
-        claims = await reap_claims(connection, self._limit, self._actor_no)
-        withdrawals = await apply_withdrawals(connection, self._limit)
         counts["reaped_runs"] += runs.runs
-        counts["reaped_claims"] += claims.released + claims.parked
-        counts["withdrawn"] += withdrawals.applied
+        self._has_more |= runs.runs == self._limit
         if runs.runs:
             self._log.warning(
                 LogEvent.RUN_REAPED,
@@ -117,6 +154,11 @@ class Upkeep:
                 released=runs.released,
                 parked=runs.parked,
             )
+
+    async def _reap_claims(self, connection: Connection, counts: Counter[str]) -> None:
+        claims = await reap_claims(connection, self._limit, self._actor_no)
+        counts["reaped_claims"] += claims.released + claims.parked
+        self._has_more |= claims.claims == self._limit
         if claims.claims:
             self._log.warning(
                 LogEvent.CLAIM_REAPED,
@@ -124,7 +166,13 @@ class Upkeep:
                 released=claims.released,
                 parked=claims.parked,
             )
-        return self._limit in (runs.runs, claims.claims)
+
+    async def _apply_withdrawals(self, connection: Connection, counts: Counter[str]) -> None:
+        withdrawals = await apply_withdrawals(connection, self._limit)
+        counts["withdrawn"] += withdrawals.applied
+
+    async def _heal_pauses(self, connection: Connection, counts: Counter[str]) -> None:
+        counts["pauses"] += await heal_pauses(connection)
 
     async def _wake(self, connection: Connection, counts: Counter[str]) -> None:
         looks = 0

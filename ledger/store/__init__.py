@@ -7,6 +7,7 @@ the function's name.
 
 from ledger.store.connection import (
     CONNECTION_LOST,
+    STATEMENT_REFUSED,
     Connection,
     KeptConnection,
     PlanProfile,
@@ -20,6 +21,7 @@ from ledger.store.refusals import translated
 
 __all__ = [
     "CONNECTION_LOST",
+    "STATEMENT_REFUSED",
     "Connection",
     "KeptConnection",
     "PlanProfile",

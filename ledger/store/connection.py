@@ -30,6 +30,10 @@ CONNECTION_LOST: Final = (
 """The connection broke: whether an open COMMIT happened is unknown."""
 
 
+STATEMENT_REFUSED: Final = asyncpg.PostgresError
+"""Postgres refused a statement; where it tells of no lost connection, the next one may be sent."""
+
+
 def tells_of_a_lost_connection(error: Exception) -> bool:
     """Tell whether an error that came from anywhere is one of a broken connection.
 

@@ -1,0 +1,44 @@
+"""One step of upkeep that Postgres refuses keeps no other from being done."""
+
+from structlog.testing import capture_logs
+
+from ledger.log import LogEvent
+from ledger.store import open_pool
+from ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from ledger.upkeep import Upkeep
+
+from .conftest import Ledger
+
+
+async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, database: str) -> None:
+    await ledger.emit(2)
+    breaker = FlowLimits(circuit_failure_ratio=0.5)
+    await set_flow_limits(
+        ledger.connection, Scope("acme", ledger.kind), breaker, actor_no=ledger.worker_no
+    )
+    await ledger.connection.execute(
+        "alter table ledger.flow drop constraint flow_circuit_window_seconds_range"
+    )
+    await ledger.connection.execute("update ledger.flow set circuit_window_seconds = 1e300")
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
+        with capture_logs() as logged:
+            for _ in range(2):
+                await ledger.connection.execute(
+                    "insert into ledger.pause (tenant, paused_at, actor_no, reason)"
+                    " values ('acme', now(), $1, 'unseen')",
+                    ledger.worker_no,
+                )
+                assert (await upkeep.tick())["pauses"] == 1  # a step after the broken one
+                await ledger.connection.execute(
+                    "update ledger.pause set resumed_at = now(), resumed_by = actor_no"
+                )
+                assert (await upkeep.tick())["pauses"] == 1
+        assert {(line["event"], line["step"], line["log_level"]) for line in logged} == {
+            (LogEvent.UPKEEP_FAILED, "judge_circuits", "error")
+        }
+        assert [line["failures"] for line in logged] == [1, 2, 4]
+        await ledger.connection.execute("update ledger.flow set circuit_window_seconds = 60")
+        with capture_logs() as logged:
+            await upkeep.tick()
+        assert logged == []
