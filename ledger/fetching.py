@@ -11,18 +11,18 @@ the insides are others than it was written for.
 
 from __future__ import annotations
 
-import zlib
-from types import FunctionType
+from contextlib import suppress
+from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
-import cramjam
 from aiokafka import AIOKafkaConsumer
-from aiokafka.codec import gzip_decode, lz4_decode, snappy_decode, zstd_decode
 from aiokafka.consumer.fetcher import READ_COMMITTED, Fetcher, PartitionRecords
 from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.util import calc_crc32c
 
+from ledger.decoding import DECODED_BYTES_MAX, Undecodable, decoded
 from ledger.record_format import (
     BATCH_HEADER_BYTES,
     CHECKED_OFFSET,
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
     from aiokafka import TopicPartition
 
 BATCHES_MAX: Final = 64
+TOGETHER_BYTES_MAX: Final = DECODED_BYTES_MAX
+"""What is fetched together has so many bytes once it is decompressed, its last batch aside."""
 
-_DECODERS: Final[dict[int, Callable[[memoryview], bytes]]] = {
-    0: bytes,
-    1: gzip_decode,
-    2: snappy_decode,
-    3: lz4_decode,
-    4: zstd_decode,
-}
-# What the decoders raise on bytes that are not what the batch says.
-_UNDECODABLE: Final = (cramjam.DecompressionError, zlib.error, OSError, EOFError, ValueError)
+
+@final
+class _Room:
+    """How many bytes more what is fetched together may have."""
+
+    def __init__(self) -> None:
+        self.bytes_left = TOGETHER_BYTES_MAX
 
 
 @final
@@ -73,13 +73,20 @@ class _Fetched:
 
 @final
 class _Batches(PartitionRecords):
-    """Iterates over what was fetched of one partition, by the batch."""
+    """Iterates over what was fetched of one partition, by the batch, while there is room.
+
+    What there is no room for is dropped as it came, and fetched again.
+    """
+
+    def __init__(self, *given: Any, room: _Room, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
+        super().__init__(*given, **named)
+        self._room = room
 
     def _unpack_records(self) -> Iterator[RecordBatch]:
         data = cast("_Fetched", self._records).data
         view = memoryview(data)
         start = 0
-        while (end := batch_end(data, start)) is not None:
+        while self._room.bytes_left > 0 and (end := batch_end(data, start)) is not None:
             batch = view[start:end]
             start = end
             header = _read_header(batch)
@@ -92,7 +99,9 @@ class _Batches(PartitionRecords):
                 raise CorruptRecordException(f"Invalid CRC - {self._tp}")
             first_offset, self.next_fetch_offset = self.next_fetch_offset, header.next_offset
             if header.records > 0 and not self._is_hidden(header, batch):
-                yield RecordBatch(header, _decoded(header, batch), first_offset)
+                body = _decoded(header, batch)
+                self._room.bytes_left -= len(body)
+                yield RecordBatch(header, body, first_offset)
 
     def _is_hidden(self, header: BatchHeader, batch: memoryview) -> bool:
         """Tell whether it holds a transaction's marker or what an aborted one wrote."""
@@ -123,10 +132,8 @@ def _decoded(header: BatchHeader, batch: memoryview) -> bytes:
     """Return the records, decompressed; as they are where that is not possible: none is read."""
     records = batch[BATCH_HEADER_BYTES:]
     if header.magic == MAGIC:
-        try:
-            return _DECODERS[header.attributes & CODEC_MASK](records)
-        except (KeyError, *_UNDECODABLE):
-            pass
+        with suppress(Undecodable):
+            return decoded(header.attributes & CODEC_MASK, records)
     return b"\xff" + records  # a length without an end
 
 
@@ -147,9 +154,14 @@ def _bound(function: Callable[..., Any], **names: object) -> Any:  # noqa: ANN40
 
 
 class _Fetcher(Fetcher):
-    _proc_fetch_request = _bound(
-        Fetcher._proc_fetch_request, MemoryRecords=_Fetched, PartitionRecords=_Batches
-    )
+    def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
+        self.room = _Room()
+        batches = partial(_Batches, room=self.room)
+        proceed = _bound(
+            Fetcher._proc_fetch_request, MemoryRecords=_Fetched, PartitionRecords=batches
+        )
+        self._proc_fetch_request = MethodType(proceed, self)
+        super().__init__(*given, **named)  # which begins to fetch
 
 
 class BatchConsumer(AIOKafkaConsumer):
@@ -160,12 +172,21 @@ class BatchConsumer(AIOKafkaConsumer):
     async def getbatches(
         self, *partitions: TopicPartition, timeout_ms: int, records_max: int
     ) -> dict[TopicPartition, list[RecordBatch]]:
-        """Return batches, until their records are `records_max` or nothing more was fetched."""
+        """Return batches, until their records are `records_max` or nothing more was fetched.
+
+        Or until they are larger than `TOGETHER_BYTES_MAX`.
+        """
         found: dict[TopicPartition, list[RecordBatch]] = {}
         size = taken = 0
+        room = cast("_Fetcher", self._fetcher).room
+        room.bytes_left = TOGETHER_BYTES_MAX
         # What was taken must be returned: its partitions have moved on. So once there is something,
         # nothing is waited for, and an error is left for the next call to meet.
-        while size < records_max and not (found and self._subscription.reassignment_in_progress):
+        while (
+            size < records_max
+            and room.bytes_left > 0
+            and not (found and self._subscription.reassignment_in_progress)
+        ):
             likely = (records_max - size) * taken // max(1, size)  # to hold what is left
             try:
                 fetched = await self.getmany(

@@ -33,15 +33,21 @@ class Feed:
         self._starting: list[Stretch] = []
         self._running: list[OpenRun] = []
         self._end_offset = -1
+        self._bytes = 0
 
-    def add(self, stretches: Iterable[Stretch], end_offset: int) -> None:
-        """Queue what was polled, up to `end_offset`."""
+    def add(self, stretches: Iterable[Stretch], end_offset: int, size_bytes: int) -> None:
+        """Queue what was polled, up to `end_offset`; it holds `size_bytes` of memory."""
+        self._bytes = size_bytes + (self._bytes if self.queued else 0)
         self.queued.extend(stretches)
         self._end_offset = end_offset
 
     def buffered(self) -> int:
         """Count the items that wait to be started."""
         return sum(len(stretch.items) for stretch in self.queued)
+
+    def is_full(self, items_max: int, bytes_max: int) -> bool:
+        """Tell whether so many items wait, or what waits came with so many bytes."""
+        return self.buffered() >= items_max or (bool(self.queued) and self._bytes >= bytes_max)
 
     def take(self, count: int) -> Stretch:
         """Move up to `count` items of the first queued stretch to those being started."""

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from ledger.envelope import work_topic
+from ledger.fetching import TOGETHER_BYTES_MAX
 from ledger.log import LogEvent, get_logger
 from ledger.service import Signals, Stop, Tick, crash_point, run_service
 from workers.consumer import WorkConsumer
@@ -44,6 +45,7 @@ REVOKE_SECONDS: Final = 2.0
 CLOSE_SECONDS: Final = 5.0
 ONCE_LOOK_SECONDS: Final = 0.1
 STUCK_LOOK_SECONDS: Final = 1.0
+BUFFER_BYTES_MAX: Final = TOGETHER_BYTES_MAX
 UNDER_WAY: Final = 2  # as many as its buffer holds may be on their way to it
 
 log = get_logger("worker")
@@ -187,7 +189,8 @@ class Worker:
             if partition not in self._consumer.assigned():
                 continue  # it moved while rejects were sent; the next member gets it all
             feed = self._feeds.setdefault(partition, Feed())
-            feed.add(cutter.stretches, batches[-1].next_offset)
+            size_bytes = sum(len(batch.body) for batch in batches)
+            feed.add(cutter.stretches, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)
         if count:
             self.counts.polled += count
@@ -248,8 +251,12 @@ class Worker:
         return queued or bool(self.runs) or not self._has_joined
 
     def _full(self) -> set[Partition]:
-        share = self._settings.worker_buffer_items_max // max(1, len(self._feeds))
-        return {partition for partition, feed in self._feeds.items() if feed.buffered() >= share}
+        feeds = max(1, len(self._feeds))
+        share = self._settings.worker_buffer_items_max // feeds
+        share_bytes = BUFFER_BYTES_MAX // feeds
+        return {
+            partition for partition, feed in self._feeds.items() if feed.is_full(share, share_bytes)
+        }
 
     # The life.
 

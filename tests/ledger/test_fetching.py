@@ -15,7 +15,10 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from ledger.fetching import BatchConsumer, _Batches, _bound, _Fetched
+from ledger import fetching
+from ledger.decoding import DECODED_BYTES_MAX
+from ledger.errors import InvalidHeader
+from ledger.fetching import BatchConsumer, _Batches, _bound, _Fetched, _Room
 from ledger.records import KafkaRecord, RecordBatch, RecordReader
 from ledger.topics import make_missing_topics
 
@@ -86,6 +89,7 @@ def iterate(data: bytes, *, offset: int = 0) -> _Batches:
         value_deserializer=None,
         check_crcs=True,
         isolation_level=READ_COMMITTED,
+        room=_Room(),
     )
 
 
@@ -150,6 +154,58 @@ async def test_batches_are_taken_until_their_records_are_enough(
         taken += [sum(batch.size for batch in batches) for batches in fetched.values()]
     assert max(taken) == 30
     assert sum(taken) == 300
+
+
+@pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
+async def test_what_decompresses_to_too_much_is_never_had_whole_and_holds_nothing_up(
+    consumer: BatchConsumer,
+    place: TopicPartition,
+    bootstrap_servers: str,
+    compression: Literal["gzip", "snappy", "lz4", "zstd"],
+) -> None:
+    bombs = 3
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        compression_type=compression,
+        max_batch_size=2 * DECODED_BYTES_MAX,
+        max_request_size=2 * DECODED_BYTES_MAX,
+    ) as producer:
+        for _ in range(bombs):
+            await send(producer, place, bytes(DECODED_BYTES_MAX + 1))
+        await send(producer, place, b"innocent")
+    batches = await take(consumer, bombs + 1)
+    assert [batch.base_offset for batch in batches] == list(range(bombs + 1))
+    assert max(len(batch.body) for batch in batches) < DECODED_BYTES_MAX / 8
+    *unreadable, innocent = records_of(batches)
+    for record in unreadable:
+        assert record.salvaged().headers == []
+        with pytest.raises(InvalidHeader):
+            record.whole()
+    assert innocent.value == b"innocent"
+
+
+async def test_batches_are_taken_until_their_bytes_are_enough_and_none_is_lost(
+    consumer: BatchConsumer,
+    place: TopicPartition,
+    bootstrap_servers: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    value, together = bytes(10_000), 35_000
+    monkeypatch.setattr(fetching, "TOGETHER_BYTES_MAX", together)
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap_servers, compression_type="zstd"
+    ) as producer:
+        for _ in range(30):
+            await send(producer, place, value)
+    sizes: list[int] = []
+    offsets: list[int] = []
+    while len(offsets) < 30:
+        fetched = await consumer.getbatches(timeout_ms=200, records_max=1000)
+        for batches in fetched.values():
+            sizes.append(sum(len(batch.body) for batch in batches))
+            offsets += [batch.base_offset for batch in batches]
+    assert offsets == list(range(30))
+    assert together <= max(sizes) < together + 2 * len(value)
 
 
 def test_bytes_that_changed_on_their_way_are_fetched_again() -> None:

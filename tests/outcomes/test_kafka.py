@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
 from allocator.publisher import Compression, RecordBatch
+from ledger.decoding import DECODED_BYTES_MAX
 from ledger.envelope import REJECTED_CODE, REJECTED_FIELD, REJECTED_ORIGIN, REJECTED_REASON
 from ledger.states import State
 from workers.reports import ReportSettings, open_reports
@@ -94,6 +95,33 @@ async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_it
         headers = dict(one.headers)
         assert headers[r"\xff\xfe"] == b""
         assert b"not UTF-8" in headers[REJECTED_REASON]
+
+
+async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_partition_goes_on(
+    desk: Desk, settings: ReportSettings, send: Send, read_rejected: ReadRejected
+) -> None:
+    handed = await desk.hand_out(20)
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        compression_type="gzip",
+        max_request_size=2 * DECODED_BYTES_MAX,
+    ) as producer:
+        for partition in range(settings.topic_partitions):
+            await producer.send_and_wait(
+                settings.outcome_topic, bytes(DECODED_BYTES_MAX + 1), partition=partition
+            )
+    await send(one.answers() for one in handed)
+    settled = rejected = 0
+    async with open_reports(settings) as reports:
+        while settled + rejected < 24:
+            counts = await reports.tick()
+            settled += counts["settled"]
+            rejected += counts["rejected"]
+    assert (settled, rejected) == (20, 4)
+    assert await committed(settings, settings.outcome_group) == 24
+    for one in await read_rejected(4):
+        assert len(one.value or b"") < DECODED_BYTES_MAX / 100  # as it came
+        assert dict(one.headers)[REJECTED_ORIGIN].startswith(settings.outcome_topic.encode())
 
 
 async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(

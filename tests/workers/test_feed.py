@@ -39,7 +39,7 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
     feed = Feed()
     offset = 100
     for fence, size in enumerate(sizes, 1):
-        feed.add([stretch(fence, size, offset)], offset + size)
+        feed.add([stretch(fence, size, offset)], offset + size, 1)
         offset += size
     unsettled = set(range(100, offset))
     runs: list[OpenRun] = []
@@ -83,3 +83,18 @@ def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
     assert not run.is_settled
     run.forget()
     assert run.is_settled
+
+
+def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None:
+    feed = Feed()
+    assert not feed.is_full(10, 100)
+    feed.add([stretch(1, 2, 0)], 2, 99)
+    assert not feed.is_full(10, 100)
+    assert feed.is_full(2, 100)
+    feed.add([stretch(2, 1, 2)], 3, 1)
+    assert feed.is_full(10, 100)
+    while feed.queued:
+        feed.drop(feed.take(2))
+    assert not feed.is_full(10, 100)
+    feed.add([stretch(3, 1, 3)], 4, 99)
+    assert not feed.is_full(10, 100)

@@ -8,6 +8,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from allocator.publisher import Compression, RecordBatch
 from ledger import envelope
+from ledger.decoding import DECODED_BYTES_MAX
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidHeader
 from ledger.states import TransitionEvent
@@ -95,6 +96,34 @@ async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
     rejected = await site.eventually(all_rejected)
     assert {headers[envelope.REJECTED_FIELD] for headers in rejected} == {b"ce_duefence"}
     assert all(headers[envelope.REJECTED_REASON] for headers in rejected)
+
+
+async def test_a_few_bytes_that_would_become_too_many_hold_up_nobody(
+    site: Site, make_drafts: MakeDrafts, producer: AIOKafkaProducer, bootstrap_servers: str
+) -> None:
+    topic = envelope.work_topic(site.kind)
+    await site.emit(make_drafts(40))
+    await site.allocate()
+    async with AIOKafkaProducer(
+        bootstrap_servers=bootstrap_servers,
+        compression_type="zstd",
+        max_request_size=2 * DECODED_BYTES_MAX,
+    ) as hostile:
+        for partition in range(4):
+            await hostile.send_and_wait(topic, bytes(DECODED_BYTES_MAX + 1), partition=partition)
+    await site.emit(make_drafts(40, prefix="later"))
+    await site.allocate()
+    await site.work(completing(site.kind))
+
+    async def all_completed() -> bool:
+        return await site.completed() == 80
+
+    await site.eventually(all_completed)
+
+    async def all_rejected() -> bool:
+        return len(await rejected_of(producer, bootstrap_servers, topic)) == 4
+
+    await site.eventually(all_rejected)
 
 
 async def test_a_header_whose_name_is_no_text_holds_up_nobody(

@@ -75,6 +75,7 @@ class AIOKafkaProducer:
     ) -> Future[RecordMetadata]: ...
 
 class AIOKafkaConsumer:
+    _fetcher: object
     _subscription: _SubscriptionState
     def __init__(
         self,

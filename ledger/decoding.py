@@ -1,0 +1,71 @@
+"""Decompresses record batches, each into at most so many bytes: a few kilobytes may hold gigabytes.
+
+Kafka's codecs are numbered as in the attributes of a batch.
+"""
+
+import mmap
+import struct
+from collections.abc import Callable
+from threading import Lock
+from typing import Final, TypeAlias
+
+import cramjam
+
+DECODED_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of one batch. Brokers accept batches of a megabyte unless told otherwise."""
+
+_KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
+_XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
+_XERIAL_HEADER_BYTES: Final = 16
+
+_Decoder: TypeAlias = Callable[[memoryview, memoryview], int]
+
+_lock: Final = Lock()
+# Decompressed bytes go here first, since their number is not known before; only pages that were
+# written to take memory.
+_scratch: Final = mmap.mmap(-1, DECODED_BYTES_MAX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+
+class Undecodable(Exception):
+    """Bytes are not what the batch says, or more than a batch may hold."""
+
+
+def decoded(codec: int, compressed: memoryview) -> bytes:
+    """Decompress the records of a batch. Raises Undecodable."""
+    if codec == 0:
+        return bytes(compressed)
+    decode = _DECODERS.get(codec)
+    if decode is None:
+        raise Undecodable(f"there is no codec {codec}")
+    with _lock:
+        size = DECODED_BYTES_MAX
+        try:
+            with memoryview(_scratch) as scratch:
+                size = decode(compressed, scratch)
+            return _scratch[:size]
+        except (cramjam.DecompressionError, struct.error) as error:
+            raise Undecodable(str(error)) from error
+        finally:
+            if size > _KEPT_BYTES_MAX:
+                _scratch.madvise(mmap.MADV_DONTNEED)
+
+
+def _snappy_into(view: memoryview, room: memoryview) -> int:
+    """Decompress raw snappy, or the blocks with lengths before them that Java's clients write."""
+    if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        return cramjam.snappy.decompress_raw_into(view, room)
+    at, size = _XERIAL_HEADER_BYTES, 0
+    while at < len(view) or size == 0:
+        (length,) = struct.unpack_from("!I", view, at)
+        at += 4
+        size += cramjam.snappy.decompress_raw_into(view[at : at + length], room[size:])
+        at += length
+    return size
+
+
+_DECODERS: Final[dict[int, _Decoder]] = {
+    1: cramjam.gzip.decompress_into,
+    2: _snappy_into,
+    3: cramjam.lz4.decompress_into,
+    4: cramjam.zstd.decompress_into,
+}
