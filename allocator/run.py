@@ -9,7 +9,7 @@ from allocator.settings import AllocatorSettings
 from allocator.shares import Load
 from allocator.tick import Allocator
 from ledger.log import LogEvent, get_logger
-from ledger.service import Signals, Stop, run_service
+from ledger.service import Signals, Stop, run_service, run_to_stop
 from ledger.store import open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
 
@@ -47,7 +47,12 @@ async def open_allocator(
 
 async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
     """Allocate until a stop is asked for; then finish or give back what is in flight."""
+    await run_to_stop(_run(settings, stop), stop, drain_seconds=settings.allocator_drain_seconds)
+
+
+async def _run(settings: AllocatorSettings, stop: Stop) -> None:
     async with open_allocator(settings, stop=stop) as allocator:
+        stop.begin()
         await asyncio.gather(
             run_service(
                 "allocator", allocator.serve, stop=stop, idle_seconds=allocator.idle_seconds

@@ -31,6 +31,7 @@ class LogEvent(StrEnum):
     CREDIT_MISSING = "credit.missing"
     CREW_LOST = "crew.lost"
     DEFINITION_FAILED = "definition.failed"
+    DRAIN_CANCELLED = "drain.cancelled"
     EVENT_REJECTED = "event.rejected"
     LEASE_LAPSED = "lease.lapsed"
     LOOP_BLOCKED = "loop.blocked"

@@ -23,7 +23,7 @@ from ledger.log import LogEvent, get_logger
 from ledger.schedule import AfterCompletion, Relative, Window
 from ledger.schedule_calendars import Observed, Reading, ScheduleCalendars
 from ledger.scheduled import MISSED, Scheduled, draft_first, draft_window, owed_window
-from ledger.service import Stop, crash_point, run_service
+from ledger.service import Stop, crash_point, run_service, run_to_stop
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, Pool, open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
@@ -373,7 +373,12 @@ async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Ma
 
 async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
     """Materialise until a stop is asked for. Any number of processes may."""
+    await run_to_stop(_run(settings, stop), stop)
+
+
+async def _run(settings: MaterialiserSettings, stop: Stop) -> None:
     async with open_materialiser(settings) as materialiser:
+        stop.begin()
         await run_service(
             "materialiser",
             materialiser.tick,

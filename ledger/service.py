@@ -9,15 +9,24 @@ import os
 import random
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import monotonic
-from typing import Final
+from typing import Final, TypeVar
 
 from ledger.log import LogEvent, get_logger
 
 BACKOFF_CAP_SECONDS: Final = 5.0
 BACKOFF_BASE_SECONDS: Final = 0.1
+
+DRAIN_SECONDS: Final = 10.0
+"""For processes that have no setting of their own."""
+TAIL_SECONDS: Final = 5.0
+"""After a drain: for what it found to be written, and connections to be closed."""
+CANCEL_SECONDS: Final = 1.0
+CANCELS_MAX: Final = 5
+
+_T = TypeVar("_T")
 
 Counts = Mapping[str, int]
 Tick = Callable[[], Awaitable[Counts]]
@@ -28,6 +37,11 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
+        self.has_begun = False
+
+    def begin(self) -> None:
+        """Tell that from now on there is something to drain."""
+        self.has_begun = True
 
     def ask(self) -> None:
         """Ask to stop; repeating it is harmless."""
@@ -49,6 +63,43 @@ class Stop:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.ask)
+
+
+async def run_to_stop(
+    work: Coroutine[object, object, _T], stop: Stop, *, drain_seconds: float = DRAIN_SECONDS
+) -> _T | None:
+    """Run a process's work to its end, and for a bounded time once a stop is asked for.
+
+    Whatever a server that does not answer keeps it waiting for: after `drain_seconds` and
+    `TAIL_SECONDS` it is cancelled, and deadlines and leases mend what it left. Before
+    `stop.begin()` it only connects, and is cancelled at once. Returns None where it was.
+    """
+    task = asyncio.create_task(work)
+    asked = asyncio.create_task(stop.wait())
+    cut_off = False
+    try:
+        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        if stop.has_begun:
+            await asyncio.wait({task}, timeout=drain_seconds + TAIL_SECONDS)
+        cut_off = not task.done()
+    finally:
+        asked.cancel()
+        # Each time it reaches one more wait: what is closed on the way out asks servers, too.
+        for _ in range(CANCELS_MAX):
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task}, timeout=CANCEL_SECONDS)
+    if not cut_off:
+        return task.result()
+    ended = task.done() and not task.cancelled()
+    error = task.exception() if ended else None
+    get_logger("process").warning(
+        LogEvent.DRAIN_CANCELLED,
+        begun=stop.has_begun,
+        drain_seconds=drain_seconds,
+        error=type(error).__name__ if error else None,
+    )
+    return None
 
 
 async def run_service(

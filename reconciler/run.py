@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from ledger.log import LogEvent, get_logger
-from ledger.service import Stop, run_service
+from ledger.service import Stop, run_service, run_to_stop
 from ledger.store import PlanProfile, Pool, findings, open_pool
 from reconciler.carrying import Carried
 from reconciler.pass_result import Limits, PassResult, Scope
@@ -192,8 +192,13 @@ async def open_reconciler(
 
 async def run_reconciler(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
     """Reconcile until a stop is asked for."""
+    await run_to_stop(_run(settings, sources, stop), stop)
+
+
+async def _run(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
     log = get_logger(ROLE)
     async with open_reconciler(settings, sources) as reconciler:
+        stop.begin()
         reconciler.stop = stop
         log.info(LogEvent.PROCESS_STARTED, mode=reconciler.mode)
         await run_service(

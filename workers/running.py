@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ledger.errors import InvalidSetting
 from ledger.log import LogEvent, get_logger
+from ledger.service import run_to_stop
 from ledger.store import open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
+from workers.counts import WorkerCounts
 from workers.handlers import Form
 from workers.once import Once
 from workers.watchdog import Watchdog
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     from ledger.service import Stop
     from ledger.store import Pool
-    from workers.counts import WorkerCounts
     from workers.handlers import Handlers
     from workers.settings import WorkerSettings
 
@@ -98,7 +99,16 @@ async def run_worker(
     """
     if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
         raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
+    work = _run(settings, handlers, stop, once=once)
+    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    return counts or WorkerCounts()
+
+
+async def _run(
+    settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool
+) -> WorkerCounts:
     async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.begin()
         worker = Worker(
             settings, handlers, pool, worker_no=worker_no, name=name, transactions=transactions
         )

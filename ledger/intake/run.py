@@ -8,7 +8,7 @@ from ledger.intake.reader import ReaderOptions, open_reader
 from ledger.intake.service import Intake
 from ledger.intake.settings import IntakeSettings
 from ledger.log import LogEvent, get_logger
-from ledger.service import Stop, run_service
+from ledger.service import Stop, run_service, run_to_stop
 from ledger.store import PlanProfile, open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
 
@@ -51,5 +51,10 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
 
 async def run_intake(settings: IntakeSettings, stop: Stop) -> None:
     """Take events in until a stop is asked for. Any number of processes may."""
+    await run_to_stop(_run(settings, stop), stop)
+
+
+async def _run(settings: IntakeSettings, stop: Stop) -> None:
     async with open_intake(settings) as intake:
+        stop.begin()
         await run_service("intake", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

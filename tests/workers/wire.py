@@ -17,6 +17,10 @@ class Wire:
         self._alive.set()
         self._carrying: set[asyncio.Task[None]] = set()
 
+    def is_used(self) -> bool:
+        """Tell whether anybody is connected, or tries to be."""
+        return bool(self._carrying)
+
     def cut(self) -> None:
         self._alive.clear()
 

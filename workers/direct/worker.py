@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
 from ledger.errors import InvalidSetting
-from ledger.service import Signals, Stop, crash_point, run_service
+from ledger.service import Signals, Stop, crash_point, run_service, run_to_stop
 from ledger.store import CONNECTION_LOST
 from ledger.upkeep import Upkeep
 from workers.counts import WorkerCounts
@@ -243,7 +243,21 @@ async def run_direct_worker(
     """
     if not len(handlers):
         raise InvalidSetting("there is nothing to work: no handler")
+    work = _run(settings, handlers, stop, once=once, admits=admits)
+    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    return counts or WorkerCounts()
+
+
+async def _run(
+    settings: DirectSettings,
+    handlers: Handlers,
+    stop: Stop,
+    *,
+    once: bool,
+    admits: Callable[[DueFlow], bool] | None,
+) -> WorkerCounts:
     async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.begin()
         worker = DirectWorker(
             settings,
             handlers,

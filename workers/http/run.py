@@ -6,7 +6,7 @@ from typing import Final, final
 
 from ledger.errors import InvalidSetting, Problem, Unavailable
 from ledger.log import LogEvent, get_logger
-from ledger.service import Stop, run_service
+from ledger.service import Stop, run_service, run_to_stop
 from ledger.store import Pool, open_pool
 from ledger.store.claims import DueFlow
 from ledger.store.definitions import list_http_kinds
@@ -86,6 +86,11 @@ async def run_http_worker(
             "hooks.example.com,https://*.example.com:8443, or * for every public host",
         )
         raise InvalidSetting("Settings are missing or wrong:", [problem])
+    work = _run(settings, stop, once=once)
+    return await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+
+
+async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCounts | None:
     guard = Guard(settings.http_allow, settings.http_allow_networks)
     async with AsyncExitStack() as stack:
         dsn = settings.dsn.get_secret_value()
@@ -95,6 +100,7 @@ async def run_http_worker(
         client = await stack.enter_async_context(HttpClient(guard, ca_file=settings.http_ca_file))
         endpoints = Endpoints(settings, pool, client)
         await endpoints.refresh()
+        stop.begin()
         refreshing = asyncio.create_task(
             run_service(
                 "worker.refresh",

@@ -6,7 +6,7 @@ from typing import Final
 
 from ledger.intake.reader import ReaderOptions, open_reader
 from ledger.log import LogEvent, get_logger
-from ledger.service import Stop, run_service
+from ledger.service import Stop, run_service, run_to_stop
 from ledger.store import open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
 from workers.reports.service import Reports
@@ -46,5 +46,10 @@ async def open_reports(settings: ReportSettings) -> AsyncGenerator[Reports]:
 
 async def run_reports(settings: ReportSettings, stop: Stop) -> None:
     """Take outcomes in until a stop is asked for. Any number of processes may."""
+    await run_to_stop(_run(settings, stop), stop)
+
+
+async def _run(settings: ReportSettings, stop: Stop) -> None:
     async with open_reports(settings) as reports:
+        stop.begin()
         await run_service("reports", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

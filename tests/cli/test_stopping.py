@@ -1,0 +1,109 @@
+"""SIGTERM ends every process, though Postgres is there and answers nothing."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from dueledger.stack import Endpoints
+from tests.workers.wire import Wire, wire_to
+
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
+
+HANDLERS = """
+from workers import Completed, Handlers
+handlers = Handlers()
+@handlers.on("ReminderDue")
+async def remind(item):
+    return Completed()
+@handlers.on_transaction("LetterDue")
+async def write(item, connection):
+    return Completed()
+"""
+PROCESSES = [
+    ("allocate",),
+    ("work", "mine:handlers"),
+    ("work", "--direct", "mine:handlers"),
+    ("work", "--outcomes"),
+    ("intake",),
+    ("materialise",),
+]
+ENDED_SECONDS = 45.0  # a statement alone waits a minute for its answer
+
+
+@pytest.fixture
+async def wire(database: str) -> AsyncGenerator[tuple[Wire, str]]:
+    async with wire_to(database) as laid:
+        yield laid
+
+
+@pytest.fixture
+async def start(wire: tuple[Wire, str], stack: Endpoints, tmp_path: Path) -> AsyncGenerator[Start]:
+    """Start `dueledger` at the far end of the wire from Postgres."""
+    (tmp_path / "mine.py").write_text(HANDLERS)
+    started: list[asyncio.subprocess.Process] = []
+
+    async def begin(*arguments: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "dueledger", *arguments),
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "DUELEDGER_DSN": wire[1],
+                "DUELEDGER_BOOTSTRAP_SERVERS": stack.bootstrap_servers,
+                "DUELEDGER_ALLOCATOR_DRAIN_SECONDS": "1",
+                "DUELEDGER_WORKER_DRAIN_SECONDS": "1",
+            },
+            stderr=asyncio.subprocess.PIPE,
+        )
+        started.append(process)
+        return process
+
+    yield begin
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str]:
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(ENDED_SECONDS):
+        _, told = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, told.decode()
+
+
+@pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
+async def test_g5_a_process_whose_postgres_hangs_ends_when_it_is_told_to(
+    arguments: tuple[str, ...], start: Start, wire: tuple[Wire, str]
+) -> None:
+    process = await start(*arguments)
+    assert process.stderr is not None
+    while b"process.started" not in (line := await process.stderr.readline()):
+        assert line, "it ended before it began"
+    wire[0].cut()
+    code, told = await _ended(process)
+    assert code == 0
+    assert "Traceback" not in told
+
+
+@pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
+async def test_a_process_that_still_connects_ends_when_it_is_told_to(
+    arguments: tuple[str, ...], start: Start, wire: tuple[Wire, str], eventually: Eventually
+) -> None:
+    wire[0].cut()
+    process = await start(*arguments)
+
+    async def connects() -> bool:
+        return wire[0].is_used()
+
+    await eventually(connects)
+    code, told = await _ended(process)
+    assert code == 0
+    assert "Traceback" not in told
