@@ -14,7 +14,17 @@ from dueledger.cli.output import print_lines, print_rows, say
 app = typer.Typer()
 
 ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metavar="ITEM…")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stands in the journal.")]
+
+
+def _reason(reason: str) -> str:
+    if not reason.strip():
+        raise typer.BadParameter("it is empty; say why, for whoever reads the journal")
+    return reason
+
+
+ReasonOption = Annotated[
+    str, typer.Option("--reason", help="Why; it stands in the journal.", callback=_reason)
+]
 
 
 class Decision(StrEnum):

@@ -1,7 +1,8 @@
 """Commands by which an operator steers flows: pause, resume, limits, and starting something now."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 import typer
@@ -20,6 +21,9 @@ from dueledger.cli.options import (
     TenantOption,
 )
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+
+if TYPE_CHECKING:
+    from ledger.store.flows import Paused, Resumed
 
 app = typer.Typer()
 flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
@@ -48,10 +52,14 @@ def pause(
 
     paused = run(_pause(tenant, kind, lane, reason, dsn))
     if json_:
-        print_lines(paused)
-    else:
-        print_rows(paused, ("tenant", "kind", "lane"), empty="Nothing more was to be paused.")
-        say("Flows made later under this are born paused; `dueledger resume` ends it.")
+        print_document(asdict(paused))
+        return
+    print_rows(paused.flows, ("tenant", "kind", "lane"), empty="No flow more was to be paused.")
+    for standing in paused.pauses:
+        say(f"A pause stands for {_scope(standing)}: flows made later under it are born paused.")
+    if not paused.pauses:
+        say("A pause stood already, with its own reason; `dueledger flow pauses` lists it.")
+    say("`dueledger resume` ends it.")
 
 
 @app.command(rich_help_panel=options.OPERATIONS)
@@ -67,11 +75,17 @@ def resume(
 
     resumed = run(_resume(tenant, kind, lane, dsn))
     if json_:
-        print_lines(resumed)
+        print_document(asdict(resumed))
         return
     columns = ("tenant", "kind", "lane", "still_paused", "pause_reason")
-    print_rows(resumed, columns, empty="Nothing there was paused.")
-    if any(row["still_paused"] for row in resumed):
+    print_rows([asdict(each) for each in resumed.flows], columns, empty="No flow was paused.")
+    for ended in resumed.pauses:
+        say(f"The pause for {_scope(ended)} ended: {ended['reason']}")
+    if not resumed.pauses:
+        say(
+            "No pause stood there, nor a narrower one; `dueledger flow pauses` lists those that do."
+        )
+    if any(each.still_paused for each in resumed.flows):
         say("A wider pause still covers some; `dueledger flow pauses` lists them.")
 
 
@@ -210,9 +224,16 @@ def _breaker(row: Mapping[str, Any]) -> str | None:
     )
 
 
+def _scope(pause: Mapping[str, Any]) -> str:
+    """Name what a pause covers."""
+    kind = pause["kind"] or "every kind"
+    lane = "every lane" if pause["lane"] is None else pause["lane"] or "the default lane"
+    return f"{pause['tenant']} × {kind} × {lane}"
+
+
 async def _pause(
     tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
-) -> list[dict[str, Any]]:
+) -> "Paused":
     from dueledger.cli.session import ledger_connection, person
     from ledger.store.flows import Scope, pause_flows
 
@@ -225,19 +246,14 @@ async def _pause(
         )
 
 
-async def _resume(
-    tenant: str, kind: str | None, lane: str | None, dsn: str | None
-) -> list[dict[str, Any]]:
-    from dataclasses import asdict
-
+async def _resume(tenant: str, kind: str | None, lane: str | None, dsn: str | None) -> "Resumed":
     from dueledger.cli.session import ledger_connection, person
     from ledger.store.flows import Scope, resume_flows
 
     async with ledger_connection(dsn) as connection:
-        resumed = await resume_flows(
+        return await resume_flows(
             connection, Scope(tenant, kind, lane), actor_no=await person(connection)
         )
-    return [asdict(each) for each in resumed]
 
 
 async def _list(

@@ -73,6 +73,25 @@ class ResumedFlow:
     pause_reason: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """What a pause changed: the standing pause, unless it stood, and flows that were not paused.
+
+    A pause has tenant, kind, lane and reason, a flow tenant, kind and lane; null stands for all.
+    """
+
+    pauses: list[dict[str, Any]]
+    flows: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a resumption changed: the standing pauses that ended, and the flows that were paused."""
+
+    pauses: list[dict[str, Any]]
+    flows: list[ResumedFlow]
+
+
 async def list_flows(
     connection: Connection,
     *,
@@ -93,31 +112,23 @@ async def list_pauses(connection: Connection, tenant: str | None = None) -> list
 
 async def pause_flows(
     connection: Connection, scope: Scope, *, reason: str, actor_no: int
-) -> list[dict[str, Any]]:
-    """Pause what is there and what will be; return the flows that were not paused before.
+) -> Paused:
+    """Pause what is there and what will be. Of what is paused already nothing changes.
 
     What is handed out already goes on. Repeating it is harmless.
     """
-    rows = await connection.fetch(
+    [row] = await connection.fetch(
         statement("pause_flows"), scope.tenant, scope.kind, scope.lane, reason, actor_no
     )
-    return sorted(map(dict, rows), key=lambda row: (row["kind"], row["lane"]))
+    return Paused(**row)
 
 
-async def resume_flows(connection: Connection, scope: Scope, *, actor_no: int) -> list[ResumedFlow]:
-    """End this pause and all narrower ones; return the flows that were paused."""
-    rows = await connection.fetch(
+async def resume_flows(connection: Connection, scope: Scope, *, actor_no: int) -> Resumed:
+    """End this pause and all narrower ones."""
+    [row] = await connection.fetch(
         statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
     )
-    return sorted(
-        (
-            ResumedFlow(
-                row["tenant"], row["kind"], row["lane"], row["still_paused"], row["pause_reason"]
-            )
-            for row in rows
-        ),
-        key=lambda flow: (flow.kind, flow.lane),
-    )
+    return Resumed(row["pauses"], [ResumedFlow(**flow) for flow in row["flows"]])
 
 
 async def heal_pauses(connection: Connection) -> int:

@@ -1,27 +1,35 @@
 -- Pause by tenant, kind and lane, null for all of them; flows made later are born paused.
--- returns: zero or more, one a flow that was not paused before
+-- returns: one
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text
 -- $4 reason text
 -- $5 actor_no integer
 -- index: none
--- locks: flow rows (for update, flow_no ascending)
-with standing as (
-  insert into ledger.pause (tenant, kind, lane, paused_at, actor_no, reason)
-  values ($1::text, $2::text, $3::text, ledger.now(), $5::integer, $4::text)
-  on conflict do nothing
-),
-found as materialized (
+-- locks: flow rows (for update, flow_no ascending), then a pause row
+with found as materialized (
   select f.flow_no, k.tenant, k.name as kind, f.lane
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where k.tenant = $1::text and ($2::text is null or k.name = $2::text) and ($3::text is null or f.lane = $3::text)
     and f.paused_at is null
   order by f.flow_no
   for update of f
+),
+-- Counting reads every flow first: the order in which resuming locks them.
+standing as (
+  insert into ledger.pause (tenant, kind, lane, paused_at, actor_no, reason)
+  select $1::text, $2::text, $3::text, ledger.now(), $5::integer, $4::text
+  where (select count(*) from found) >= 0
+  on conflict do nothing
+  returning tenant, kind, lane, reason
+),
+paused as (
+  update ledger.flow f
+  set paused_at = ledger.now(), paused_by = $5::integer, pause_reason = $4::text
+  from found x
+  where f.flow_no = x.flow_no and f.paused_at is null
+  returning x.tenant, x.kind, x.lane
 )
-update ledger.flow f
-set paused_at = ledger.now(), paused_by = $5::integer, pause_reason = $4::text
-from found x
-where f.flow_no = x.flow_no and f.paused_at is null
-returning f.flow_no, x.tenant, x.kind, x.lane
+select
+  (select coalesce(jsonb_agg(to_jsonb(s)), '[]') from standing s) as pauses,
+  (select coalesce(jsonb_agg(to_jsonb(p) order by p.kind, p.lane), '[]') from paused p) as flows

@@ -1,25 +1,35 @@
 -- End pauses of a tenant, kind and lane and all narrower ones; a flow that a wider pause still covers stays paused.
--- returns: zero or more, one a flow that was paused
+-- returns: one
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text
 -- $4 actor_no integer
 -- index: none
--- locks: flow rows (for update, flow_no ascending), pause rows
-with ended as (
-  update ledger.pause p
-  set resumed_at = ledger.now(), resumed_by = $4::integer
-  where p.tenant = $1::text and p.resumed_at is null
-    and ($2::text is null or p.kind = $2::text) and ($3::text is null or p.lane = $3::text)
-  returning p.pause_no
-),
-found as materialized (
+-- locks: flow rows (for update, flow_no ascending), then pause rows (for update, pause_no ascending)
+with found as materialized (
   select f.flow_no, k.tenant, k.name as kind, f.lane
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where k.tenant = $1::text and ($2::text is null or k.name = $2::text) and ($3::text is null or f.lane = $3::text)
     and f.paused_at is not null
   order by f.flow_no
   for update of f
+),
+-- Counting reads every flow first: two that resume would wait for one another if flows and pauses were locked in turn.
+standing as materialized (
+  select p.pause_no
+  from ledger.pause p
+  where (select count(*) from found) >= 0
+    and p.tenant = $1::text and p.resumed_at is null
+    and ($2::text is null or p.kind = $2::text) and ($3::text is null or p.lane = $3::text)
+  order by p.pause_no
+  for update
+),
+ended as (
+  update ledger.pause p
+  set resumed_at = ledger.now(), resumed_by = $4::integer
+  from standing s
+  where p.pause_no = s.pause_no and p.resumed_at is null
+  returning p.pause_no, p.tenant, p.kind, p.lane, p.reason
 ),
 judged as materialized (
   select x.*, w.paused_at, w.actor_no, w.reason
@@ -31,9 +41,14 @@ judged as materialized (
       and not exists (select from ended e where e.pause_no = p.pause_no)
     order by p.paused_at limit 1
   ) w on true
+),
+resumed as (
+  update ledger.flow f
+  set paused_at = j.paused_at, paused_by = j.actor_no, pause_reason = j.reason
+  from judged j
+  where f.flow_no = j.flow_no and f.paused_at is not null
+  returning j.tenant, j.kind, j.lane, f.paused_at is not null as still_paused, f.pause_reason
 )
-update ledger.flow f
-set paused_at = j.paused_at, paused_by = j.actor_no, pause_reason = j.reason
-from judged j
-where f.flow_no = j.flow_no and f.paused_at is not null
-returning f.flow_no, j.tenant, j.kind, j.lane, f.paused_at is not null as still_paused, f.pause_reason
+select
+  (select coalesce(jsonb_agg(to_jsonb(e) - 'pause_no' order by e.pause_no), '[]') from ended e) as pauses,
+  (select coalesce(jsonb_agg(to_jsonb(r) order by r.kind, r.lane), '[]') from resumed r) as flows

@@ -22,13 +22,37 @@ when: {cron: "0 2 * * *", timezone: Europe/Berlin}
 def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:
     dueledger_on("emit", *OWED, "--key", "INV-1", "--due-at", "2026-01-01")
     paused = dueledger_on("pause", *FLOW, "--reason", "month end", "--json")
-    assert [flow["kind"] for flow in paused.lines] == ["ReminderDue"]
+    assert [flow["kind"] for flow in paused.document["flows"]] == ["ReminderDue"]
+    assert paused.document["pauses"] == [
+        {"tenant": "acme", "kind": "ReminderDue", "lane": None, "reason": "month end"}
+    ]
     why = dueledger_on("why", "INV-1", "--json").document
     assert (why["code"], "month end" in why["sentence"]) == ("PAUSED", True)
     assert "month end" in dueledger_on("flow", "pauses").out
     resumed = dueledger_on("resume", "acme", "--json")
-    assert [flow["still_paused"] for flow in resumed.lines] == [False]
+    assert [flow["still_paused"] for flow in resumed.document["flows"]] == [False]
+    assert [pause["kind"] for pause in resumed.document["pauses"]] == ["ReminderDue"]
     assert dueledger_on("flow", "pauses", "--json").lines == []
+
+
+def test_a_pause_of_what_is_not_there_yet_is_told_when_it_is_set_and_when_it_ends(
+    dueledger_on: Command,
+) -> None:
+    pause = ("pause", "nobody", "K", "--lane", "", "--reason", "not yet")
+    assert "stands for nobody × K × the default lane" in dueledger_on(*pause).err
+    again = dueledger_on(*pause)
+    assert "stood already" in again.err
+    ended = dueledger_on("resume", "nobody")
+    assert "nobody × K × the default lane ended: not yet" in ended.err
+    assert "No pause stood there" in dueledger_on("resume", "nobody").err
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_a_reason_says_something(dueledger: Command, reason: str) -> None:
+    ran = dueledger("pause", "acme", "--reason", reason, "--json")
+    assert (ran.code, ran.document["error"]["code"]) == (2, "USAGE")
+    assert dueledger("trigger", "nightly", "--tenant", "acme", "--reason", reason).code == 2
+    assert dueledger("pause", "acme", "--reason", "x", "--lane", "x" * 101).code == 2
 
 
 def test_limits_are_set_before_anything_is_owed_and_ended_by_none(dueledger_on: Command) -> None:

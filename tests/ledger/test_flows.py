@@ -62,17 +62,20 @@ async def test_a_pause_covers_what_is_there_and_what_comes(ledger: Ledger) -> No
     paused = await pause_flows(
         ledger.connection, scope, reason="month end", actor_no=ledger.worker_no
     )
-    assert [flow["lane"] for flow in paused] == [""]
+    assert [flow["lane"] for flow in paused.flows] == [""]
     await ledger.emit(lane="eu")
     assert await list_due_flows(ledger.connection, 10) == []
     assert {flow["pause_reason"] for flow in await list_flows(ledger.connection)} == {"month end"}
     assert len(await list_pauses(ledger.connection)) == 1
     again = await pause_flows(ledger.connection, scope, reason="again", actor_no=ledger.worker_no)
-    assert again == []
+    assert (again.flows, again.pauses) == ([], [])
 
     resumed = await resume_flows(ledger.connection, scope, actor_no=ledger.worker_no)
 
-    assert [(flow.lane, flow.still_paused) for flow in resumed] == [("", False), ("eu", False)]
+    assert [(flow.lane, flow.still_paused) for flow in resumed.flows] == [
+        ("", False),
+        ("eu", False),
+    ]
     assert len(await list_due_flows(ledger.connection, 10)) == 2
     assert await list_pauses(ledger.connection) == []
 
@@ -83,11 +86,12 @@ async def test_a_wider_pause_outlasts_the_end_of_a_narrower_one(ledger: Ledger) 
     tenant, lane = Scope("acme"), Scope("acme", ledger.kind, "eu")
     for scope, reason in ((tenant, "audit"), (lane, "eu is down")):
         await pause_flows(ledger.connection, scope, reason=reason, actor_no=ledger.worker_no)
-    (resumed,) = await resume_flows(ledger.connection, lane, actor_no=ledger.worker_no)
+    (resumed,) = (await resume_flows(ledger.connection, lane, actor_no=ledger.worker_no)).flows
     assert (resumed.still_paused, resumed.pause_reason) == (True, "audit")
     await pause_flows(ledger.connection, lane, reason="eu is down", actor_no=ledger.worker_no)
     ended = await resume_flows(ledger.connection, tenant, actor_no=ledger.worker_no)
-    assert [flow.still_paused for flow in ended] == [False, False]
+    assert [flow.still_paused for flow in ended.flows] == [False, False]
+    assert [pause["reason"] for pause in ended.pauses] == ["audit", "eu is down"]
     assert await list_pauses(ledger.connection) == []  # the narrower one ended with it
 
 
