@@ -13,7 +13,7 @@ from typing import Final
 
 from ledger.errors import InvalidSetting, Unavailable
 from ledger.settings import Settings
-from ledger.store import Connection, connect
+from ledger.store import STATEMENT_REFUSED, Connection, connect
 from ledger.store.migrations import pending_migrations
 
 _POSTGRES_OLDEST: Final = 160_000
@@ -54,7 +54,11 @@ async def examine(settings: Settings) -> AsyncIterator[Check]:
     else:
         try:
             for check in (_postgres, _schema, _clock, _snapshots):
-                yield await check(connection)
+                try:
+                    yield await check(connection)
+                except STATEMENT_REFUSED as error:
+                    remedy = "run it as a member of ledger_worker: `grant ledger_worker to …`"
+                    yield Check(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
         finally:
             await connection.close()
     for server in settings.bootstrap_servers.split(","):
@@ -119,8 +123,6 @@ async def _snapshots(connection: Connection) -> Check:
 async def _kafka(server: str) -> Check:
     host, _, port = server.rpartition(":")
     remedy = "start it, or mend DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
-    if not host or not port.isdigit():
-        return Check("kafka", Health.FAIL, f"{server} is not host:port", remedy)
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, int(port))

@@ -1,7 +1,11 @@
 """Settings every process shares; each process adds its own in a class derived from this one."""
 
-from pydantic import Field, SecretStr
+from typing import Final
+
+from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
+
+PORT_MAX: Final = 65_535
 
 
 class Settings(BaseSettings):
@@ -19,3 +23,13 @@ class Settings(BaseSettings):
     topic_replication: int = Field(
         default=1, ge=1, le=10, description="replicas of a topic that has to be made"
     )
+
+    @field_validator("bootstrap_servers")
+    @classmethod
+    def _have_ports(cls, servers: str) -> str:
+        for server in servers.split(","):
+            host, _, port = server.strip().rpartition(":")
+            digits = port.isascii() and port.isdigit()
+            if not host or not digits or not 0 < int(port) <= PORT_MAX:
+                raise ValueError("each must be host:port, a port from 1 to 65535")
+        return servers

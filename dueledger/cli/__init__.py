@@ -9,10 +9,15 @@ from dueledger.cli.exits import Exit
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     from dueledger.cli.app import app
-    from dueledger.cli.failures import describe, report
+    from dueledger.cli.failures import Failure, describe, report
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
+    for number, text in enumerate(given, 1):
+        if text != text.encode(errors="ignore").decode():
+            message = f"Argument {number} is not UTF-8: {text!a}"
+            report(Failure(Exit.USAGE, "USAGE", message, {}), as_json=as_json)
+            return Exit.USAGE
     try:
         # With --json a refused option is described like any other error, not as usage for people.
         ended: object = app(given, prog_name="dueledger", standalone_mode=not as_json)

@@ -13,6 +13,25 @@ from ledger.errors import DueledgerError, InvalidInput
 # No such schema, table, function: the statements are tested on the schema they were written for.
 _UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
 
+_REFUSED: Final = {
+    "42501": (
+        Exit.FAILED,
+        "NOT_PERMITTED",
+        "This user of the database may not ({error}): `grant ledger_worker to` it.",
+    ),
+    "25006": (
+        Exit.UNREACHABLE,
+        "READ_ONLY",
+        "This server only reads ({error}). Give DUELEDGER_DSN the address of the primary.",
+    ),
+    "40P01": (
+        Exit.FAILED,
+        "DEADLOCK",
+        "Others changed the same at once, and Postgres undid this: repeat it.",
+    ),
+}
+"""By SQLSTATE: what it ends as, its code, and what to say."""
+
 _USAGE_ERROR: Final = typer.BadParameter.mro()[1]
 """Its module differs between Typer's releases; it is what every refused option or command is."""
 
@@ -49,7 +68,15 @@ def describe(error: Exception) -> Failure | None:
             )
             return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
         case _:
-            return _lost_connection(error)
+            return _refused(error) or _lost_connection(error)
+
+
+def _refused(error: Exception) -> Failure | None:
+    refused = _REFUSED.get(getattr(error, "sqlstate", ""))
+    if refused is None:
+        return None
+    ending, code, sentence = refused
+    return Failure(ending, code, sentence.format(error=error), {})
 
 
 def _lost_connection(error: Exception) -> Failure | None:

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,12 +30,22 @@ def _load(place: str) -> Handlers:
         sys.path.insert(0, here)  # as `python -m` has it: a project's own modules are found
     try:
         module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        raise _refused(place, f"there is no module {error.name} on the path") from error
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and module_name.startswith(error.name or " "):
+            raise _refused(place, f"there is no module {error.name} on the path") from error
+        raise _refused(place, f"{type(error).__name__}: {error}, at {_whence(error)}") from error
     found: object = getattr(module, name, None)
     if not isinstance(found, Handlers):
         raise _refused(place, f"{module_name} has no Handlers called {name}")
     return found
+
+
+def _whence(error: BaseException) -> str:
+    """Name the line at which a module failed: the last one that ran, or that cannot be read."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{last.filename}:{last.lineno}: {last.line}"
 
 
 def _refused(place: str, reason: str) -> InvalidInput:

@@ -3,12 +3,14 @@
 import asyncio
 import getpass
 import os
+import re
 import sys
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
 from pydantic import ValidationError
+from pydantic_settings import SettingsError
 
 from dueledger.cli.output import messages
 from dueledger.dev.supervisor import SUPERVISED
@@ -19,6 +21,14 @@ from ledger.service import Stop
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, connect
 from ledger.store.actors import ActorKind, register_actor
+
+_SETTING = re.compile(r'field "(\w+)"')
+
+_ACCEPTED = {
+    "dsn": "postgresql://user:password@host:port/name",
+    "bootstrap_servers": "host:port, or several with commas between them",
+    "worker_topics": '["due.PolicyRenewalDue"]',
+}
 
 _S = TypeVar("_S", bound=Settings)
 _T = TypeVar("_T")
@@ -43,14 +53,17 @@ def read_settings(settings: type[_S], **options: object) -> _S:
             _problem(found["loc"], found["msg"]) for found in error.errors(include_input=False)
         ]
         raise InvalidSetting("Settings are missing or wrong:", problems) from None
+    except SettingsError as error:
+        named = _SETTING.search(str(error))
+        problem = _problem((named[1] if named else "",), "it is not JSON, as a list must be")
+        raise InvalidSetting("Settings are missing or wrong:", [problem]) from None
 
 
 def _problem(location: tuple[int | str, ...], reason: str) -> Problem:
     """Name the variable, and never the value: it may be a secret."""
     name = "_".join(map(str, location))
     variable = f"DUELEDGER_{name.removeprefix('DUELEDGER_').removeprefix('dueledger_')}".upper()
-    accepted = "postgresql://user:password@host:port/name" if name == "dsn" else None
-    return Problem(variable, "", reason, accepted)
+    return Problem(variable, "", reason, _ACCEPTED.get(name))
 
 
 @asynccontextmanager
@@ -70,8 +83,16 @@ async def ledger_connection(dsn: str | None) -> AsyncGenerator[Connection]:
 
 async def person(connection: Connection) -> int:
     """Return the number of the person at this terminal, who stands in the journal by name."""
-    name = os.environ.get("DUELEDGER_ACTOR") or getpass.getuser()
+    name = os.environ.get("DUELEDGER_ACTOR") or _system_user()
     return await register_actor(connection, f"person:{name}", ActorKind.PERSON)
+
+
+def _system_user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # as in a container that runs under a bare number
+        problem = Problem("DUELEDGER_ACTOR", "", "the system's user has no name", "jane.doe")
+        raise InvalidSetting("The journal asks who decides:", [problem]) from None
 
 
 @asynccontextmanager

@@ -54,6 +54,20 @@ _MALFORMED: Final = (asyncpg.InterfaceError, ValueError, OverflowError)
 """What an address that cannot be read ends in; the messages quote parts of it."""
 
 
+_UNUSABLE: Final = (
+    asyncpg.PostgresError,
+    asyncpg.TargetServerAttributeNotMatched,
+    OSError,
+)
+
+# The address may carry settings for the session.
+_PARAMETER_REFUSED: Final = (
+    asyncpg.UndefinedObjectError,
+    asyncpg.CantChangeRuntimeParamError,
+    asyncpg.InvalidParameterValueError,
+)
+
+
 class PlanProfile(StrEnum):
     """How the planner is steered.
 
@@ -147,7 +161,7 @@ async def open_pool(
             max_cached_statement_lifetime=0,
             command_timeout=60,
         )
-    except (asyncpg.PostgresError, OSError) as error:
+    except _UNUSABLE as error:
         raise _unavailable(error) from error
     except _MALFORMED:
         raise _malformed() from None
@@ -197,7 +211,7 @@ async def connect(
         connection = await asyncpg.connect(
             dsn, server_settings=_settings(application_name, profile), command_timeout=60
         )
-    except (asyncpg.PostgresError, OSError) as error:
+    except _UNUSABLE as error:
         raise _unavailable(error) from error
     except _MALFORMED:
         raise _malformed() from None
@@ -205,27 +219,29 @@ async def connect(
     return connection
 
 
-def _malformed() -> InvalidSetting:
+def _malformed(
+    reason: str = "it cannot be read as the address of Postgres; in a password, write / @ : ? # as"
+    " %2F %40 %3A %3F %23",
+) -> InvalidSetting:
     """Name the setting and never its value, of which any part may be the password."""
-    problem = Problem(
-        "DUELEDGER_DSN",
-        "",
-        "it cannot be read as the address of Postgres; in a password, write / @ : ? # as %2F %40 "
-        "%3A %3F %23",
-        "postgresql://user:password@host:port/name",
-    )
+    accepted = "postgresql://user:password@host:port/name"
+    problem = Problem("DUELEDGER_DSN", "", reason, accepted)
     return InvalidSetting("Settings are missing or wrong:", [problem])
 
 
-def _unavailable(error: asyncpg.PostgresError | OSError) -> Unavailable:
+def _unavailable(error: Exception) -> Unavailable | InvalidSetting:
+    if isinstance(error, _PARAMETER_REFUSED):
+        return _malformed("behind its ? stands a parameter that Postgres does not know or refuses")
+    is_another = isinstance(error, asyncpg.TargetServerAttributeNotMatched)
+    cause = "no server is as target_session_attrs asks" if is_another else _cause(error)
     return Unavailable(
-        f"Postgres cannot be used: {_cause(error)}. "
+        f"Postgres cannot be used: {cause}. "
         "Check DUELEDGER_DSN and that the server is up; `dueledger doctor` says more.",
         service="postgres",
     )
 
 
-def _cause(error: asyncpg.PostgresError | OSError) -> str:
+def _cause(error: Exception) -> str:
     match error:
         case socket.gaierror():
             return "the host is unknown"

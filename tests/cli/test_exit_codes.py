@@ -1,6 +1,7 @@
 """Scripts branch on exit codes, and a program reads an error where a person reads a sentence."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -209,3 +210,47 @@ def test_findings_end_a_reconciliation_with_their_own_exit_code(dueledger_on: Co
     [finding] = dueledger_on("findings", "--json").lines
     assert finding["type"] == "OVERDUE"
     assert finding["business_key"] == "INV-1"
+
+
+@pytest.mark.parametrize("servers", ["foo:bar", "", "foo", ":", "host:999999", "host:1,other"])
+def test_addresses_of_kafka_that_cannot_be_are_refused_by_name(
+    dueledger: Command, servers: str
+) -> None:
+    ran = dueledger("intake", "--bootstrap-servers", servers, "--json", "--dsn", UNREACHABLE)
+    assert ran.code == 2
+    [problem] = ran.document["error"]["details"]["problems"]
+    assert problem["field"] == "DUELEDGER_BOOTSTRAP_SERVERS"
+
+
+def test_a_list_that_is_not_json_is_refused_by_name(dueledger: Command) -> None:
+    told = {"DUELEDGER_WORKER_TOPICS": "foo", "DUELEDGER_DSN": UNREACHABLE}
+    ran = dueledger("work", "examples.insurer.handlers:handlers", "--json", **told)
+    assert ran.code == 2
+    [problem] = ran.document["error"]["details"]["problems"]
+    assert problem["field"] == "DUELEDGER_WORKER_TOPICS"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\nraise RuntimeError('not today')", "RuntimeError: not today, at"),
+        ("def broken(:", "SyntaxError"),
+        ("import no_such_package", "no_such_package"),
+        ("from json import no_such_name", "no_such_name"),
+    ],
+)
+def test_a_module_of_handlers_that_fails_is_named_with_its_line(
+    dueledger: Command, tmp_path: Path, text: str, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(text)
+    ran = dueledger("work", "mine:handlers", DUELEDGER_DSN=UNREACHABLE)
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+    assert said in ran.err
+    assert "mine.py:" in ran.err
+
+
+def test_an_argument_that_is_not_utf8_is_refused(dueledger: Command) -> None:
+    ran = dueledger("show", "caf\udce9", "--json")
+    assert ran.code == 2
+    assert "Argument 2 is not UTF-8" in ran.document["error"]["detail"]

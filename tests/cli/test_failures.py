@@ -1,12 +1,16 @@
 """What a process says when it ends by what it cannot help."""
 
 import errno
+import getpass
+from typing import Any, cast
 
 import asyncpg
 import pytest
 
 from dueledger.cli.exits import Exit
 from dueledger.cli.failures import describe
+from dueledger.cli.session import person
+from ledger.errors import InvalidSetting
 
 
 @pytest.mark.parametrize(
@@ -35,3 +39,29 @@ def test_a_connection_that_broke_is_told_as_out_of_reach(error: Exception) -> No
 )
 def test_what_is_no_broken_connection_is_not_told_as_one(error: Exception) -> None:
     assert describe(error) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (asyncpg.InsufficientPrivilegeError("permission denied"), "NOT_PERMITTED", "grant"),
+        (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), "READ_ONLY", "primary"),
+        (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "repeat it"),
+    ],
+)
+def test_what_postgres_refuses_is_told_in_words(
+    error: asyncpg.PostgresError, code: str, said: str
+) -> None:
+    failure = describe(error)
+    assert failure is not None
+    assert (failure.code, said in failure.message) == (code, True)
+
+
+async def test_a_person_without_a_name_is_asked_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 54321")
+
+    monkeypatch.delenv("DUELEDGER_ACTOR", raising=False)
+    monkeypatch.setattr(getpass, "getuser", nameless)
+    with pytest.raises(InvalidSetting, match="DUELEDGER_ACTOR"):
+        await person(cast("Any", None))
