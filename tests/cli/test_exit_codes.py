@@ -254,3 +254,18 @@ def test_an_argument_that_is_not_utf8_is_refused(dueledger: Command) -> None:
     ran = dueledger("show", "caf\udce9", "--json")
     assert ran.code == 2
     assert "Argument 2 is not UTF-8" in ran.document["error"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("parameter", "code", "said"),
+    [
+        ("target_session_attrs=standby", 3, "target_session_attrs"),
+        ("nonsense=1", 2, "parameter that Postgres does not know"),
+        ("datestyle=nonsense", 2, "parameter that Postgres does not know"),
+    ],
+)
+def test_a_parameter_of_the_address_that_cannot_be_is_told(
+    dueledger_on: Command, database: str, parameter: str, code: int, said: str
+) -> None:
+    ran = dueledger_on("items", "--dsn", f"{database}?{parameter}")
+    assert (ran.code, said in ran.err, "Traceback" in ran.err) == (code, True, False)
