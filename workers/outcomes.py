@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from workers.item import DueItem
 
 EVIDENCE_BYTES_MAX: Final = 262_144
+EVIDENCE_REFUSED: Final = "evidence_refused"
 _TEXT_LENGTH_MAX: Final = 2_000
 _DOUBLINGS_MAX: Final = 32
 _SECONDS_MAX: Final = 10 * 366 * 86_400.0
@@ -92,7 +93,7 @@ def _ending_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) 
         case Snooze():
             return _snoozed(verdict)
         case Park():
-            return _parked(verdict)
+            return Outcome(TransitionEvent.PARKED, _detail(verdict), None)
         case NotDue(reason=reason):
             return Outcome(TransitionEvent.CANCELLED, _reason({"reason": f"not due: {reason}"}))
         case _:
@@ -125,12 +126,14 @@ def _own_backoff(attempt: int, options: HandlerOptions) -> float | None:
 def _completed(evidence: Evidence) -> Outcome:
     if evidence is None:
         return _COMPLETED_BARE
-    text = _evidence_text(evidence)
-    return Outcome(TransitionEvent.COMPLETED, text, None) if isinstance(text, str) else text
+    return Outcome(TransitionEvent.COMPLETED, _evidence_text(evidence), None)
 
 
-def _evidence_text(evidence: Mapping[str, object] | str) -> str | Outcome:
-    """Return the JSON text of evidence, or the outcome of an item whose evidence is none."""
+def _evidence_text(evidence: Mapping[str, object] | str) -> str:
+    """Return the JSON text of evidence; of what cannot be kept, that of the reason.
+
+    The verdict stands either way: what was done must not be done again for how it was told.
+    """
     try:
         if isinstance(evidence, str):
             # Checked, not encoded again: one bad text would fail the statement of thousands.
@@ -138,12 +141,12 @@ def _evidence_text(evidence: Mapping[str, object] | str) -> str | Outcome:
         else:
             text = orjson.dumps(evidence).decode()
             value = evidence
+        fault = evidence_fault(text, value)
     except (TypeError, ValueError) as error:
-        return parked(f"bad verdict: the evidence is not JSON: {storable(str(error))}")
-    fault = evidence_fault(text, value)
-    if fault is not None:
-        return parked(f"bad verdict: the evidence {fault}")
-    return text
+        return _reason({EVIDENCE_REFUSED: f"is not JSON: {error}"})
+    except BaseException as error:  # noqa: BLE001  # the handler boundary: a mapping of its own
+        return _reason({EVIDENCE_REFUSED: f"cannot be read: {_class_name(error)}"})
+    return text if fault is None else _reason({EVIDENCE_REFUSED: fault})
 
 
 def evidence_fault(text: str, value: object) -> str | None:
@@ -187,26 +190,13 @@ def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:
         after_seconds = float(seconds)
     else:
         return parked(f"bad verdict: Retry(after_seconds={_named(seconds)})")
-    detail = _detail(verdict)
-    return (
-        Outcome(TransitionEvent.FAILED, detail, after_seconds)
-        if isinstance(detail, str)
-        else detail
-    )
+    return Outcome(TransitionEvent.FAILED, _detail(verdict), after_seconds)
 
 
-def _parked(verdict: Park) -> Outcome:
-    detail = _detail(verdict)
-    return Outcome(TransitionEvent.PARKED, detail, None) if isinstance(detail, str) else detail
-
-
-def _detail(verdict: Retry | Park) -> str | Outcome:
-    """Return the JSON text of a reason and its evidence, or the outcome where that is none."""
-    reason = {"reason": verdict.reason}
-    if verdict.evidence is None:
-        return _reason(reason)
-    text = _evidence_text(verdict.evidence)
-    return _reason(reason, evidence=text) if isinstance(text, str) else text
+def _detail(verdict: Retry | Park) -> str:
+    """Return the JSON text of a reason and its evidence."""
+    evidence = None if verdict.evidence is None else _evidence_text(verdict.evidence)
+    return _reason({"reason": verdict.reason}, evidence=evidence)
 
 
 def _attempt(item: DueItem) -> int:

@@ -6,7 +6,10 @@ from datetime import datetime
 from typing import TypeAlias, final
 
 Evidence: TypeAlias = Mapping[str, object] | str | None
-"""What the journal keeps of it: a mapping that JSON can carry, or a JSON object as text."""
+"""What the journal keeps of it: a mapping that JSON can carry, or a JSON object as text.
+
+What cannot be kept does not change the verdict: the journal says `evidence_refused` and why.
+"""
 
 
 @final

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import cast
+from typing import NoReturn, cast
 
 from ledger.drafts import ItemDraft
 from ledger.states import State
@@ -110,13 +110,6 @@ async def test_what_is_no_verdict_parks_by_name(site: Site, make_drafts: MakeDra
         "none": None,
         "string": "done",
         "class": Completed,
-        "set": Completed({"seen": {1, 2}}),
-        "prose": Completed("it worked"),
-        "list": Completed("[1]"),
-        "nul": Completed({"name": "a\x00b"}),
-        "nultext": Completed('{"name": "a\\u0000b"}'),
-        "retried": Retry(evidence={"seen": {1, 2}}),
-        "parked": Park("for this", '{"name": "a\\u0000b"}'),
         "both": Snooze(),
         "never": Retry(after_seconds=float("inf")),
     }
@@ -134,13 +127,52 @@ async def test_what_is_no_verdict_parks_by_name(site: Site, make_drafts: MakeDra
     assert all(reason.startswith("bad verdict: ") for reason in reasons.values())
     assert reasons["none"] == "bad verdict: the handler returned None"
     assert reasons["string"] == "bad verdict: the handler returned str 'done'"
-    assert "not JSON" in reasons["set"]
-    assert "not JSON" in reasons["prose"]
-    assert "not a JSON object" in reasons["list"]
-    assert "NUL" in reasons["nul"]
-    assert "NUL" in reasons["nultext"]
-    assert "not JSON" in reasons["retried"]
-    assert "NUL" in reasons["parked"]
+
+
+class Unreadable(dict[str, object]):
+    def values(self) -> NoReturn:
+        raise RuntimeError("not for you")
+
+
+async def test_g6_a_verdict_stands_though_its_evidence_cannot_be_kept(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    """What was done would be done again, and what may be tried again would not be."""
+    handlers = Handlers()
+    answers: dict[str, Verdict] = {
+        "set": Completed({"seen": {1, 2}}),
+        "half": Completed({"server": "caf\udce9"}),
+        "prose": Completed("it worked"),
+        "list": Completed("[1]"),
+        "nul": Completed({"name": "a\x00b"}),
+        "nultext": Completed('{"name": "a\\u0000b"}'),
+        "own": Completed(Unreadable(name="a")),
+        "retried": Retry(after_seconds=3600, reason="503", evidence={"server": "caf\udce9"}),
+        "parked": Park("for this", '{"name": "a\\u0000b"}'),
+    }
+
+    @handlers.on(site.kind)
+    async def answer(item: DueItem) -> Verdict:
+        return answers[item.business_key.removesuffix("-000000")]
+
+    events = await worked(site, make_drafts, handlers, *answers)
+
+    ended = {key.removesuffix("-000000"): names for key, names in events.items()}
+    assert (ended.pop("retried"), ended.pop("parked")) == (["failed"], ["parked"])
+    assert set(map(tuple, ended.values())) == {("completed",)}
+    details = {key.removesuffix("-000000"): told for key, told in (await site.details()).items()}
+    assert details["retried"]["reason"] == "503"
+    assert "not JSON" in details["retried"]["evidence"]["evidence_refused"]
+    assert details["parked"]["reason"] == "for this"
+    assert "NUL" in details["parked"]["evidence"]["evidence_refused"]
+    refused = {key: told["evidence_refused"] for key, told in details.items() if len(told) == 1}
+    assert "not JSON" in refused["set"]
+    assert "not JSON" in refused["half"]
+    assert "not JSON" in refused["prose"]
+    assert "not a JSON object" in refused["list"]
+    assert "NUL" in refused["nul"]
+    assert "NUL" in refused["nultext"]
+    assert refused["own"] == "cannot be read: RuntimeError"
 
 
 async def test_a_handler_that_raises_or_takes_too_long_fails_with_its_error(

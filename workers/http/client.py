@@ -135,7 +135,7 @@ class HttpClient:
         async with response:
             address = response.peer if isinstance(response, _AddressedResponse) else None
             body, is_whole = await _read(response, ends_at)
-            headers = {name.lower(): value for name, value in response.headers.items()}
+            headers = {name.lower(): _readable(value) for name, value in response.headers.items()}
             return Response(response.status, headers, body, is_whole, address)
 
     def _open_socket(self, info: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
@@ -203,6 +203,11 @@ class _AddressedResponse(ClientResponse):
             name = connection.transport.get_extra_info("peername")
             self.peer = str(name[0]) if name else None
         return await super().start(connection)
+
+
+def _readable(value: str) -> str:
+    """Return a header's value as text: the client keeps bytes that are no UTF-8 as surrogates."""
+    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 async def _read(response: ClientResponse, ends_at: float) -> tuple[bytes, bool]:

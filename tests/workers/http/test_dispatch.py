@@ -5,18 +5,22 @@ import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import cast
 
 import pytest
 from pydantic import SecretStr
 
 from ledger.http_dispatch import HttpDispatch
 from ledger.store.definitions import HttpKind
+from ledger.store.runs import Outcome
 from workers import Completed, Park, Retry, Snooze
+from workers.handlers import HandlerOptions
 from workers.http.client import HttpClient
 from workers.http.dispatch import Dispatch
 from workers.http.settings import HttpSettings
 from workers.http.targets import HttpTarget, Targets, Unusable
 from workers.http.wall import Wall
+from workers.outcomes import ending_of
 
 from .conftest import ITEM, OK, Endpoint, make_item, never, permissive
 
@@ -197,6 +201,24 @@ async def test_retry_after_is_honoured_in_both_forms_and_spread_a_little(
     assert isinstance(verdict, Retry)
     assert verdict.after_seconds is not None
     assert 120 <= verdict.after_seconds <= 132
+
+
+@pytest.mark.parametrize(
+    ("status", "verdict"), [(200, Completed), (429, Retry), (503, Retry), (404, Park)]
+)
+async def test_g6_a_header_that_is_no_utf8_is_kept_as_far_as_it_can_be_read(
+    configure: Configure, endpoint: Endpoint, status: int, verdict: type[Completed | Retry | Park]
+) -> None:
+    odd = b"Server: caf\xe9\r\nLocation: /\xff\r\nContent-Encoding: \xfe\r\ncontent-length"
+    endpoint.answers = [answer(status).replace(b"content-length", odd)]
+    judged = await configure()(make_item())
+    assert isinstance(judged, verdict)
+    ending = ending_of(judged, make_item(), HandlerOptions())
+    assert isinstance(ending, Outcome)
+    assert "evidence_refused" not in str(ending.detail)
+    assert isinstance(judged.evidence, dict)
+    headers = cast("dict[str, str]", judged.evidence["headers"])
+    assert headers["server"] == "caf\N{REPLACEMENT CHARACTER}"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 409, 410, 422, 451, 499, 600, 999])

@@ -1,5 +1,6 @@
 """What is kept of a response: bounded, storable, and without the secrets it may repeat."""
 
+import json
 from datetime import UTC, datetime
 from urllib.parse import quote
 
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from ledger.http_url import read_url
 from ledger.states import TransitionEvent
+from ledger.store.runs import Outcome
 from workers.handlers import HandlerOptions
 from workers.http.exchange import (
     RETRY_AFTER_SECONDS_MAX,
@@ -22,7 +24,7 @@ from workers.http.exchange import (
     snippet,
 )
 from workers.http.redaction import Redactor
-from workers.outcomes import EVIDENCE_BYTES_MAX, ending_of
+from workers.outcomes import EVIDENCE_BYTES_MAX, EVIDENCE_REFUSED, ending_of
 from workers.verdicts import Completed
 
 from .conftest import make_item
@@ -114,7 +116,9 @@ def test_whatever_is_answered_can_be_stored(body: bytes, header: str) -> None:
     answered = response(body, content_type=header, location=header, retry_after=header)
     evidence = evidence_of(REQUEST, answered, NOBODY, seconds=0.1)
     ending = ending_of(Completed(evidence), make_item(), HandlerOptions())
-    assert getattr(ending, "event", None) is TransitionEvent.COMPLETED
+    assert isinstance(ending, Outcome)
+    assert ending.event is TransitionEvent.COMPLETED
+    assert EVIDENCE_REFUSED not in json.loads(ending.detail or "{}")
     assert len(str(evidence)) < EVIDENCE_BYTES_MAX
     assert len(str(evidence["body"])) <= SNIPPET_CHARS_MAX
 
