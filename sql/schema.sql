@@ -1270,7 +1270,7 @@ CREATE INDEX pending_key_idx ON ledger.pending USING btree (serial, serial_due_a
 
 CREATE INDEX pending_retry_idx ON ledger.pending USING btree (flow_no, available_at) WHERE ((state = 4) AND (serial IS NULL));
 
-CREATE INDEX pending_serial_idx ON ledger.pending USING btree (flow_no, available_at) WHERE (serial IS NOT NULL);
+CREATE INDEX pending_serial_idx ON ledger.pending USING btree (flow_no, state, available_at) WHERE (serial IS NOT NULL);
 
 CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
 

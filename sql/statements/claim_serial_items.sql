@@ -8,20 +8,50 @@
 -- $6 actor_no integer
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
 -- locks: pending rows (for update, skip locked), held_key rows; stripes of keys are held by lock_serial_stripes, in a statement before
-with found as materialized (
-  select l.*
+with asked as materialized (
+  select q.*, f.retry_share,
+    exists (
+      select from ledger.pending p
+      where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+        and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+      order by p.available_at limit 1 offset 0) as has_retries  -- in the order of the index, or a plan may read all
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
   -- One that has been limited since it was listed waits for those who lock and measure.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
+),
+-- As in claim_items: retries have a share of their own and whatever first attempts leave.
+firsts as materialized (
+  select l.*
+  from asked a
   cross join lateral (
     select p.item_no, p.effective_date, p.flow_no, p.state, p.serial, p.serial_due_at, p.overlap
     from ledger.pending p
-    where p.flow_no = q.flow_no and p.serial is not null and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+    where p.flow_no = a.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+      and p.available_at <= ledger.now() and p.available_at >= a.floor_at
       and (p.overlap = 1 or (p.serial & 127)::integer = any ($5::integer[]))
     order by p.available_at
-    limit q.quota
+    limit a.quota - case when a.has_retries then floor(a.quota * a.retry_share + random())::integer else 0 end
     for update skip locked
   ) l
+),
+retries as materialized (
+  select l.*
+  from asked a
+  left join (select f.flow_no, count(*) as items from firsts f group by f.flow_no) t on t.flow_no = a.flow_no
+  cross join lateral (
+    select p.item_no, p.effective_date, p.flow_no, p.state, p.serial, p.serial_due_at, p.overlap
+    from ledger.pending p
+    where p.flow_no = a.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+      and p.available_at <= ledger.now() and p.available_at >= a.floor_at
+      and (p.overlap = 1 or (p.serial & 127)::integer = any ($5::integer[]))
+    order by p.available_at
+    limit a.quota - coalesce(t.items, 0)
+    for update skip locked
+  ) l
+  where a.has_retries
+),
+found as materialized (
+  select * from firsts union all select * from retries
 ),
 holding as materialized (
   select f.serial, f.item_no

@@ -36,9 +36,13 @@ left join lateral (
   order by p.available_at limit 1
 ) retry on true
 left join lateral (
-  select p.available_at as at
-  from ledger.pending p
-  where p.flow_no = u.flow_no and p.serial is not null and p.available_at < 'infinity'
-    and p.available_at >= u.serial_floor_at
-  order by p.available_at limit 1
+  select least(
+    (select p.available_at from ledger.pending p
+     where p.flow_no = u.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+       and p.available_at < 'infinity' and p.available_at >= u.serial_floor_at
+     order by p.available_at limit 1),
+    (select p.available_at from ledger.pending p
+     where p.flow_no = u.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+       and p.available_at < 'infinity' and p.available_at >= u.serial_floor_at
+     order by p.available_at limit 1)) as at
 ) serial on true

@@ -36,19 +36,19 @@ retries (flow_no, at) as (
     order by p.flow_no, p.available_at limit 1
   ) n
 ),
-serials (flow_no, at) as (
-  (select p.flow_no, p.available_at
+serials (flow_no, state, at) as (
+  (select p.flow_no, p.state, p.available_at
    from ledger.pending p
    where p.serial is not null
-   order by p.flow_no, p.available_at limit 1)
+   order by p.flow_no, p.state, p.available_at limit 1)
   union all
   select n.*
   from serials w
   cross join lateral (
-    select p.flow_no, p.available_at
+    select p.flow_no, p.state, p.available_at
     from ledger.pending p
-    where p.serial is not null and p.flow_no > w.flow_no
-    order by p.flow_no, p.available_at limit 1
+    where p.serial is not null and (p.flow_no, p.state) > (w.flow_no, w.state)
+    order by p.flow_no, p.state, p.available_at limit 1
   ) n
 ),
 clock as materialized (

@@ -11,11 +11,19 @@ with due as materialized (
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
   cross join lateral (
-    select p.serial, p.overlap
-    from ledger.pending p
-    where p.flow_no = q.flow_no and p.serial is not null and p.available_at <= ledger.now() and p.available_at >= q.floor_at
-    order by p.available_at
-    limit q.quota
+    (select p.serial, p.overlap
+     from ledger.pending p
+     where p.flow_no = q.flow_no and p.state = 1 /* Scheduled */ and p.serial is not null
+       and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+     order by p.available_at
+     limit q.quota)
+    union all
+    (select p.serial, p.overlap
+     from ledger.pending p
+     where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
+       and p.available_at <= ledger.now() and p.available_at >= q.floor_at
+     order by p.available_at
+     limit q.quota)
   ) l
   where l.overlap > 1
 )

@@ -18,12 +18,18 @@ retries (flow_no) as (
     where p.state = 4 /* RetryableFailure */ and p.serial is null and p.flow_no > w.flow_no order by p.flow_no limit 1)
   from retries w where w.flow_no is not null
 ),
-serials (flow_no) as (
-  (select p.flow_no from ledger.pending p where p.serial is not null order by p.flow_no limit 1)
+serials (flow_no, state, at) as (
+  (select p.flow_no, p.state, p.available_at from ledger.pending p
+   where p.serial is not null
+   order by p.flow_no, p.state, p.available_at limit 1)
   union all
-  select (
-    select p.flow_no from ledger.pending p where p.serial is not null and p.flow_no > w.flow_no order by p.flow_no limit 1)
-  from serials w where w.flow_no is not null
+  select n.*
+  from serials w
+  cross join lateral (
+    select p.flow_no, p.state, p.available_at from ledger.pending p
+    where p.serial is not null and (p.flow_no, p.state) > (w.flow_no, w.state)
+    order by p.flow_no, p.state, p.available_at limit 1
+  ) n
 ),
 next as (
   select w.flow_no, (
@@ -36,9 +42,7 @@ next as (
     where p.flow_no = w.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is null order by p.available_at limit 1)
   from retries w
   union all
-  select w.flow_no, (
-    select p.available_at from ledger.pending p
-    where p.flow_no = w.flow_no and p.serial is not null order by p.available_at limit 1)
+  select w.flow_no, w.at
   from serials w
 )
 select least(

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 from allocator import Allocator
 from allocator.limits import admit
 from allocator.shares import Share
-from ledger.drafts import ItemDraft
+from ledger.drafts import ItemDraft, Overlap
 from ledger.log import LogEvent
 from ledger.service import Signals
 from ledger.states import TransitionEvent
@@ -327,15 +328,24 @@ async def tick_all(allocators: list[Allocator]) -> list[Any]:
     return await asyncio.gather(*(allocator.tick() for allocator in allocators))
 
 
+@pytest.mark.parametrize("sort", ["plain", "ordered", *Overlap])
 async def test_retries_have_a_share_of_their_own_and_what_first_attempts_leave(
+    *,
+    sort: str | Overlap,
     start_allocator: Start,
     emit_unwanted: Emit,
     grant: Grant,
     limit: Limit,
     make_drafts: Drafts,
     connection: Connection,
+    kind: str,
 ) -> None:
-    await emit_unwanted(make_drafts(300))
+    drafts = make_drafts(300)
+    if sort == "ordered":
+        await put_kind_policy(connection, KindPolicy("acme", kind, ordering="key"))
+    elif isinstance(sort, Overlap):
+        drafts = [replace(draft, overlap=sort, overlap_key=draft.business_key) for draft in drafts]
+    await emit_unwanted(drafts)
     await limit(retry_share=0.25)
     await connection.execute(
         "update ledger.pending set state = 4 where item_no in"

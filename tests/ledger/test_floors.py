@@ -98,6 +98,23 @@ async def test_a_claim_passes_no_serial_items_that_were_taken_below_its_floor(
     assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
 
 
+async def test_a_claim_of_serial_items_passes_no_retries_to_reach_first_attempts(
+    ledger: Ledger,
+) -> None:
+    await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, ordering="key"))
+    await ledger.emit(TAKEN)
+    await ledger.connection.execute("update ledger.pending set state = 4 /* RetryableFailure */")
+    wanted = await ledger.emit(10)
+    (flow,) = await list_due_flows(ledger.connection, 10)
+    await ledger.connection.execute("update ledger.flow set retry_share = 0")
+    await ledger.connection.execute("vacuum ledger.pending")
+    before = await _reads(ledger.connection, "pending_serial_idx")
+    async with ledger.connection.transaction():
+        rows = await claim_serial_items(ledger.connection, [flow.flow_no], [10], ledger.worker_no)
+    assert {row["id"] for row in rows} == set(wanted)
+    assert await _reads(ledger.connection, "pending_serial_idx") - before < TAKEN / 10
+
+
 async def test_a_list_begins_at_the_bottom_and_says_where_each_sort_begins(ledger: Ledger) -> None:
     await ledger.emit(2)
     claim = await ledger.claim(limit=1)

@@ -78,8 +78,8 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
     )
     await connection.execute(
         "insert into ledger.pending"
-        " (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)"
-        " select 100000000 + n, '2027-03-01', 1,"
+        " (item_no, effective_date, flow_no, state, available_at, serial, serial_due_at, overlap)"
+        " select 100000000 + n, '2027-03-01', 1, case when n % 8 = 0 then 4 else 1 end,"
         " case when n % 4 > 0 then 'infinity' else now() end,"
         " n / 4, now(), 1 from generate_series(1, 20000) n"
     )

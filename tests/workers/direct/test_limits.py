@@ -1,12 +1,16 @@
 """What holds a flow back holds a worker back that claims for itself, and nothing else does."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+
+import pytest
 
 from ledger.drafts import ItemDraft
 from ledger.states import State
 from ledger.store.clock import set_machine_clock
+from ledger.store.definitions import KindPolicy, put_kind_policy
 from ledger.store.limits import judge_circuits
 from workers import Completed, DueItem, Handlers, Retry, Verdict
 from workers.direct.worker import DirectWorker
@@ -280,3 +284,24 @@ async def test_a_key_that_a_failure_holds_keeps_what_is_behind_it_waiting(
     assert waiting["before-000000"]["state"] == State.RETRYABLE_FAILURE
     assert waiting["later-000000"]["state"] == State.SCHEDULED
     assert await estate.completed() == 1
+
+
+@pytest.mark.parametrize("ordering", ["none", "key"])
+async def test_retries_have_a_share_of_their_own_beside_first_attempts(
+    estate: Estate, make_drafts: MakeDrafts, ordering: str
+) -> None:
+    policy = KindPolicy("acme", estate.kind, ordering=ordering)
+    await put_kind_policy(estate.connection, policy)
+    await estate.emit(make_drafts(300))
+    await estate.set_flow(retry_share=0.25)
+    await estate.connection.execute(
+        "update ledger.pending set state = 4 where item_no in"
+        " (select item_no from ledger.pending order by item_no limit 200)"
+    )
+    worker = await estate.employ(gathering(estate.kind, [], concurrency=1, batch_max=40))
+    await worker.take()
+    left = Counter(row["state"] for row in (await estate.pending()).values())
+    assert left == {State.SCHEDULED: 100 - 30, State.RETRYABLE_FAILURE: 200 - 10}
+    await rounds(worker, 1)
+    while len(await estate.pending()) > 0:
+        await rounds(worker, 1)
