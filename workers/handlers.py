@@ -8,7 +8,7 @@ from typing import Final, TypeVar, final
 
 from ledger.store import Connection
 from workers.item import DueItem
-from workers.verdicts import Park, Verdict
+from workers.verdicts import Park, Unworked, Verdict
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
@@ -16,7 +16,7 @@ KIND_LENGTH_MAX: Final = 100
 BACKOFF_BASE_SECONDS: Final = 10.0  # what a kind begins with
 BACKOFF_CAP_SECONDS: Final = 600.0
 
-Single = Callable[[DueItem], Awaitable[Verdict] | Verdict]
+Single = Callable[[DueItem], Awaitable[Verdict | Unworked] | Verdict]
 Batch = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
 Transactional = Callable[[DueItem, Connection], Awaitable[Verdict]]
 

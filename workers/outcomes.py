@@ -14,7 +14,7 @@ import orjson
 from ledger.errors import InvalidHeader
 from ledger.states import TransitionEvent
 from ledger.store.runs import Outcome
-from workers.verdicts import Completed, Evidence, NotDue, Park, Retry, Snooze, Verdict
+from workers.verdicts import Completed, Evidence, NotDue, Park, Retry, Snooze, Unworked, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,6 +56,8 @@ def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending
     try:
         if type(verdict) is Completed:  # nearly all
             return _completed(verdict.evidence)
+        if type(verdict) is Unworked:
+            return returned_unworked(verdict.reason, after_seconds=verdict.seconds)
         return _ending_of_verdict(verdict, item, options)
     except BaseException as error:  # noqa: BLE001  # the handler boundary
         return parked(f"bad verdict: reading it raised {_class_name(error)}")
@@ -105,9 +107,9 @@ def parked(reason: str) -> Outcome:
     return Outcome(TransitionEvent.PARKED, _reason({"reason": reason}), None)
 
 
-def returned_unworked(reason: str) -> Outcome:
-    """Give an item back at once without counting an attempt: its handler was stopped."""
-    return Outcome(TransitionEvent.SNOOZED, _reason({"reason": reason}), 0.0)
+def returned_unworked(reason: str, *, after_seconds: float = 0.0) -> Outcome:
+    """Give an item back that was not worked: neither an attempt nor a start is counted."""
+    return Outcome(TransitionEvent.RELEASED, _reason({"reason": reason}), after_seconds)
 
 
 def backoff_seconds(attempt: int, options: HandlerOptions) -> float:

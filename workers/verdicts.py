@@ -63,4 +63,16 @@ class NotDue:
     reason: str
 
 
+@final
+@dataclass(frozen=True, slots=True)
+class Unworked:
+    """Nothing was begun: this worker lacks what the item needs. Ask again after so many seconds.
+
+    For the worker's own handlers, so it is no `Verdict`: no start is counted, and no cap ends it.
+    """
+
+    seconds: float
+    reason: str
+
+
 Verdict = Completed | Retry | Snooze | Park | NotDue

@@ -34,10 +34,11 @@ class Start:
 
 
 class Outcome(NamedTuple):
-    """How one item ended: completed, failed, snoozed or parked. A tuple: there is one an item.
+    """How one item ended: completed, failed, snoozed, released or parked. A tuple: one an item.
 
     `detail` is JSON text; `after_seconds` delays what goes back to wait. Without it a failure backs
-    off as its kind says, and a snooze is over at once.
+    off as its kind says, and a snooze is over at once. What is released was never worked: neither
+    attempt nor start is counted.
     """
 
     event: TransitionEvent
@@ -78,6 +79,7 @@ _ENDINGS: Final = frozenset(
         TransitionEvent.COMPLETED,
         TransitionEvent.FAILED,
         TransitionEvent.SNOOZED,
+        TransitionEvent.RELEASED,
         TransitionEvent.PARKED,
         TransitionEvent.CANCELLED,
     }

@@ -23,7 +23,7 @@ accepted as (
 ),
 outcome as materialized (
   select a.run_no, a.flow_no as limited_flow_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail,
-    u.after_seconds
+    u.after_seconds, c.batch_max
   from accepted a
   join ledger.claim c on c.fence = a.fence
   cross join lateral unnest(
@@ -61,7 +61,7 @@ judged as materialized (
       then random() * least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(o.attempt, 30) - 1))
       else 0 end) as wait_seconds
   ) w
-  where o.event in (6 /* failed */, 8 /* snoozed */, 9 /* parked */)
+  where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)
 ),
 ended as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
@@ -70,14 +70,17 @@ ended as (
 ),
 back as (
   insert into ledger.pending (
-    item_no, effective_date, flow_no, available_at, state, attempt, starts, serial, serial_due_at, overlap)
+    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
   select j.item_no, j.effective_date, j.flow_no,
     greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
     case j.verdict when 6 /* failed */ then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
-    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end, j.starts, j.serial,
+    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end,
+    -- What was never worked is as it was before its start: no start is counted, and a suspect is still one.
+    case j.verdict when 3 /* released */ then j.starts - 1 else j.starts end,
+    case j.verdict when 3 /* released */ then j.batch_max end, j.serial,
     case when j.serial is not null then j.due_at end, j.overlap
   from judged j
-  where j.verdict in (6 /* failed */, 8 /* snoozed */)
+  where j.verdict in (3 /* released */, 6 /* failed */, 8 /* snoozed */)
 ),
 parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)

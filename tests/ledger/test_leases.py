@@ -100,6 +100,39 @@ async def test_g9_an_endless_snooze_meets_the_cap_of_starts(ledger: Ledger) -> N
     assert await ledger.state_of(item) is State.MANUAL_REVIEW
 
 
+async def test_g9_what_was_never_worked_is_as_before_its_start_however_often(
+    ledger: Ledger,
+) -> None:
+    (item,) = await ledger.emit()
+    for _ in range(40):
+        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        assert run_no is not None
+        await ledger.settle(run_no, TransitionEvent.RELEASED, after_seconds=0)
+    assert await ledger.state_of(item) is State.SCHEDULED
+    waiting = await ledger.connection.fetchrow("select attempt, starts from ledger.pending")
+    assert tuple(waiting or ()) == (0, 0)
+    await ledger.check_balance()
+
+
+async def test_g9_what_kills_its_workers_meets_the_cap_though_it_is_given_back_in_between(
+    ledger: Ledger,
+) -> None:
+    (item,) = await ledger.emit()
+    deaths = 0
+    while await ledger.state_of(item) is not State.MANUAL_REVIEW:
+        assert (deaths := deaths + 1) <= 30
+        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        assert run_no is not None
+        await ledger.settle(run_no, TransitionEvent.RELEASED, after_seconds=0)
+        claim = await ledger.claim()
+        assert list(claim.starts) == [deaths]
+        assert claim.batch_max == (None if deaths == 1 else 1)
+        await ledger.start(claim.fence)
+        await ledger.let_leases_lapse()
+        await reap_runs(ledger.connection, 100, ledger.worker_no)
+        await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
+
+
 async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open(
     ledger: Ledger,
 ) -> None:

@@ -91,6 +91,7 @@ VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
     "complete": (TransitionEvent.COMPLETED, _settle(TransitionEvent.COMPLETED)),
     "fail": (TransitionEvent.FAILED, _settle(TransitionEvent.FAILED)),
     "snooze": (TransitionEvent.SNOOZED, _settle(TransitionEvent.SNOOZED)),
+    "give back": (TransitionEvent.RELEASED, _settle(TransitionEvent.RELEASED)),
     "park by its worker": (TransitionEvent.PARKED, _settle(TransitionEvent.PARKED)),
     "reap": (TransitionEvent.TIMED_OUT, _reap),
     "hold": (TransitionEvent.PARKED, _park),
@@ -103,6 +104,7 @@ VERBS: dict[str, tuple[TransitionEvent, Verb]] = {
 # Permitted by the table, but not by this verb: each is another actor's way to the same event.
 NOT_THIS_VERB = {
     ("release", State.RUNNING),
+    ("give back", State.CLAIMED),
     ("complete", State.CLAIMED),
     ("park by its worker", State.CLAIMED),
     ("park by its worker", State.RETRYABLE_FAILURE),

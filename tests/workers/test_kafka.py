@@ -353,7 +353,7 @@ async def test_a_drain_finishes_what_runs_starts_nothing_and_gives_back_what_out
 
     await site.eventually(given_back)
     events = await site.events()
-    assert sorted(map(tuple, events.values())) == [("completed",)] * 2 + [("snoozed",)] * 2
+    assert sorted(map(tuple, events.values())) == [("completed",)] * 2 + [("released",)] * 2
     assert {row["attempt"] for row in (await site.pending()).values()} == {0}
     assert len(seen) == 4
     running = await site.open_runs()

@@ -118,10 +118,10 @@ async def test_g5_what_was_started_ahead_of_a_call_that_hangs_goes_back_as_never
 
     async def returned() -> dict[str, list[str]] | None:
         events = await site.events()
-        return events if sum("snoozed" in each for each in events.values()) == 17 else None
+        return events if sum("released" in each for each in events.values()) == 17 else None
 
     events = await site.eventually(returned)
-    assert all(each == ["snoozed"] for key, each in events.items() if key not in calls)
+    assert all(each == ["released"] for key, each in events.items() if key not in calls)
     assert {row["attempt"] for key, row in (await site.pending()).items() if key not in calls} == {
         0
     }

@@ -22,7 +22,7 @@ from workers.http.template import BodyFailed
 from workers.http.wall import Wall
 from workers.http.webhook import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from workers.outcomes import backoff_seconds
-from workers.verdicts import Completed, Park, Retry, Snooze, Verdict
+from workers.verdicts import Completed, Park, Retry, Unworked, Verdict
 
 if TYPE_CHECKING:
     from workers.item import DueItem
@@ -52,16 +52,16 @@ class Dispatch:
         self._client = client
         self._wall = wall
 
-    async def __call__(self, item: "DueItem") -> Verdict:
+    async def __call__(self, item: "DueItem") -> Verdict | Unworked:
         """Send an item to its endpoint and judge what comes back."""
         target = self._targets.find(item.tenant, item.kind)
         match target:
             case None:
                 # Its definition hands it out in another way now, and so will the allocator.
-                return Snooze(seconds=MOVED_SECONDS, reason="the kind is not sent by HTTP any more")
+                return Unworked(MOVED_SECONDS, "the kind is not sent by HTTP any more")
             case Unusable(reason=reason):
-                # Not its fault, nor the endpoint's: no attempt is counted until it is mended.
-                return Snooze(seconds=UNUSABLE_SECONDS, reason=reason)
+                # Not its fault, nor the endpoint's: nothing is counted until it is mended.
+                return Unworked(UNUSABLE_SECONDS, reason)
             case HttpTarget():
                 return await self._send(target, item)
 

@@ -337,7 +337,7 @@ async def test_g5_what_was_taken_in_an_answer_that_was_lost_goes_back_at_once(
             await worker.take()
             await worker.settle()
     assert sorted(seen) == [f"key-{number:06}" for number in range(10)]
-    assert set(map(tuple, (await estate.events()).values())) == {("snoozed", "completed")}
+    assert set(map(tuple, (await estate.events()).values())) == {("released", "completed")}
     attempts = await estate.connection.fetch("select distinct attempt from ledger.transition")
     assert [row["attempt"] for row in attempts] == [1]
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from ledger.http_dispatch import HttpDispatch
 from ledger.store.definitions import HttpKind
 from ledger.store.runs import Outcome
-from workers import Completed, Park, Retry, Snooze
+from workers import Completed, Park, Retry
 from workers.handlers import HandlerOptions
 from workers.http.client import HttpClient
 from workers.http.dispatch import Dispatch
@@ -21,6 +21,7 @@ from workers.http.settings import HttpSettings
 from workers.http.targets import HttpTarget, Targets, Unusable
 from workers.http.wall import Wall
 from workers.outcomes import ending_of
+from workers.verdicts import Unworked
 
 from .conftest import ITEM, OK, Endpoint, make_item, never, permissive
 
@@ -323,7 +324,7 @@ async def test_a_tenant_can_name_none_but_its_own_secrets(
     assert isinstance(found, Unusable)
     assert found.reason == "this worker has no secret umbra/signing"
     verdict = await Dispatch(targets, client, wall())(make_item(tenant="umbra"))
-    assert verdict == Snooze(seconds=60.0, reason="this worker has no secret umbra/signing")
+    assert verdict == Unworked(60.0, "this worker has no secret umbra/signing")
     await Dispatch(targets, client, wall())(make_item(tenant="acme"))
     assert [received.headers["authorization"] for received in endpoint.received] == [TOKEN]
 
@@ -334,7 +335,7 @@ async def test_a_signing_secret_that_is_no_key_stops_its_kind_and_is_not_quoted(
     targets = Targets(settings())
     targets.replace([kind(endpoint.url, secret="token")])  # noqa: S106 - its name
     verdict = await Dispatch(targets, client, wall())(make_item())
-    assert isinstance(verdict, Snooze)
+    assert isinstance(verdict, Unworked)
     assert verdict.reason == "secret token: a key must begin with whsec_"
     assert endpoint.received == []
 
@@ -345,7 +346,7 @@ async def test_an_item_whose_kind_is_sent_no_more_goes_back_at_once(
     targets = Targets(settings())
     targets.replace([kind(endpoint.url)])
     verdict = await Dispatch(targets, client, wall())(make_item(kind="Other"))
-    assert isinstance(verdict, Snooze)
+    assert isinstance(verdict, Unworked)
     assert verdict.seconds == 1.0
 
 
