@@ -170,7 +170,7 @@ def _policy(definition: Definition) -> KindPolicy:
     return KindPolicy(
         definition.tenant,
         definition.kind,
-        topic=topic if http is None else http_topic(definition.kind),
+        topic=topic if http is None else http_topic(definition.tenant, definition.kind),
         dispatch=definition.dispatch.way,
         http=None if http is None else http.model_dump(mode="json", exclude_none=True),
         settled_by="worker" if kafka is None else kafka.settled_by,

@@ -162,12 +162,12 @@ def may_be_secret(path: str) -> bool:
     return not beginning and bool(rest) and rest.split(".")[0] not in _PLAIN
 
 
-def http_topic(kind: str) -> str:
+def http_topic(tenant: str, kind: str) -> str:
     """Return the topic between the allocator and the workers that send a kind by HTTP.
 
-    Not ``due.<kind>``: a tenant may have handlers for a kind that another has an endpoint for.
+    A topic an endpoint: what waits for one that hangs keeps nothing of another's waiting.
     """
-    return TOPIC_PREFIX + kind
+    return f"{TOPIC_PREFIX}{tenant}.{kind}"
 
 
 def _check_header_name(field: str, name: str) -> None:

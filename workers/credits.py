@@ -168,9 +168,11 @@ def _pairs(one: Mapping[str, int], other: Mapping[str, int]) -> Iterable[tuple[i
     return ((items, other[topic]) for topic, items in one.items())
 
 
-def floors(topics: Iterable[str], crews: Mapping[str, Crew], unknown: Crew) -> dict[str, int]:
+def floors(topics: Iterable[str], crews: Iterable[Crew], unknown: Crew) -> dict[str, int]:
     """Return how many items of each topic may wait before its kinds were seen at work."""
-    by_topic = {work_topic(kind): crew.waiting_min for kind, crew in crews.items()}
+    by_topic = {
+        crew.handler.topic or work_topic(crew.handler.kind): crew.waiting_min for crew in crews
+    }
     # A topic of another name may carry any of its kinds.
     others = min(by_topic.values(), default=unknown.waiting_min)
     return {topic: by_topic.get(topic, others) for topic in topics}

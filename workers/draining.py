@@ -31,7 +31,7 @@ async def finish(runs: Mapping[int, OpenRun], call_ended: asyncio.Event, seconds
 
 async def give_back(
     runs: Mapping[int, OpenRun],
-    crew_of: Callable[[str], Crew],
+    crew_of: Callable[[OpenRun], Crew],
     ended: Callable[[OpenRun], None],
 ) -> None:
     """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
@@ -41,7 +41,7 @@ async def give_back(
     if tasks:
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
     for run in list(runs.values()):
-        if run.tasks or not crew_of(run.kind).handler.is_async:
+        if run.tasks or not crew_of(run).handler.is_async:
             continue  # a thread may still be at it: the lease decides
         for index, _ in run.workable():
             run.end(index, DRAINED)

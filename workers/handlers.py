@@ -87,12 +87,16 @@ class HandlerOptions:
 @final
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One registered function. A plain one runs in a thread."""
+    """One registered function. A plain one runs in a thread.
+
+    With a `topic` it is for what is handed out under that one alone.
+    """
 
     kind: str
     form: Form
     function: Callable[..., object]
     options: HandlerOptions
+    topic: str | None = None
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,10 +113,10 @@ class Handler:
 
 @final
 class Handlers:
-    """What a worker can do: at most one handler a kind."""
+    """What a worker can do: at most one handler a kind, or a topic of a kind."""
 
     def __init__(self) -> None:
-        self._by_kind: dict[str, Handler] = {}
+        self._by_kind: dict[tuple[str, str | None], Handler] = {}
 
     def on(
         self,
@@ -122,8 +126,12 @@ class Handlers:
         timeout_seconds: float = 30.0,
         backoff_base_seconds: float | None = None,
         backoff_cap_seconds: float | None = None,
+        topic: str | None = None,
     ) -> Callable[[_S], _S]:
-        """Register a function of one item. A plain ``def`` runs in a thread of its own."""
+        """Register a function of one item. A plain ``def`` runs in a thread of its own.
+
+        With a `topic` it works what is handed out under that alone, within bounds of its own.
+        """
         options = HandlerOptions(
             concurrency=concurrency,
             timeout_seconds=timeout_seconds,
@@ -132,7 +140,7 @@ class Handlers:
         )
 
         def register(function: _S) -> _S:
-            self._register(kind, Form.SINGLE, function, options)
+            self._register(kind, Form.SINGLE, function, options, topic)
             return function
 
         return register
@@ -198,12 +206,11 @@ class Handlers:
     def include(self, others: "Handlers") -> None:
         """Take over another registry's handlers; a kind that both have is refused."""
         for handler in others:
-            _require(handler.kind not in self._by_kind, f"{handler.kind!r} has a handler already")
-            self._by_kind[handler.kind] = handler
+            self._add(handler)
 
     def find(self, kind: str) -> Handler | None:
         """Return the handler of a kind, or None where nobody registered one."""
-        return self._by_kind.get(kind)
+        return self._by_kind.get((kind, None))
 
     def __iter__(self) -> Iterator[Handler]:
         return iter(self._by_kind.values())
@@ -212,14 +219,23 @@ class Handlers:
         return len(self._by_kind)
 
     def _register(
-        self, kind: str, form: Form, function: Callable[..., object], options: HandlerOptions
+        self,
+        kind: str,
+        form: Form,
+        function: Callable[..., object],
+        options: HandlerOptions,
+        topic: str | None = None,
     ) -> None:
         _require(
             0 < len(kind) <= KIND_LENGTH_MAX,
             f"a kind has 1 to {KIND_LENGTH_MAX} characters, not {len(kind)}",
         )
-        _require(kind not in self._by_kind, f"{kind!r} has a handler already")
-        self._by_kind[kind] = Handler(kind, form, function, options)
+        self._add(Handler(kind, form, function, options, topic))
+
+    def _add(self, handler: Handler) -> None:
+        key = (handler.kind, handler.topic)
+        _require(key not in self._by_kind, f"{handler.kind!r} has a handler already")
+        self._by_kind[key] = handler
 
 
 def _is_async(function: Callable[..., object]) -> bool:

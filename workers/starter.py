@@ -34,8 +34,8 @@ class Opened(Protocol):
         """Keep its lease and work it; room is reserved for all its items."""
         ...
 
-    def crew_of(self, kind: str) -> Crew:
-        """Return who works a kind."""
+    def crew_of(self, kind: str, topic: str) -> Crew:
+        """Return who works a kind out of a topic."""
         ...
 
 
@@ -134,7 +134,7 @@ class Starter:
             partition, feed = feeds[(self._turn + number) % len(feeds)]
             while feed.queued and len(chosen) < STRETCHES_MAX:
                 first = feed.queued[0]
-                crew = self._opened.crew_of(first.kind)
+                crew = self._opened.crew_of(first.kind, partition.topic)
                 if crew.room == 0 or first.fence in fences:
                     break
                 if first.is_alone and chosen:

@@ -36,7 +36,7 @@ class StuckCrews:
         self._crews = tuple(crews)
         self._stop = stop
         self._stuck_seconds = stuck_seconds
-        self._told: set[str] = set()
+        self._told: set[Crew] = set()
         self._stuck: Crew | None = None
 
     async def tick(self) -> dict[str, int]:
@@ -44,10 +44,10 @@ class StuckCrews:
         for crew in self._crews:
             handler = crew.handler
             if crew.lost_since is None:
-                self._told.discard(handler.kind)
+                self._told.discard(crew)
                 continue
-            if handler.kind not in self._told:
-                self._told.add(handler.kind)
+            if crew not in self._told:
+                self._told.add(crew)
                 log.warning(
                     LogEvent.CREW_LOST,
                     kind=handler.kind,

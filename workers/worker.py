@@ -18,6 +18,7 @@ from workers.consumer import WorkConsumer
 from workers.counts import WorkerCounts
 from workers.credits import Credits, floors
 from workers.crew import Crew
+from workers.crews import Crews
 from workers.draining import finish, give_back
 from workers.feed import Feed, Partition
 from workers.handlers import UNKNOWN
@@ -72,10 +73,7 @@ class Worker:
         self._feeds: dict[Partition, Feed] = {}
         self._offsets_moved = asyncio.Event()
         self._call_ended = asyncio.Event()
-        self._crews = {
-            handler.kind: Crew(handler, self, worker_no=worker_no, pool=transactions)
-            for handler in handlers
-        }
+        self._crews = Crews(handlers, self, worker_no=worker_no, pool=transactions)
         self._unknown = Crew(UNKNOWN, self, worker_no=worker_no)
         self._topics = settings.worker_topics or [work_topic(handler.kind) for handler in handlers]
         self._has_joined = False
@@ -116,9 +114,9 @@ class Worker:
 
     # What the crews and the starter tell.
 
-    def crew_of(self, kind: str) -> Crew:
-        """Return who works a kind."""
-        return self._crews.get(kind, self._unknown)
+    def crew_of(self, kind: str, topic: str) -> Crew:
+        """Return who works a kind out of a topic."""
+        return self._crews.find(kind, topic) or self._unknown
 
     def run_opened(self, run: OpenRun, crew: Crew) -> None:
         """Keep a run's lease and work it."""
@@ -266,9 +264,7 @@ class Worker:
         Raises Unavailable where Kafka cannot be had, WorkerStuck where handlers never end.
         """
         ending, ended = Stop(), Stop()
-        stuck = StuckCrews(
-            self._crews.values(), ending, stuck_seconds=self._settings.worker_stuck_seconds
-        )
+        stuck = StuckCrews(self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds)
         services: list[tuple[str, Tick, float]] = [
             ("worker.credit", self._credits.tick, 0.0),
             ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
@@ -337,7 +333,7 @@ class Worker:
         await self._credits.withdraw()
         await asyncio.wait(front, timeout=CLOSE_SECONDS)
         await finish(self.runs, self._call_ended, self._settings.worker_drain_seconds)
-        await give_back(self.runs, self.crew_of, self.items_ended)
+        await give_back(self.runs, lambda run: self.crew_of(run.kind, run.topic), self.items_ended)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:

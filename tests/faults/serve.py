@@ -7,7 +7,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 from uuid import UUID
 
 import asyncpg
@@ -24,9 +24,16 @@ HANDLER_VARIABLE = "DUELEDGER_HANDLER_SECONDS"
 FAILURES_VARIABLE = "DUELEDGER_FAILURES_PER_THOUSAND"
 DIRECT = "--direct"
 POISON = "poison"
-BACKOFF = {"backoff_base_seconds": 0.05, "backoff_cap_seconds": 0.5}
+BACKOFF: "Backoff" = {"backoff_base_seconds": 0.05, "backoff_cap_seconds": 0.5}
 SNOOZED: set[UUID] = set()
 Evidence: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
+
+
+class Backoff(TypedDict):
+    """What keeps retries short."""
+
+    backoff_base_seconds: float
+    backoff_cap_seconds: float
 
 
 async def note(evidence: Evidence, items: Sequence[DueItem]) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ledger.store import Connection, Pool, Record
     from ledger.store.claims import DueFlow
-    from workers.crew import Crew
+    from workers.crews import Crews
 
 ANY_WINDOW: Final = 2**31 - 1  # what is settled by topic elsewhere waits in none here
 FLOOD_ITEMS: Final = 1000
@@ -36,22 +36,20 @@ _FLOW_NO: Final[Callable[[Share], int]] = attrgetter("flow.flow_no")
 class Claimer:
     """Claims for one worker, each call in one transaction."""
 
-    def __init__(
-        self, pool: Pool, crews: Mapping[str, Crew], *, worker_no: int, lease_seconds: float
-    ) -> None:
+    def __init__(self, pool: Pool, crews: Crews, *, worker_no: int, lease_seconds: float) -> None:
         self._pool = pool
         self._crews = crews
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
 
     async def take_shared(self, shares: Sequence[Share]) -> Lots:
-        """Take of flows that share claims: one claim and run a kind and hard end.
+        """Take of flows that share claims: one claim and run a crew and hard end.
 
         A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
         """
         lots = Lots()
         shares = sorted(shares, key=_FLOW_NO)
-        ends = [(share.flow.kind, share.flow.run_seconds) for share in shares]
+        ends = [(self._crews.post_of(share.flow), share.flow.run_seconds) for share in shares]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         async with self._pool.acquire() as connection:
             await self._take(connection, shares, [numbers[end] for end in ends], lots)
@@ -97,7 +95,7 @@ class Claimer:
         limited: bool = False,
         suspects: bool = False,
     ) -> None:
-        handlers = [self._crews[share.flow.kind].handler for share in shares]
+        handlers = [self._crews.of(share.flow).handler for share in shares]
         taken = await take_items(
             connection,
             [share.flow.flow_no for share in shares],
@@ -127,7 +125,8 @@ class Claimer:
             )
             flow = of_crews[run.crew]
             flow_no = flow.flow_no if limited else None
-            lots.begun.append(Lot(flow.kind, start, _items(run, flows), suspects, flow_no))
+            post = self._crews.post_of(flow)
+            lots.begun.append(Lot(post, start, _items(run, flows), suspects, flow_no))
             counts.update(run.flow_nos)
         looks = {look.flow_no: look for look in taken.looks}
         for share in shares:
@@ -183,12 +182,12 @@ class Claimer:
             [len(claim.items) for claim in claims],
             worker_no=self._worker_no,
             lease_seconds=self._lease_seconds,
-            run_items_max=[self._crews[claim.flow.kind].run_items_max for claim in claims],
+            run_items_max=[self._crews.of(claim.flow).run_items_max for claim in claims],
         )
         of_fences = {claim.fence: claim for claim in claims}
         return [
             Lot(
-                of_fences[start.fence].flow.kind,
+                self._crews.post_of(of_fences[start.fence].flow),
                 start,
                 of_fences[start.fence].items[start.from_position - 1 : start.to_position],
                 is_alone,
@@ -205,7 +204,7 @@ class Claimer:
             groups.setdefault((row["flow_no"], row["batch_max"]), []).append(row)
         parts: list[list[Record]] = []
         for (flow_no, batch_max), group in groups.items():
-            options = self._crews[flows[flow_no].kind].handler.options
+            options = self._crews.of(flows[flow_no]).handler.options
             crew_size = options.concurrency * options.batch_max
             size = len(group) if batch_max is None else min(batch_max, crew_size)
             parts += [group[at : at + size] for at in range(0, len(group), size)]

@@ -11,6 +11,7 @@ from workers.stretch import Stretch
 if TYPE_CHECKING:
     from ledger.store.claims import DueFlow
     from ledger.store.runs import Start
+    from workers.crews import Post
     from workers.direct.item import TakenItem
     from workers.direct.turns import Key, Served
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 class Lot(NamedTuple):
     """A run of this worker that the ledger has begun, and its items in order."""
 
-    kind: str
+    post: Post
     start: Start
     items: list[TakenItem]
     is_alone: bool = False
@@ -26,10 +27,10 @@ class Lot(NamedTuple):
 
     def open(self, asked_at: float) -> OpenRun:
         """Return the run; its lease counts from `asked_at`."""
-        part = Stretch(
-            self.start.fence, self.kind, self.start.from_position, 0, [*self.items], self.is_alone
-        )
-        return OpenRun(self.start, part, held_until=asked_at + (self.start.held_seconds or 0.0))
+        start, kind = self.start, self.post.kind
+        part = Stretch(start.fence, kind, start.from_position, 0, [*self.items], self.is_alone)
+        held_until = asked_at + (start.held_seconds or 0.0)
+        return OpenRun(start, part, held_until=held_until, topic=self.post.topic or "")
 
 
 class Withheld(NamedTuple):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ledger.store.takes import HeldRun
     from workers.counts import WorkerCounts
     from workers.crew import Crew
+    from workers.crews import Crews, Post
     from workers.direct.claimer import Claimer
     from workers.direct.lots import Lot, Lots, Withheld
     from workers.direct.settings import DirectSettings
@@ -71,7 +72,7 @@ class Taker:
         self,
         pool: Pool,
         claimer: Claimer,
-        crews: Mapping[str, Crew],
+        crews: Crews,
         runs: Mapping[int, OpenRun],
         counts: WorkerCounts,
         *,
@@ -90,8 +91,8 @@ class Taker:
         self._opened = opened
         self._settings = settings
         self._worker_no = worker_no
-        self._kinds = list(crews)
-        self._turns = Turns()
+        self._kinds = list({post.kind for post in crews.posts()})
+        self._turns = Turns(crews.post_of)
         self._suspects: dict[int, DueFlow] = {}
         self._withheld: deque[Withheld] = deque()
         self._is_suspects_turn = True
@@ -191,25 +192,26 @@ class Taker:
         self._look_at = self._next_look()
         return {"taken": taken}
 
-    def _rooms(self) -> dict[str, Room]:
-        rooms: dict[str, Room] = {}
-        for kind, crew in self._crews.items():
+    def _rooms(self) -> dict[Post, Room]:
+        rooms: dict[Post, Room] = {}
+        for post in self._crews.posts():
+            crew = self._crews[post]
             if calls := crew.room_calls:
-                rooms[kind] = Room(calls, crew.handler.options.batch_max)
+                rooms[post] = Room(calls, crew.handler.options.batch_max)
         return rooms
 
-    def _choose(self, rooms: Mapping[str, Room]) -> list[Share]:
+    def _choose(self, rooms: Mapping[Post, Room]) -> list[Share]:
         now = monotonic()
-        kinds = [kind for kind in rooms if self._turns.has_due([kind], now=now)]
-        if not kinds:
+        posts = [post for post in rooms if self._turns.has_due([post], now=now)]
+        if not posts:
             return []
-        items_max = max(1, self._settings.direct_take_items_max // len(kinds))
-        flows_max = max(1, self._settings.direct_flows_max // len(kinds))
+        items_max = max(1, self._settings.direct_take_items_max // len(posts))
+        flows_max = max(1, self._settings.direct_flows_max // len(posts))
         return [
             share
-            for kind in kinds
+            for post in posts
             for share in self._turns.next_shares(
-                kind, rooms[kind], items_max=items_max, flows_max=flows_max
+                post, rooms[post], items_max=items_max, flows_max=flows_max
             )
         ]
 
@@ -251,13 +253,13 @@ class Taker:
         asked_at = monotonic()
         if self._withheld:
             withheld = self._withheld[0]
-            if self._crews[withheld.flow.kind].room < len(withheld.items):
+            if self._crews.of(withheld.flow).room < len(withheld.items):
                 return self._no_room()
             begun = await self._answer(self._claimer.start_withheld(withheld))
             self._withheld.popleft()
         else:
             flow = next(iter(self._suspects.values()))
-            room = self._crews[flow.kind].room
+            room = self._crews.of(flow).room
             if not room:
                 return self._no_room()
             begun = (await self._answer(self._claimer.take_suspects(flow, room))).begun
@@ -302,7 +304,7 @@ class Taker:
         if begun:
             crash_point("direct.taken")
         for lot in begun:
-            crew = self._crews[lot.kind]
+            crew = self._crews[lot.post]
             run = lot.open(asked_at)
             run.waited_until = monotonic() + crew.handler.options.timeout_seconds
             if lot.flow_no is not None:

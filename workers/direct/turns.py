@@ -17,7 +17,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
     from ledger.store.claims import DueFlow, Floor
 
@@ -100,7 +100,7 @@ class _Place:
 
 @dataclass(slots=True)
 class _Line:
-    """The places of one kind: those that are due by their pass, the others by their time."""
+    """A crew's flows: those that are due by their pass, the others by their time."""
 
     due: list[tuple[float, int, _Place]] = field(default_factory=list[tuple[float, int, _Place]])
     later: list[tuple[float, int, _Place]] = field(default_factory=list[tuple[float, int, _Place]])
@@ -144,8 +144,10 @@ def _drop_void(heap: list[tuple[float, int, _Place]]) -> None:
 class Turns:
     """Remembers which flows have work, or soon will, and serves them in turn."""
 
-    def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+    def __init__(self, line_of: Callable[[DueFlow], Hashable]) -> None:
+        """Line flows up by what `line_of` says of them: whose room they share."""
+        self._line_of = line_of
+        self._lines: dict[Hashable, _Line] = {}
         self._places: dict[Key, _Place] = {}
         self._light = 0
 
@@ -154,10 +156,11 @@ class Turns:
         before, self._places = self._places, {}
         lines, self._lines = self._lines, {}
         for flow in flows:
-            line = self._lines.get(flow.kind)
+            name = self._line_of(flow)
+            line = self._lines.get(name)
             if line is None:
-                line = self._lines[flow.kind] = _Line()
-                line.reached = lines[flow.kind].reached if flow.kind in lines else 0.0
+                line = self._lines[name] = _Line()
+                line.reached = lines[name].reached if name in lines else 0.0
             for key in flow.plain * (Key(flow.flow_no, serial=False),) + flow.serial * (
                 Key(flow.flow_no, serial=True),
             ):
@@ -166,9 +169,9 @@ class Turns:
                 line.enter(place, asked_at)
         self._light = sum(place.is_light for place in self._places.values())
 
-    def has_due(self, kinds: Iterable[str], *, now: float) -> bool:
-        """Tell whether something of these kinds waits for its turn."""
-        lines = [self._lines[kind] for kind in kinds if kind in self._lines]
+    def has_due(self, names: Iterable[Hashable], *, now: float) -> bool:
+        """Tell whether something in these lines waits for its turn."""
+        lines = [self._lines[name] for name in names if name in self._lines]
         for line in lines:
             line.advance(now)
         return any(line.next() is not None for line in lines)
@@ -179,13 +182,15 @@ class Turns:
             _drop_void(line.later)
         return min((line.later[0][0] for line in self._lines.values() if line.later), default=inf)
 
-    def next_shares(self, kind: str, room: Room, *, items_max: int, flows_max: int) -> list[Share]:
-        """Take the next out of the queue, with their quotas: `items_max` in all.
+    def next_shares(
+        self, name: Hashable, room: Room, *, items_max: int, flows_max: int
+    ) -> list[Share]:
+        """Take the next out of a line, with their quotas: `items_max` in all.
 
         Those that need claims of their own need calls of their own; the others share. Each that
         is returned must be given to `served`.
         """
-        line = self._lines.get(kind)
+        line = self._lines.get(name)
         if line is None or room.calls < 1:
             return []
         units = _units(line, min(room.calls, items_max), flows_max)
@@ -238,7 +243,7 @@ class Turns:
                 self._light -= was_light
                 return
         self._light += place.is_light - was_light
-        self._lines[share.flow.kind].enter(place, asked_at)
+        self._lines[self._line_of(share.flow)].enter(place, asked_at)
 
     def nudge(self, flow_no: int, *, now: float) -> None:
         """Ask of a flow again soon: some of its items have ended."""
@@ -247,7 +252,7 @@ class Turns:
             if place is not None and place.misses and place.at > now:
                 place.at, place.misses = now, 0
                 if place.entry != OUT:
-                    self._lines[place.flow.kind].enter(place, now)
+                    self._lines[self._line_of(place.flow)].enter(place, now)
 
 
 def fill(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:

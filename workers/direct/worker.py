@@ -14,7 +14,7 @@ from ledger.service import Signals, Stop, crash_point, run_service, run_to_stop
 from ledger.store import CONNECTION_LOST
 from ledger.upkeep import Upkeep
 from workers.counts import WorkerCounts
-from workers.crew import Crew
+from workers.crews import Crews
 from workers.direct.claimer import Claimer
 from workers.direct.taker import Taker
 from workers.draining import finish, give_back
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ledger.states import TransitionEvent
     from ledger.store import Pool
     from ledger.store.claims import DueFlow
+    from workers.crew import Crew
     from workers.direct.settings import DirectSettings
     from workers.handlers import Handlers
     from workers.run import OpenRun
@@ -60,10 +61,7 @@ class DirectWorker:
         self._settings = settings
         self._moved = asyncio.Event()
         lease_seconds = settings.worker_lease_seconds
-        self._crews = {
-            handler.kind: Crew(handler, self, worker_no=worker_no, pool=transactions)
-            for handler in handlers
-        }
+        self._crews = Crews(handlers, self, worker_no=worker_no, pool=transactions)
         self._settler = Settler(
             pool,
             self.counts,
@@ -167,9 +165,7 @@ class DirectWorker:
         Raises WorkerStuck where the calls of a handler never end.
         """
         ending, ended = Stop(), Stop()
-        stuck = StuckCrews(
-            self._crews.values(), ending, stuck_seconds=self._settings.worker_stuck_seconds
-        )
+        stuck = StuckCrews(self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds)
         asking = asyncio.create_task(pass_on(stop, ending))
         taking = asyncio.create_task(
             run_service("worker.take", self.take, stop=ending, idle_seconds=0.0)
@@ -218,7 +214,7 @@ class DirectWorker:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._taker.drain()
         await finish(self.runs, self._moved, self._settings.worker_drain_seconds)
-        await give_back(self.runs, self._crews.__getitem__, self.items_ended)
+        await give_back(self.runs, self._crews.of, self.items_ended)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:

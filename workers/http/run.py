@@ -51,12 +51,15 @@ class Endpoints:
         return {}
 
     def handlers(self) -> Handlers:
-        """Return a handler for each kind there is now."""
+        """Return a handler for each endpoint there is now."""
         handlers = Handlers()
-        for kind, work in self.targets.work().items():
-            handlers.on(kind, concurrency=work.concurrency, timeout_seconds=work.timeout_seconds)(
-                self._dispatch
-            )
+        for (kind, topic), work in self.targets.work().items():
+            handlers.on(
+                kind,
+                concurrency=work.concurrency,
+                timeout_seconds=work.timeout_seconds,
+                topic=topic,
+            )(self._dispatch)
         return handlers
 
     def admits(self, flow: DueFlow) -> bool:
@@ -65,7 +68,7 @@ class Endpoints:
 
     def topics(self) -> tuple[str, ...]:
         """Return where the items of these kinds come from."""
-        return tuple(sorted({topic for w in self.targets.work().values() for topic in w.topics}))
+        return tuple(sorted({topic for _, topic in self.targets.work()}))
 
 
 async def run_http_worker(
@@ -161,7 +164,7 @@ async def _run_until_changed(settings: HttpSettings, endpoints: Endpoints, stop:
 
 
 async def _stop_when_changed(
-    endpoints: Endpoints, work: dict[str, Work], stop: Stop, inner: Stop
+    endpoints: Endpoints, work: dict[tuple[str, str], Work], stop: Stop, inner: Stop
 ) -> None:
     """Ask the worker inside to stop with the process, or once there is other work than it has."""
     asked = asyncio.create_task(stop.wait())

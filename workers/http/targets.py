@@ -10,7 +10,7 @@ from ledger.http_dispatch import HttpDispatch
 from ledger.http_url import HttpUrl, read_url
 from ledger.log import LogEvent, get_logger
 from ledger.store.definitions import HttpKind
-from workers.handlers import CONCURRENCY_MAX, HandlerOptions
+from workers.handlers import HandlerOptions
 from workers.http.redaction import Redactor
 from workers.http.template import Body
 from workers.http.webhook import SigningKey, read_keys
@@ -59,9 +59,8 @@ class Unusable:
 @final
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a worker takes on for a kind: its topics, and one handler's bounds for all tenants."""
+    """The bounds of one endpoint: those of the handler of its kind and topic."""
 
-    topics: frozenset[str]
     concurrency: int
     timeout_seconds: float
 
@@ -93,21 +92,16 @@ class Targets:
         """Return where a kind goes, or None where it is not sent by HTTP any more."""
         return self._by_kind.get((tenant, kind))
 
-    def work(self) -> dict[str, Work]:
-        """Return what there is to take on, by kind."""
-        found: dict[str, Work] = {}
+    def work(self) -> dict[tuple[str, str], Work]:
+        """Return what there is to take on, by kind and topic."""
+        found: dict[tuple[str, str], Work] = {}
         for target in self._by_kind.values():
             concurrency, seconds = (
                 (target.concurrency, target.timeout_seconds)
                 if isinstance(target, HttpTarget)
                 else (1, 1.0)
             )
-            other = found.get(target.kind, Work(frozenset(), 0, 0.0))
-            found[target.kind] = Work(
-                other.topics | {target.topic},
-                min(CONCURRENCY_MAX, other.concurrency + concurrency),
-                max(other.timeout_seconds, seconds + ANSWER_SECONDS),
-            )
+            found[target.kind, target.topic] = Work(concurrency, seconds + ANSWER_SECONDS)
         return found
 
     def _read(self, kind: HttpKind) -> HttpTarget | Unusable:

@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from math import inf
+from operator import attrgetter
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +30,7 @@ def serve(turns: Turns, room: Room, owed: dict[int, int], *, items_max: int = 40
 
 
 def test_g12_weights_hold_where_a_crew_has_room_for_one_item_at_a_time() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
     owed = {1: 1000, 2: 1000}
     for _ in range(80):
@@ -38,7 +39,7 @@ def test_g12_weights_hold_where_a_crew_has_room_for_one_item_at_a_time() -> None
 
 
 def test_g12_weights_hold_in_one_look_where_both_have_more_than_there_is_room_for() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
     owed = {1: 100_000, 2: 100_000}
     for _ in range(9):
@@ -48,7 +49,7 @@ def test_g12_weights_hold_in_one_look_where_both_have_more_than_there_is_room_fo
 
 
 def test_g12_what_little_is_due_is_taken_beside_a_flood_and_the_flood_in_smaller_parts() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1)], asked_at=0.0)
     owed = {1: 1_000_000, 2: 3}
     for _ in range(9):
@@ -62,7 +63,7 @@ def test_g12_what_little_is_due_is_taken_beside_a_flood_and_the_flood_in_smaller
 
 
 def test_one_that_comes_back_gains_nothing_by_having_been_away() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     owed = {1: 1000, 2: 1000}
     turns.relist([flow(1)], asked_at=0.0)
     for _ in range(50):
@@ -74,7 +75,7 @@ def test_one_that_comes_back_gains_nothing_by_having_been_away() -> None:
 
 
 def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_calls() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist(
         [flow(1), flow(2), *(flow(number, limited=True) for number in range(3, 9))], asked_at=0.0
     )
@@ -87,7 +88,7 @@ def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_ca
 
 
 def test_a_flow_is_asked_again_when_its_next_item_is_due_and_not_before() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1)], asked_at=0.0)
     (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
     turns.served(share, Served(1, next_seconds=2.5), asked_at=1.0)
@@ -98,14 +99,14 @@ def test_a_flow_is_asked_again_when_its_next_item_is_due_and_not_before() -> Non
 
 
 def test_a_flow_that_is_listed_for_later_waits_for_its_time() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1, due_seconds=0.5)], asked_at=10.0)
     assert not turns.has_due([KIND], now=10.0)
     assert turns.next_at() == 10.5
 
 
 def test_a_held_back_flow_is_asked_less_often_each_time_until_some_of_its_items_end() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1, limited=True)], asked_at=0.0)
     now = 0.0
     pauses: list[float] = []
@@ -125,7 +126,7 @@ def test_a_held_back_flow_is_asked_less_often_each_time_until_some_of_its_items_
 
 
 def test_a_flow_whose_limits_changed_is_asked_at_once() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1, limited=True)], asked_at=0.0)
     (share,) = turns.next_shares(KIND, Room(1, 1), items_max=10, flows_max=10)
     turns.served(share, Served(0, next_seconds=60.0), asked_at=0.0)
@@ -134,14 +135,14 @@ def test_a_flow_whose_limits_changed_is_asked_at_once() -> None:
 
 
 def test_a_flow_that_is_no_longer_listed_is_forgotten() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     turns.relist([flow(1)], asked_at=0.0)
     turns.relist([], asked_at=1.0)
     assert not turns.has_due([KIND], now=2.0)
 
 
 def test_the_floor_moves_as_a_flood_is_taken_and_a_list_sets_it_back() -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     listed = flow(1)
     turns.relist([listed], asked_at=0.0)
     (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
@@ -180,7 +181,7 @@ def test_filling_gives_each_at_least_one_and_at_most_what_it_wants_until_all_hav
 def test_shares_fit_the_room_and_everything_owed_is_served_in_the_end(
     flows: list[tuple[int, int, bool]], calls: int, batch_max: int, items_max: int
 ) -> None:
-    turns = Turns()
+    turns = Turns(attrgetter("kind"))
     room = Room(calls, batch_max)
     listed = [flow(no, weight, limited=apart) for no, (weight, _, apart) in enumerate(flows)]
     owed = {no: owes for no, (_, owes, _) in enumerate(flows)}

@@ -129,7 +129,7 @@ async def test_a_definition_in_force_sets_how_its_kind_is_handed_out(
     await put_in_force(connection, [before], actor_no=actor_no)
     row = await connection.fetchrow("select dispatch, topic, http from ledger.kind")
     assert row is not None
-    assert (row["dispatch"], row["topic"]) == ("http", "due-http.RenewalDue")
+    assert (row["dispatch"], row["topic"]) == ("http", "due-http.acme.RenewalDue")
     assert before.dispatch.http == HttpDispatch.model_validate(row["http"])
     after = parse_definition(definition() | {"dispatch": {"kafka": {"topic": "due.RenewalDue"}}})
     await put_in_force(connection, [after], actor_no=actor_no)

@@ -18,7 +18,7 @@ from workers.handlers import HandlerOptions
 from workers.http.client import HttpClient
 from workers.http.dispatch import Dispatch
 from workers.http.settings import HttpSettings
-from workers.http.targets import HttpTarget, Targets, Unusable
+from workers.http.targets import HttpTarget, Targets, Unusable, Work
 from workers.http.wall import Wall
 from workers.outcomes import ending_of
 from workers.verdicts import Unworked
@@ -43,7 +43,8 @@ def settings(**changed: object) -> HttpSettings:
 def kind(url: str, tenant: str = "acme", /, **http: object) -> HttpKind:
     checked = HttpDispatch.model_validate({"url": url, **http})
     document = checked.model_dump(mode="json", exclude_none=True)
-    return HttpKind(tenant, "RenewalDue", "due-http.RenewalDue", document, 10.0, 20.0)
+    topic = f"due-http.{tenant}.RenewalDue"
+    return HttpKind(tenant, "RenewalDue", topic, document, 10.0, 20.0)
 
 
 def wall() -> Wall:
@@ -361,7 +362,7 @@ def test_an_exchange_ends_well_before_the_lease_does() -> None:
     assert target.timeout_seconds == 24.0
 
 
-def test_one_handler_serves_a_kind_for_all_its_tenants() -> None:
+def test_each_endpoint_has_bounds_of_its_own() -> None:
     targets = Targets(settings())
     targets.replace(
         [
@@ -369,9 +370,10 @@ def test_one_handler_serves_a_kind_for_all_its_tenants() -> None:
             kind("https://b.example/", "umbra", timeout="PT20S", concurrency=4),
         ]
     )
-    (work,) = targets.work().values()
-    assert (work.concurrency, work.timeout_seconds) == (12, 25.0)
-    assert work.topics == {"due-http.RenewalDue"}
+    assert targets.work() == {
+        ("RenewalDue", "due-http.acme.RenewalDue"): Work(8, 15.0),
+        ("RenewalDue", "due-http.umbra.RenewalDue"): Work(4, 25.0),
+    }
 
 
 def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:

@@ -17,7 +17,7 @@ from ledger.service import Stop
 from workers.http import DirectHttpSettings, HttpSettings, run_http_worker
 from workers.http.guard import read_origin
 
-from .conftest import OK, Endpoint, MakeEndpoint
+from .conftest import OK, Endpoint, MakeEndpoint, never
 
 if TYPE_CHECKING:
     from tests.workers.conftest import Site
@@ -47,14 +47,16 @@ async def sending(site: Site) -> AsyncGenerator[asyncio.Task[WorkerCounts | None
     await task
 
 
-async def define(site: Site, kind: str, url: str, **retry: object) -> None:
+async def define(
+    site: Site, kind: str, url: str, *, tenant: str = "acme", concurrency: int = 8, **retry: object
+) -> None:
     document = {
         "definition": f"{kind}-definition",
-        "tenant": "acme",
+        "tenant": tenant,
         "kind": kind,
         "business_key": "unused",
         "when": {"cron": "0 0 1 1 *", "timezone": "UTC"},
-        "dispatch": {"http": {"url": url}},
+        "dispatch": {"http": {"url": url, "concurrency": concurrency, "timeout": "PT5M"}},
         "retry": retry,
     }
     await put_in_force(site.connection, [parse_definition(document)], actor_no=site.actor_no)
@@ -196,3 +198,33 @@ async def test_one_pass_through_kafka_sends_what_is_due_and_tells_what_it_did(
 async def test_nothing_is_sent_while_no_origin_may_be_called(site: Site) -> None:
     with pytest.raises(InvalidSetting, match="DUELEDGER_HTTP_ALLOW: no origin may be called"):
         await run_http_worker(http_settings(site), Stop())
+
+
+@pytest.mark.parametrize("direct", [False, True], ids=["through Kafka", "without Kafka"])
+async def test_an_endpoint_that_hangs_gets_its_own_bound_and_takes_no_place_of_anothers(
+    *, site: Site, make_drafts: MakeDrafts, make_endpoint: MakeEndpoint, direct: bool
+) -> None:
+    hanging, other = await make_endpoint(), await make_endpoint()
+    hanging.answers = [never] * 100
+    await define(site, site.kind, hanging.url, tenant="acme", concurrency=2)
+    await define(site, site.kind, other.url, tenant="umbra", concurrency=3)
+    settings = http_settings(site, "http://127.0.0.1:*")
+    settings = settings.model_copy(update={"worker_drain_seconds": 0.0})
+    if direct:
+        settings = DirectHttpSettings.model_validate(settings.model_dump())
+    await site.emit(make_drafts(20, tenant="acme"))
+    await site.emit(make_drafts(20, tenant="umbra"))
+    stop = Stop()
+    working = asyncio.create_task(run_http_worker(settings, stop))
+
+    async def others_are_done() -> bool | None:
+        if not direct:
+            await site.allocate()
+        return (await site.completed() == 20 and len(hanging.received) > 1) or None
+
+    try:
+        await site.eventually(others_are_done)
+    finally:
+        stop.ask()
+        await working
+    assert (len(hanging.received), len(other.received)) == (2, 20)
