@@ -86,7 +86,7 @@ async def test_limits_at_their_bounds_break_no_statement(ledger: Ledger, end: st
     (flow,) = await list_due_flows(ledger.connection, 10)
     taken = 2_147_483_647
     async with ledger.connection.transaction():
-        flows = await lock_limited_flows(ledger.connection, [flow.flow_no])
+        flows = list(await lock_limited_flows(ledger.connection, [flow.flow_no]))
         assert (await measure_allowances(ledger.connection, flows, 1000))[flow.flow_no] >= 1
         await spend_tokens(ledger.connection, flows, [taken])
     for seconds in (0, 31_536_000):
