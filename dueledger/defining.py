@@ -1,23 +1,33 @@
 """Definitions on their way into the ledger: read from files, checked, put in force."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
 from dueledger.calendars.binding import check_reach, observe_ledger
+from dueledger.definition_diff import DefinitionDiff, Span, compare
+from ledger.calendar_shelf import CalendarShelf, name_in, of_tenant
 from ledger.definition_parts import START_MAX, STREAK_MAX
-from ledger.definitions import Definition, load_definitions
+from ledger.definitions import Definition, load_definitions, parse_definition
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
 from ledger.http_dispatch import http_topic
 from ledger.schedule import NO_CALENDARS, Calendar, Relative
 from ledger.schedule.when import DUE_END, DUE_MIN
 from ledger.store import Connection
 from ledger.store.clock import read_now
-from ledger.store.definitions import KindPolicy, define, list_kind_policies, put_kind_policy
+from ledger.store.definitions import (
+    KindPolicy,
+    define,
+    list_kind_policies,
+    list_versions,
+    put_kind_policy,
+)
 
 _PAST_MAX: Final = timedelta(days=366)
+_STANDING_MAX: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +38,14 @@ class DefinedDocument:
     definition: str
     version: int
     changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What one document would change, and which versions to come it would supersede."""
+
+    diff: DefinitionDiff
+    overtaken: tuple[int, ...]
 
 
 def read_definitions(
@@ -80,6 +98,33 @@ async def put_in_force(
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
     return [answers[place] for place in range(len(definitions))]
+
+
+async def preview_change(
+    connection: Connection, definition: Definition, effective_from: datetime | None
+) -> Preview:
+    """Compare what a definition would owe from `effective_from`, or now, on with what is owed.
+
+    Where that is in the past, the comparison begins now. The definition observes its calendar;
+    those there are observe the newest versions of theirs.
+    """
+    tenant = definition.tenant
+    versions = await list_versions(
+        connection, tenant, definition.definition, newest_only=True, limit=_STANDING_MAX
+    )
+    named = {(tenant, name) for each in versions if (name := name_in(each.document)) is not None}
+    calendars = of_tenant(await CalendarShelf().newest(connection, named), tenant)
+    now = await read_now(connection)
+    since = now if effective_from is None else effective_from
+    spans: list[tuple[int, Span]] = []
+    for each in reversed(versions):
+        with suppress(InvalidDefinition):  # what cannot be read owes nothing that could be shown
+            read = parse_definition(each.document, source=each.name, calendars=calendars)
+            spans.append((each.version, (read, each.effective_from, each.superseded_at)))
+    overtaken = tuple(
+        each.version for each in reversed(versions) if each.effective_from >= max(since, now)
+    )
+    return Preview(compare(spans, definition, max(since, now)), overtaken)
 
 
 def _check_effective_from(effective_from: datetime, earliest: datetime | None) -> None:

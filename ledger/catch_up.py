@@ -42,11 +42,17 @@ class Lapse:
 
 
 def judge_missed(
-    definition: Definition, start: datetime, until: datetime, now: datetime
+    definition: Definition,
+    start: datetime,
+    until: datetime,
+    now: datetime,
+    *,
+    outdated: bool = False,
 ) -> Judgement:
     """Say what is still owed of what lies before `now` in [start, until).
 
-    `until` is earlier than now where a newer version took over; each version has a latest.
+    `until` is earlier than now where a newer version took over. The latest of all is owed once: of
+    a version that is `outdated`, since a newer one has missed a later occurrence, none is.
     """
     catch_up, end = definition.catch_up, min(until, now)
     if catch_up.keeps_all or start >= end:
@@ -59,7 +65,7 @@ def judge_missed(
             capped = too_many and catch_up.max_items is not None
             owed_from = latest[-limit].due_at if capped else start
         case "latest":
-            owed_from = latest[-1].due_at if latest else end
+            owed_from = latest[-1].due_at if latest and not outdated else end
         case "skip":
             owed_from = end
     if catch_up.window is not None:

@@ -135,6 +135,21 @@ def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
     return f"{text}#2" if decision is Decision.FOLD_BOTH_SECOND else text
 
 
+def reissue_cycle(cycle: str, issue: int) -> str:
+    """Return the name of a round's second, third … issue; the first has the name as it is.
+
+    A round that a version withdrew, and a later version owes again, is a new item: what has ended
+    never changes.
+    """
+    return cycle if issue == 1 else f"{cycle}~{issue}"
+
+
+def split_cycle(cycle: str) -> tuple[str, int]:
+    """Return a schedule's round and which issue of it a cycle names."""
+    base, _, issue = cycle.partition("~")
+    return base, int(issue) if issue.isdecimal() else 1
+
+
 def _constant_fields(definition: Definition) -> dict[str, Any]:
     labels = definition.labels
     return {

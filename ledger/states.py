@@ -46,6 +46,7 @@ class TransitionEvent(IntEnum):
     SUPERSEDED = 12
     SKIPPED = 13
     WRITTEN_OFF = 14
+    REVISED = 15
 
     @property
     def label(self) -> str:
@@ -112,6 +113,7 @@ _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     ),
     TransitionEvent.SKIPPED: ((None, State.SCHEDULED), State.SKIPPED),
     TransitionEvent.WRITTEN_OFF: ((State.MANUAL_REVIEW,), State.WRITTEN_OFF),
+    TransitionEvent.REVISED: ((State.SCHEDULED,), State.SCHEDULED),
 }
 
 TRANSITIONS: Final[tuple[Transition, ...]] = tuple(

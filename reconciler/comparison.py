@@ -6,14 +6,17 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
+from ledger.identity import item_id
+from ledger.scheduled import reissue_cycle, split_cycle
 from ledger.states import TransitionEvent
 from reconciler.timeliness import Lateness
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
+SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
 EXCUSING: Final = frozenset(
     {
         int(TransitionEvent.CANCELLED),
-        int(TransitionEvent.SUPERSEDED),
+        SUPERSEDED,
         int(TransitionEvent.SKIPPED),
     }
 )
@@ -205,9 +208,11 @@ class WindowComparison:
             flow = whole.flows[item.flow_no]
             tally = result.tallies[flow.tenant, flow.kind]
             self._place(item, flow, tally)
-            if expected.pop(item.id, None) is not None:
+            row = expected.pop(item.id, None)
+            if row is not None:
                 self.matched.add(item.id)
                 tally.expected += 1
+                self._expect_again(item, row)
             elif not flow.covered:
                 result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
@@ -223,6 +228,22 @@ class WindowComparison:
                 other = self.stands.setdefault(place, item)
                 if other is not item:
                     result.duplicates.append(Duplicate(other, item))
+
+    def _expect_again(self, item: Actual, row: tuple[Any, ...]) -> None:
+        """Expect the next issue of a round that a schedule owes though a version withdrew it.
+
+        It stands behind the one before, if it stands: items come in the order in which they were
+        numbered, and both have the same date.
+        """
+        if item.event != SUPERSEDED or item.ended_at is None or item.ended_at > self.whole.as_of:
+            return
+        was = Expected._make(row)
+        if was.live and was.definition_no is not None and was.reference is None:
+            cycle, issue = split_cycle(was.cycle)
+            cycle = reissue_cycle(cycle, issue + 1)
+            day = date.fromordinal(was.day)
+            identity = item_id(was.tenant, was.kind, was.business_key, cycle, day).bytes
+            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle))
 
     def finish(self) -> WindowResult:
         """Return what is left over on either side, and add the window's tallies to the whole."""

@@ -43,14 +43,25 @@ def owed_drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
     """
     changes = [phase for phase in version.phases if phase.before is not None]
     near: set[bytes] = set()
+    for draft in _drafts(version, end):
+        at = occurrence_of(draft)
+        if changes and any(change.may_repeat(at) for change in changes):
+            if draft.id.bytes in near:
+                continue
+            near.add(draft.id.bytes)
+        yield draft
+
+
+def _drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
     for start, until in schedule_slices(version.effective_from, end):
-        for draft in schedule_drafts(version, start, until):
-            at = occurrence_of(draft)
-            if changes and any(change.may_repeat(at) for change in changes):
-                if draft.id.bytes in near:
-                    continue
-                near.add(draft.id.bytes)
-            yield draft
+        yield from schedule_drafts(version, start, until)
+    # It was expanded further, and a newer version took over from an instant before that.
+    reached = version.materialised_until or end
+    for phase in version.phases:
+        if end <= phase.from_at < reached:
+            for draft in overtaken_drafts(version, phase):
+                if occurrence_of(draft) < end:
+                    yield draft
 
 
 def schedule_drafts(version: Version, start: datetime, end: datetime) -> Iterator[ItemDraft]:

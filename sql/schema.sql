@@ -115,16 +115,15 @@ declare
   name text := (select d.name from ledger.definition d where d.definition_no = old.definition_no);
   by_name boolean;
   known bigint;
+  ends_at timestamptz;
 begin
-  if exists (
-    select from ledger.definition d
-    join ledger.definition n on n.tenant = d.tenant and n.name = d.name and n.version > d.version
-    where d.definition_no = old.definition_no and n.effective_from <= ledger.now()
-  ) then
-    return null;
-  end if;
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
+  -- Held while this commits: who supersedes the version waits, and then sees what it left.
+  select m.ends_at into ends_at from ledger.materialised m where m.definition_no = old.definition_no for share;
+  if greatest(due, before.due_at) >= ends_at then
+    return null;
+  end if;
 
   select k.kind_no, k.tenant, k.name as kind, f.lane into flow
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
@@ -139,7 +138,7 @@ begin
     array[flow.tenant], array[flow.kind], array[flow.lane], array[1], array[before.business_key],
     array[round], array[effective], array[due], array[before.payload::text], before.actor_no,
     partition_keys => array[before.partition_key], labels => array[before.labels::text],
-    definition_nos => array[before.definition_no], tzdata => before.tzdata, nominals => array[round],
+    definition_nos => array[old.definition_no], tzdata => before.tzdata, nominals => array[round],
     start_bys => array[due + (before.start_by - before.due_at)],
     complete_bys => array[due + (before.complete_by - before.due_at)],
     zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
@@ -382,6 +381,119 @@ CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
   on conflict (name) do update set seen_at = statement_timestamp()
   returning a.actor_no;
 $$;
+
+CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, answer text)
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET plan_cache_mode TO 'force_generic_plan'
+    SET enable_hashjoin TO 'on'
+    SET jit TO 'off'
+    AS $$
+begin
+  return query
+  with flow as materialized (
+    select * from ledger.ensure_flows(flow_tenants, flow_kinds, flow_lanes)
+  ),
+  input as materialized (
+    select n.*, f.flow_no,
+      ledger.item_id(f.tenant, f.kind, n.business_key, n.cycle, n.effective_date) as id,
+      case
+        when n.overlap is not null then ledger.serial_of(f.kind_no, coalesce(n.overlap_key, n.business_key))
+        when f.ordered then ledger.serial_of(f.kind_no, coalesce(n.partition_key, n.business_key))
+      end as serial,
+      case when n.overlap is not null then n.overlap when f.ordered then 1::smallint end as how
+    from unnest(
+      flow_of, business_keys, cycles, effective_dates, due_ats, payloads, since, definition_nos, partition_keys,
+      labels, start_bys, complete_bys, nominals, zones, decisions, smears, skip_reasons, overlap_rules, overlap_keys
+    ) with ordinality n (
+      flow_of, business_key, cycle, effective_date, due_at, payload, since, definition_no, partition_key,
+      label, start_by, complete_by, nominal, zone, decision, smear, skip_reason, overlap, overlap_key, ord
+    )
+    join flow f on f.ord = n.flow_of
+  ),
+  standing as materialized (
+    select n.ord, i as item, n as given, was.version as version_before,
+      i.definition_no = n.definition_no as own,
+      i.definition_no <> n.definition_no
+      and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
+      and not exists (select from ledger.expedited x where x.item_no = i.item_no) as movable,
+      exists (
+        select from ledger.transition t
+        where t.item_no = i.item_no and t.effective_date = i.effective_date and t.event = 12 /* superseded */
+          and t.detail ->> 'reason' = 'version') as superseded
+    from input n
+    join ledger.due_item i on i.id = n.id and i.effective_date = n.effective_date
+    join ledger.definition was on was.definition_no = i.definition_no
+    join ledger.definition will on will.definition_no = n.definition_no
+      and will.tenant = was.tenant and will.name = was.name
+  ),
+  locked as materialized (
+    select p.item_no, s.ord
+    from standing s
+    join ledger.pending p on p.item_no = (s.item).item_no
+    where s.movable and p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
+    order by p.item_no
+    for update of p
+  ),
+  taken as materialized (
+    select s.* from locked l join standing s on s.ord = l.ord
+  ),
+  revised as (
+    update ledger.due_item i
+    set flow_no = (t.given).flow_no, due_at = (t.given).due_at, start_by = (t.given).start_by,
+      complete_by = (t.given).complete_by, partition_key = (t.given).partition_key, payload = (t.given).payload::json,
+      labels = (t.given).label::jsonb, definition_no = (t.given).definition_no, tzdata = revise_items.tzdata,
+      nominal = (t.given).nominal, zone = (t.given).zone, decision = (t.given).decision,
+      smear_seconds = (t.given).smear, serial = (t.given).serial, overlap = (t.given).how
+    from taken t
+    where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
+      and (t.given).skip_reason is null
+  ),
+  moved as (
+    update ledger.pending p
+    set flow_no = (t.given).flow_no, serial = (t.given).serial, overlap = (t.given).how,
+      serial_due_at = case when (t.given).serial is not null then (t.given).due_at end,
+      -- What waits behind a held key goes on to: whoever frees the key wakes it.
+      available_at = case
+        when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
+        else greatest((t.given).due_at, ledger.now()) end
+    from taken t
+    where p.item_no = (t.item).item_no and (t.given).skip_reason is null
+  ),
+  ended as (
+    delete from ledger.pending p using taken t
+    where p.item_no = (t.item).item_no and (t.given).skip_reason is not null
+    returning p.item_no
+  ),
+  obsolete as (
+    delete from ledger.withdrawal w where w.item_no = any (array(select e.item_no from ended e))
+  ),
+  journal as (
+    insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+    select (t.item).effective_date, (t.item).item_no,
+      case when (t.given).skip_reason is null then 15 /* revised */ else 13 /* skipped */ end, 0, actor, ledger.now(),
+      case when (t.given).skip_reason is not null then jsonb_build_object('reason', (t.given).skip_reason)
+      else jsonb_build_object(
+        'reason', reason,
+        'due_at', (t.given).due_at, 'tzdata', revise_items.tzdata,
+        'before', jsonb_strip_nulls(jsonb_build_object(
+          'version', t.version_before, 'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'zone', (t.item).zone,
+          'decision', (t.item).decision, 'smear_seconds', (t.item).smear_seconds, 'labels', (t.item).labels,
+          'start_by', (t.item).start_by, 'complete_by', (t.item).complete_by,
+          'partition_key', (t.item).partition_key, 'flow_no', (t.item).flow_no,
+          'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end))) end
+    from taken t
+  )
+  select s.ord,
+    case
+      when exists (select from locked l where l.ord = s.ord) then 'revised'
+      when s.superseded then 'superseded'
+      when s.own then 'same'
+      else 'begun'
+    end
+  from standing s
+  order by s.ord;
+end $$;
 
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -878,7 +990,8 @@ CREATE TABLE ledger.materialised (
     definition_no bigint NOT NULL,
     materialised_until timestamp with time zone NOT NULL,
     failed_at timestamp with time zone,
-    failure text
+    failure text,
+    ends_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL
 );
 
 CREATE TABLE ledger.partition_span (
@@ -1256,7 +1369,7 @@ CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
 
-CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until);
+CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 
 CREATE INDEX partition_span_made_idx ON ledger.partition_span USING btree (made_at);
 
@@ -1416,6 +1529,9 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;

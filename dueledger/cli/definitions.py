@@ -1,15 +1,21 @@
-"""Putting definitions in force."""
+"""Putting definitions in force, and looking at their versions."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.options import DsnOption, JsonOption
+from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
 from dueledger.cli.output import print_lines, print_rows, say
+
+if TYPE_CHECKING:
+    from dueledger.defining import DefinedDocument, Preview
+    from ledger.definitions import Definition
 
 app = typer.Typer()
 
@@ -30,36 +36,208 @@ def define(
         bool,
         typer.Option("--backfill", help="Owe all since --effective-from, though it is long past."),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+    ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Put definitions in force. The same file again changes nothing; all or none."""
+    """Show what changes, and put definitions in force; the same file again changes nothing.
+
+    All or none. What was handed out or has ended never moves.
+    """
     from dueledger.cli.session import run
 
-    defined = run(_define(dsn, file, effective_from, backfill=backfill))
+    since = _instant(effective_from, "--effective-from")
+    show = partial(_show_diff, dry_run=dry_run)
+    defining = _define(
+        dsn,
+        file,
+        since,
+        backfill=backfill,
+        dry_run=dry_run,
+        show=None if json_ else show,
+    )
+    defined = run(defining)
     if json_:
         print_lines(defined)
     else:
         print_rows(defined, ("tenant", "definition", "version", "changed"), empty="")
+        if dry_run:
+            say("Nothing was changed.")
+
+
+@app.command(rich_help_panel=options.DEFINITIONS)
+def definitions(
+    name: Annotated[
+        str | None, typer.Argument(help="All versions of this one.", metavar="NAME")
+    ] = None,
+    tenant: TenantOption = None,
+    limit: LimitOption = 100,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
+    """List the definitions in force and to come, or all versions of one."""
+    from dueledger.cli.session import run
+
+    rows = run(_list(dsn, tenant, name, limit))
+    if json_:
+        print_lines(rows)
+        return
+    columns = [
+        *("tenant", "definition", "version", "state", "kind", "effective_from"),
+        *(("superseded_at",) if name else ()),
+        *("materialised_until", "defined_by"),
+    ]
+    print_rows(rows, columns, empty="There are no such definitions.")
+    for row in rows:
+        if row["failure"]:
+            say(f"{row['tenant']}/{row['definition']}, version {row['version']}: {row['failure']}")
+
+
+async def _list(
+    dsn: str | None, tenant: str | None, name: str | None, limit: int
+) -> list[dict[str, object]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.definitions import list_versions
+
+    async with ledger_connection(dsn) as connection:
+        versions = await list_versions(
+            connection, tenant, name, newest_only=name is None, limit=limit
+        )
+    return [
+        {
+            "tenant": one.tenant,
+            "definition": one.name,
+            "version": one.version,
+            "state": one.state.value,
+            "kind": one.kind,
+            "effective_from": one.effective_from,
+            "superseded_at": one.superseded_at,
+            "materialised_until": one.materialised_until,
+            "failure": one.failure,
+            "defined_by": one.defined_by,
+            "defined_at": one.created_at,
+            "document": one.document,
+        }
+        for one in versions
+    ]
 
 
 async def _define(
-    dsn: str | None, file: Path, effective_from: str | None, *, backfill: bool
+    dsn: str | None,
+    file: Path,
+    since: datetime | None,
+    *,
+    backfill: bool,
+    dry_run: bool,
+    show: "Callable[[Definition, DefinedDocument, Preview], None] | None",
 ) -> list[dict[str, object]]:
-    from dueledger.calendars.binding import told_reach
+    from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
-    from dueledger.defining import put_in_force, read_definitions
+    from dueledger.defining import preview_change, put_in_force, read_definitions
 
-    definitions = read_definitions(file, calendars=None)
-    since = _instant(effective_from, "--effective-from")
+    read = read_definitions(file, calendars=None)
     async with ledger_connection(dsn) as connection:
+        read = await observe_ledger(connection, read)
         actor_no = await person(connection)
-        defined = await put_in_force(
-            connection, definitions, actor_no=actor_no, effective_from=since, backfill=backfill
-        )
-        for told in await told_reach(connection, definitions):
+        previews = [await preview_change(connection, one, since) for one in read]
+        transaction = connection.transaction()
+        await transaction.start()
+        try:
+            defined = await put_in_force(
+                connection, read, actor_no=actor_no, effective_from=since, backfill=backfill
+            )
+            if show is not None:
+                for one in zip(read, defined, previews, strict=True):
+                    show(*one)
+        except BaseException:
+            await transaction.rollback()
+            raise
+        await (transaction.rollback() if dry_run else transaction.commit())
+        for told in await told_reach(connection, read):
             say(told)
-    return [asdict(answer) for answer in defined]
+    documents: list[dict[str, object]] = []
+    for answer, preview in zip(defined, previews, strict=True):
+        document: dict[str, object] = asdict(answer)
+        if answer.changed:
+            document["diff"] = _diff_document(preview)
+        documents.append(document)
+    return documents
+
+
+def _diff_document(preview: "Preview") -> dict[str, object]:
+    diff = preview.diff
+    return {
+        "base_version": diff.base_version,
+        "overtaken": list(preview.overtaken),
+        "since": diff.since,
+        "until": diff.until,
+        "fields": list(diff.fields),
+        "counts": {kind.value: count for kind, count in diff.counts.items()},
+        "next": [
+            {
+                "change": one.kind.value,
+                "cycle": one.cycle,
+                "due_at": one.due_at,
+                "local": None if one.due_at is None else _local(one.due_at, one.zone),
+                "was": one.was,
+                "was_local": None if one.was is None else _local(one.was, one.zone),
+            }
+            for one in diff.upcoming
+        ],
+    }
+
+
+def _show_diff(
+    definition: "Definition", defined: "DefinedDocument", preview: "Preview", *, dry_run: bool
+) -> None:
+    """Show, before it is done, what becomes of the next occurrences."""
+    from ledger.schedule import AfterCompletion
+
+    if not defined.changed:
+        return
+    diff = preview.diff
+    say(_headline(definition, defined, preview))
+    if isinstance(definition.when, AfterCompletion):
+        say("  A fixed delay: the next is owed once the one before has ended.")
+    if definition.event is not None:
+        say("  An event rule: what events have owed so far stays, the next ones owe by this.")
+    rows = [
+        {
+            "change": one.kind.value,
+            "local": _local(one.at, one.zone),
+            "utc": one.at,
+            "was": None if one.was in {None, one.at} else _local(one.was or one.at, one.zone),
+        }
+        for one in diff.upcoming
+    ]
+    if rows:
+        print_rows(rows, ("change", "local", "utc", "was"), empty="", on_stderr=not dry_run)
+    if any(diff.counts.values()):
+        days = (diff.until - diff.since).total_seconds() / 86_400
+        counts = ", ".join(f"{count:,} {kind.value}" for kind, count in diff.counts.items())
+        say(f"  In the {days:,.3g} days from then on: {counts}.")
+
+
+def _headline(definition: "Definition", defined: "DefinedDocument", preview: "Preview") -> str:
+    diff = preview.diff
+    name = f"{definition.tenant}/{definition.definition}, version {defined.version}"
+    said = f"{name}, from {_local(diff.since, 'UTC')}"
+    if diff.base_version is None:
+        return f"{said}: new"
+    fields = ", ".join(diff.fields) or "nothing"
+    said = f"{said}, after version {diff.base_version}: {fields} changed"
+    if preview.overtaken:
+        numbers = ", ".join(str(number) for number in preview.overtaken)
+        said += f"; version {numbers} will never be in force"
+    return said
+
+
+def _local(instant: datetime, zone: str) -> str:
+    from ledger.schedule.zones import load_zone
+
+    return f"{instant.astimezone(load_zone(zone)):%a %Y-%m-%d %H:%M:%S %Z}"
 
 
 def _instant(text: str | None, option: str) -> datetime | None:

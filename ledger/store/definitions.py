@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -36,7 +37,11 @@ class DefinitionRow:
 
 @dataclass(frozen=True, slots=True)
 class Materialisable:
-    """A scheduled definition behind the horizon: expand [materialised_until, until)."""
+    """A scheduled definition behind the horizon: expand [materialised_until, until).
+
+    At `ends_at` a newer version takes over; what lies before `contested_until` older ones may have
+    expanded already.
+    """
 
     definition_no: int
     tenant: str
@@ -48,6 +53,60 @@ class Materialisable:
     materialised_until: datetime
     now: datetime
     until: datetime
+    ends_at: datetime | None = None
+    contested_until: datetime | None = None
+
+
+class VersionState(StrEnum):
+    """Where a version stands. REJECTED: it is in force or to come, and cannot be expanded."""
+
+    PENDING = "pending"
+    IN_FORCE = "in force"
+    SUPERSEDED = "superseded"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionVersion:
+    """One version, from when until when it decides, and how far it is expanded at `now`.
+
+    One whose successor's time came first was never in force.
+    """
+
+    definition_no: int
+    tenant: str
+    name: str
+    version: int
+    kind: str
+    event_type: str | None
+    document: dict[str, Any]
+    effective_from: datetime
+    superseded_at: datetime | None
+    created_at: datetime
+    defined_by: str
+    materialised_until: datetime | None
+    failure: str | None
+    now: datetime
+
+    @property
+    def state(self) -> VersionState:
+        """Derive where it stands."""
+        end = self.superseded_at
+        if end is not None and end <= max(self.effective_from, self.now):
+            return VersionState.SUPERSEDED
+        if self.failure is not None:
+            return VersionState.REJECTED
+        return VersionState.PENDING if self.effective_from > self.now else VersionState.IN_FORCE
+
+
+@dataclass(frozen=True, slots=True)
+class Successor:
+    """A version that came into force after `definition_no`, deciding in [effective_from, until)."""
+
+    definition_no: int
+    document: dict[str, Any]
+    effective_from: datetime
+    until_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +169,13 @@ async def define(
 ) -> Defined:
     """Create a definition or its next version; the same document again changes nothing.
 
-    `effective_from` None means now. A schedule is materialised from then on.
+    `effective_from` None means now. A schedule is materialised from then on, and the versions
+    before it are no further: whoever expands one of them is waited for. The same document does make
+    a version where it shall hold earlier than the newest one, which is still to come.
     """
     async with connection.transaction():
         await hold_definition(connection, tenant, name)
+        await connection.fetch(statement("hold_versions"), tenant, name)
         rows = await connection.fetch(
             statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
         )
@@ -138,7 +200,7 @@ async def list_event_rules(connection: Connection) -> list[DefinitionRow]:
 
 
 async def find_definition(connection: Connection, tenant: str, name: str) -> DefinitionRow | None:
-    """Find the version of a definition in force now."""
+    """Find the version of a definition in force now: the newest whose time has come."""
     row = await connection.fetchrow(statement("find_definition"), tenant, name)
     return DefinitionRow(**row) if row else None
 
@@ -181,6 +243,44 @@ async def advance_materialised(
     return len(await connection.fetch(statement("advance_materialised"), definition_nos, untils))
 
 
+async def list_versions(
+    connection: Connection,
+    tenant: str | None,
+    name: str | None,
+    *,
+    newest_only: bool,
+    limit: int,
+) -> list[DefinitionVersion]:
+    """List versions by definition, the newest first; `newest_only` without what is superseded."""
+    rows = await connection.fetch(statement("list_versions"), tenant, name, newest_only, limit)
+    return [DefinitionVersion(**row) for row in rows]
+
+
+async def list_successors(connection: Connection, definition_nos: Sequence[int]) -> list[Successor]:
+    """List the schedules that have superseded these versions by now, in order of time."""
+    rows = await connection.fetch(statement("list_successors"), definition_nos)
+    return [Successor(**row) for row in rows]
+
+
+async def supersede_waiting(
+    connection: Connection,
+    definition_no: int,
+    from_at: datetime,
+    until_at: datetime,
+    *,
+    actor_no: int,
+    limit: int,
+) -> int:
+    """End what older versions still have waiting in [from_at, until_at); return how many ended.
+
+    Scheduled to Superseded, of what was never handed out; as many as `limit` may be left. The
+    caller holds the version's watermark.
+    """
+    return await connection.fetchval(
+        statement("supersede_waiting"), definition_no, from_at, until_at, actor_no, limit
+    )
+
+
 async def record_lapses(
     connection: Connection,
     definition_nos: Sequence[int],
@@ -219,7 +319,10 @@ async def begin_chains(
     definition_nos: Sequence[int],
     delay_seconds: Sequence[float],
 ) -> None:
-    """Let items lead their definitions on: whoever ends one owes the next in that transaction."""
+    """Let items lead their definitions on: whoever ends one owes the next in that transaction.
+
+    One that an older version still owes by itself leads nothing of the newer one.
+    """
     await connection.execute(statement("begin_chains"), ids, definition_nos, delay_seconds)
 
 

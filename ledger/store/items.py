@@ -39,6 +39,15 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
+class Standing(StrEnum):
+    """What became of an item that stood when it was to be revised."""
+
+    REVISED = "revised"
+    SAME = "same"
+    SUPERSEDED = "superseded"
+    BEGUN = "begun"
+
+
 @dataclass(frozen=True, slots=True)
 class Answered:
     """One item's answer, in the order asked."""
@@ -129,6 +138,60 @@ async def skip_items(
     )
 
 
+async def revise_items(
+    connection: Connection,
+    drafts: Sequence[ItemDraft],
+    *,
+    definition_nos: Sequence[int],
+    since: Sequence[datetime],
+    reason: str,
+    actor_no: int,
+    skip_reasons: Sequence[str | None] | None = None,
+) -> list[Standing | None]:
+    """Let newer terms hold for what waits; answers come in input order, None where none stands.
+
+    Scheduled stays Scheduled, or ends as Skipped where a reason is given; the terms before go to
+    the journal. Only what was never handed out, was due at `since` or later and belongs to another
+    version of the same definition is `revised`; `same` is of the version itself; `superseded` was
+    ended by a version that has been superseded in turn; all other is `begun` and stays as it is.
+    Repeating it is harmless.
+    """
+    if not drafts:
+        return []
+    flows, flow_of = _flows(drafts)
+    with translated():
+        rows = await connection.fetch(
+            statement("revise_items"),
+            *flows,
+            flow_of,
+            [draft.business_key for draft in drafts],
+            [draft.cycle for draft in drafts],
+            [draft.effective_date for draft in drafts],
+            [draft.due_at for draft in drafts],
+            [draft.payload for draft in drafts],
+            actor_no,
+            since,
+            definition_nos,
+            reason,
+            _given([draft.partition_key for draft in drafts]),
+            _given([draft.labels for draft in drafts]),
+            _given([draft.start_by for draft in drafts]),
+            _given([draft.complete_by for draft in drafts]),
+            drafts[0].tzdata,
+            _given([draft.nominal for draft in drafts]),
+            _given([draft.zone for draft in drafts]),
+            _given([draft.decision for draft in drafts]),
+            _given([draft.smear_seconds for draft in drafts]),
+            skip_reasons,
+            _given([draft.overlap for draft in drafts]),
+            _given([draft.overlap_key for draft in drafts]),
+        )
+    answers: list[Standing | None] = [None] * len(drafts)
+    for row in rows:
+        answers[row["ord"] - 1] = Standing(row["answer"])
+    return answers
+
+
 def _every(definition_no: int | None, drafts: Sequence[ItemDraft]) -> Sequence[int | None] | None:
     return None if definition_no is None else [definition_no] * len(drafts)
 
@@ -144,17 +207,11 @@ async def _emit(
 ) -> list[Emitted]:
     if not drafts:
         return []
-    flows: dict[tuple[str, str, str], int] = {}
-    flow_of = [
-        flows.setdefault((draft.tenant, draft.kind, draft.lane), len(flows) + 1) for draft in drafts
-    ]
-    tenants, kinds, lanes = zip(*flows, strict=True)
+    flows, flow_of = _flows(drafts)
     with translated():
         rows = await connection.fetch(
             statement("emit_items"),
-            tenants,
-            kinds,
-            lanes,
+            *flows,
             flow_of,
             [draft.business_key for draft in drafts],
             [draft.cycle for draft in drafts],
@@ -180,6 +237,15 @@ async def _emit(
         )
     known = {row["ord"] - 1 for row in rows}
     return [Emitted(draft, place not in known) for place, draft in enumerate(drafts)]
+
+
+def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Return tenants, kinds and lanes of the flows, each once, and each draft's place in them."""
+    flows: dict[tuple[str, str, str], int] = {}
+    flow_of = [
+        flows.setdefault((draft.tenant, draft.kind, draft.lane), len(flows) + 1) for draft in drafts
+    ]
+    return list(zip(*flows, strict=True)), flow_of
 
 
 def _given(column: list[T]) -> list[T] | None:

@@ -1,4 +1,4 @@
--- Find the version of a definition that is in force now.
+-- Find the version of a definition that is in force now: the newest whose time has come.
 -- returns: zero or one
 -- $1 tenant text
 -- $2 name text
@@ -7,5 +7,5 @@
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from
 from ledger.definition d
 where d.tenant = $1::text and d.name = $2::text and d.effective_from <= ledger.now()
-order by d.effective_from desc, d.version desc
+order by d.version desc
 limit 1

@@ -4,6 +4,7 @@
 -- locks: none
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from, d.created_at,
   m.materialised_until, m.failure,
-  lead(d.effective_from) over (partition by d.tenant, d.name order by d.effective_from, d.version) as superseded_at
+  min(d.effective_from) over (
+    partition by d.tenant, d.name order by d.version rows between 1 following and unbounded following) as superseded_at
 from ledger.definition d left join ledger.materialised m on m.definition_no = d.definition_no
 order by d.tenant, d.name, d.version

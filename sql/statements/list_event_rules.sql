@@ -7,7 +7,7 @@ from (
   select distinct on (d.tenant, d.name) d.*
   from ledger.definition d
   where d.effective_from <= ledger.now()
-  order by d.tenant, d.name, d.effective_from desc, d.version desc
+  order by d.tenant, d.name, d.version desc
 ) r
 where r.event_type is not null
 order by r.definition_no

@@ -8,19 +8,19 @@
 -- locks: materialised rows (for update, skip locked)
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.document, d.effective_from, m.materialised_until,
   ledger.now() as now,
-  least(
-    ledger.now() + make_interval(secs => $1::double precision + $2::double precision),
-    (select min(v.effective_from) from ledger.definition v
-     where v.tenant = d.tenant and v.name = d.name and v.version > d.version)
-  ) as until
+  least(ledger.now() + make_interval(secs => $1::double precision + $2::double precision), m.ends_at) as until,
+  nullif(m.ends_at, 'infinity') as ends_at,
+  -- As far as older versions were expanded; a fixed delay has no more than one item, so its first pass finds it.
+  case when d.version > 1 then (
+    select max(case when o.document -> 'when' ? 'after_completion' then d.effective_from + interval '1 microsecond'
+      else b.materialised_until end)
+    from ledger.definition o join ledger.materialised b on b.definition_no = o.definition_no
+    where o.tenant = d.tenant and o.name = d.name and o.version < d.version) end as contested_until
 from ledger.materialised m
 join ledger.definition d on d.definition_no = m.definition_no
-where m.materialised_until < ledger.now() + make_interval(secs => $1::double precision)
+where m.materialised_until < m.ends_at
+  and m.materialised_until < ledger.now() + make_interval(secs => $1::double precision)
   and (m.failed_at is null or m.failed_at <= ledger.now() - make_interval(secs => $3::double precision))
-  and not exists (
-    select from ledger.definition v
-    where v.tenant = d.tenant and v.name = d.name and v.version > d.version
-      and v.effective_from <= m.materialised_until)
 order by m.materialised_until
 limit $4::integer
 for update of m skip locked

@@ -1,111 +1,17 @@
 """Calendars as versions in the ledger, and the definitions that name them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
 
 import pytest
-from pydantic import SecretStr
 
-from dueledger.calendars.importing import Imported
-from dueledger.defining import DefinedDocument, put_in_force
-from ledger.definitions import parse_definition
 from ledger.errors import InvalidDefinition
-from ledger.materialise import Materialiser, MaterialiserSettings
-from ledger.store import Connection, PlanProfile, Pool, clock, open_pool
-from ledger.store.actors import ActorKind, register_actor
+from ledger.store import Connection, Pool
 from ledger.store.calendars import find_calendar_version, list_calendar_uses, put_calendar
-from ledger.store.partitions import make_partitions
-from reconciler import Limits, Reconciler, Sources
 from reconciler.vocabulary import FindingType
 
-NOON = datetime(2027, 12, 22, 12, tzinfo=UTC)
-"""A Wednesday."""
-
-DAY = timedelta(days=1)
-DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
-Put = Callable[..., Awaitable[Imported]]
-
-
-@pytest.fixture
-async def frozen(connection: Connection) -> Connection:
-    await clock.set_clock(connection, NOON, 0, database=True)
-    await make_partitions(connection)
-    return connection
-
-
-@pytest.fixture
-async def site(frozen: Connection, database: str) -> Any:  # noqa: ANN401 - the class below
-    """A materialiser and a reconciler that see a day ahead, on a clock that stands still."""
-    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        settings = MaterialiserSettings(
-            dsn=SecretStr(database),
-            materialise_horizon_seconds=DAY.total_seconds(),
-            materialise_stride_seconds=3_600,
-            materialise_retry_seconds=0,
-        )
-        actor_no = await register_actor(frozen, "materialiser:test", ActorKind.MATERIALISER)
-        yield Site(
-            frozen,
-            pool,
-            Materialiser(pool, settings, actor_no=actor_no),
-            Reconciler(pool, Sources(), actor_no, limits=Limits(stuck_seconds=0)),
-        )
-
-
-class Site:
-    """What a test does: define, let time pass, materialise, reconcile, look."""
-
-    def __init__(
-        self,
-        connection: Connection,
-        pool: Pool,
-        materialiser: Materialiser,
-        reconciler: Reconciler,
-    ) -> None:
-        self.connection = connection
-        self.pool = pool
-        self.materialiser = materialiser
-        self.reconciler = reconciler
-
-    async def define(
-        self, name: str, when: Mapping[str, object], roll: str = "following", **more: object
-    ) -> DefinedDocument:
-        document = {
-            "definition": name,
-            "tenant": "acme",
-            "kind": f"Kind{name}",
-            "business_key": name,
-            "when": when,
-            "calendar": {"name": "us", "roll": roll},
-        } | more
-        actor_no = await register_actor(self.connection, "person:test", ActorKind.PERSON)
-        definition = parse_definition(document, calendars=None)
-        (defined,) = await put_in_force(self.connection, [definition], actor_no=actor_no)
-        return defined
-
-    async def at(self, now: datetime) -> None:
-        """Let it be `now`, and materialise all there is."""
-        await clock.set_clock(self.connection, now, 0, database=True)
-        await self.pool.expire_connections()
-        for _ in range(100):
-            if not (await self.materialiser.tick()).get("definitions"):
-                return
-        pytest.fail("the materialiser never comes to rest")
-
-    async def due(self, name: str) -> dict[str, str]:
-        """Return when each nominal time falls due, in UTC."""
-        rows = await self.connection.fetch(
-            "select nominal, due_at from ledger.due_item where business_key = $1 order by due_at",
-            name,
-        )
-        return {row["nominal"]: f"{row['due_at']:%m-%d %H:%M}" for row in rows}
-
-    async def found(self) -> set[FindingType]:
-        result = await self.reconciler.pass_()
-        types = {type_ for type_, count in result.found.items() if count}
-        return types - {FindingType.OVERDUE, FindingType.LATE}
+from .conftest import DAILY, DAY, NOON, Put, Site
 
 
 async def test_the_same_days_again_are_no_new_version(put: Put, connection: Connection) -> None:

@@ -127,3 +127,32 @@ def test_a_definition_says_until_when_its_calendar_reaches(
     assert defined.document["version"] == 1
     assert "calendar us reaches to 2099-12-31" in defined.err
     assert dueledger_on("calendar", "show", "uk", *KEY).code == 2
+
+
+def test_g13_define_compares_by_the_calendars_of_the_ledger_as_far_as_they_reach(
+    dueledger_on: Command, csv: str, tmp_path: Path
+) -> None:
+    """The Wednesday is a holiday; nothing after Friday the 19th is known."""
+    file = tmp_path / "nightly.yaml"
+    refused = dueledger_on("define", "nightly.yaml", "--dry-run")
+    assert refused.code == 2
+    assert "(nightly).calendar.name" in refused.err
+    (tmp_path / csv).write_text("date\n2027-03-10\n", encoding="utf-8")
+    files = ("--weekend", "sat,sun", "--valid-to", "2027-03-19", "--valid-from", "2026-01-01")
+    assert dueledger_on("calendar", "import", "us", csv, *KEY, *files).code == 0
+    define = ("define", "nightly.yaml", "--effective-from", "2027-03-08T00:00:00Z")
+    assert dueledger_on(*define).code == 0
+    file.write_text(NIGHTLY.replace('"0 9 ', '"0 10 '), encoding="utf-8")
+    shown = dueledger_on(*define, "--dry-run")
+    assert "0 kept, 0 moved, 9 added, 9 removed" in shown.err
+    assert "In the 12 days from then on" in shown.err
+    assert "calendar us reaches to 2027-03-19" in shown.err
+    diff = dueledger_on(*define, "--json").document["diff"]
+    assert [one["cycle"] for one in diff["next"] if one["change"] == "added"][:4] == [
+        *("2027-03-08T10:00", "2027-03-09T10:00", "2027-03-11T10:00", "2027-03-12T10:00"),
+    ]
+    file.write_text(NIGHTLY.replace("{name: us, roll: skip}", "{name: eu, roll: skip}"))
+    unknown = dueledger_on(*define, "--dry-run", "--json")
+    assert unknown.code == 2
+    (problem,) = unknown.document["error"]["details"]["problems"]
+    assert (problem["field"], problem["accepted"]) == ("(nightly).calendar.name", "us")

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 import dueledger
@@ -122,3 +123,59 @@ def test_a_definition_that_is_refused_names_the_field(dueledger_on: Command, nig
     ran = dueledger_on("define", nightly, "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == "when.cron"
+
+
+def test_g13_define_shows_what_becomes_of_the_next_occurrences_before_it_applies(
+    dueledger_on: Command, nightly: str
+) -> None:
+    first = dueledger_on("define", nightly, "--effective-from", "2027-03-01", "--json").document
+    assert (first["version"], first["diff"]["base_version"]) == (1, None)
+    text = NIGHTLY.replace('"30 2 * * *"', '"30 2 * * 1-5"') + "smear: PT5M\n"
+    Path(nightly).write_text(text, encoding="utf-8")
+    later = ("define", nightly, "--effective-from", "2027-03-08")
+    tried = dueledger_on(*later, "--dry-run")
+    assert tried.code == 0
+    assert "acme/nightly, version 2" in tried.err
+    assert "after version 1: smear, when changed" in tried.err
+    assert "22 moved, 0 added, 7 removed" in tried.err
+    assert "removed" in tried.out
+    assert "Sat 2027-03-13 02:30:00 EST" in tried.out
+    assert [one["version"] for one in dueledger_on("definitions", "nightly", "--json").lines] == [1]
+
+    diff = dueledger_on(*later, "--json").document["diff"]
+    assert diff["counts"] == {"kept": 0, "moved": 22, "added": 0, "removed": 7}
+    assert (len(diff["next"]), diff["base_version"]) == (10, 1)
+    moved, *_, removed = diff["next"][:6]
+    assert (moved["change"], moved["was"]) == ("moved", "2027-03-08T07:30:00Z")
+    assert moved["was"] < moved["due_at"] < "2027-03-08T07:35:00Z"
+    assert (removed["change"], removed["due_at"]) == ("removed", None)
+
+    sooner = dueledger_on("define", nightly, "--effective-from", "2027-03-02", "--json").document
+    assert (sooner["version"], sooner["diff"]["overtaken"]) == (3, [2])
+    listed = dueledger_on("definitions", "nightly", "--json").lines
+    assert [(one["version"], one["state"]) for one in listed] == [
+        (3, "pending"),
+        (2, "superseded"),
+        (1, "pending"),
+    ]
+    assert [one["version"] for one in dueledger_on("definitions", "--json").lines] == [3, 1]
+    again = dueledger_on("define", nightly, "--effective-from", "2027-03-02", "--json").document
+    assert (again["changed"], "diff" in again) == (False, False)
+
+
+async def test_a_definition_that_the_materialiser_cannot_expand_is_listed_as_rejected(
+    dueledger_on: Command, nightly: str, database: str
+) -> None:
+    dueledger_on("define", nightly)
+    connection = await asyncpg.connect(database)
+    await connection.execute(
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'"""
+    )
+    await connection.close()
+    dueledger_on("materialise", "--once")
+    (listed,) = dueledger_on("definitions", "--json").lines
+    assert listed["state"] == "rejected"
+    assert "InvalidDefinition" in listed["failure"]
+    shown = dueledger_on("definitions")
+    assert "rejected" in shown.out
+    assert "InvalidDefinition" in shown.err

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from pydantic import SecretStr
@@ -14,10 +15,13 @@ from pydantic import SecretStr
 from ledger.definitions import parse_definition
 from ledger.materialise import Materialiser, MaterialiserSettings
 from ledger.service import CRASH_VARIABLE
+from ledger.states import TransitionEvent as Event
 from ledger.store import Connection, Pool
 from ledger.store.actors import ActorKind, register_actor
+from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
 from ledger.store.clock import set_clock
 from ledger.store.definitions import define
+from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400
@@ -79,14 +83,22 @@ async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
             definition.normalised(),
             tenant="acme",
             name=name,
-            kind=kind,
-            event_type=None,
+            kind=definition.kind,
+            event_type=definition.event,
             effective_from=effective_from,
             actor_no=await register_actor(connection, "author", ActorKind.PERSON),
         )
         return defined.definition_no
 
     return bring
+
+
+@pytest.fixture
+async def partitions_of_that_time(connection: Connection) -> None:
+    await connection.execute(
+        "select ledger.make_partition(parent, '2027-03-01')"
+        " from unnest(array['claim', 'run']) parent"
+    )
 
 
 @pytest.fixture
@@ -129,6 +141,46 @@ async def due_times(connection: Connection, name: str) -> list[datetime]:
         "select due_at from ledger.due_item where business_key = $1 order by due_at", name
     )
     return [row["due_at"] for row in rows]
+
+
+async def hand_out(connection: Connection, actor_no: int, count: int) -> tuple[int, list[UUID]]:
+    """Claim up to so many items that are due, of one flow; return the fence and their ids."""
+    (flow, *_) = await list_due_flows(connection, 10)
+    async with connection.transaction():
+        rows = await claim_items(connection, [flow.flow_no], [count])
+        (fence,) = await next_fences(connection, 1)
+        item_nos = [row["item_no"] for row in rows]
+        claim = Claim(
+            fence,
+            actor_no,
+            flow.topic,
+            0,
+            item_nos,
+            [row["effective_date"] for row in rows],
+            [1] * len(rows),
+            [1] * len(rows),
+            60,
+        )
+        await record_claims(connection, [claim])
+    ids = await connection.fetch(
+        "select id from ledger.due_item where item_no = any ($1::bigint[])", item_nos
+    )
+    return fence, [row["id"] for row in ids]
+
+
+async def start(connection: Connection, actor_no: int, fence: int, count: int) -> int:
+    """Start what was handed out; return its run."""
+    (started,) = await start_runs(
+        connection, [fence], [1], [count], worker_no=actor_no, lease_seconds=60
+    )
+    assert started.run_no is not None
+    return started.run_no
+
+
+async def end(connection: Connection, actor_no: int, run_no: int, events: list[Event]) -> None:
+    """End the items of a run."""
+    outcomes = [Outcome(event, '{"reason":"test"}') for event in events]
+    assert await settle_runs(connection, [Settlement(run_no, outcomes)], actor_no) == []
 
 
 async def watermark(connection: Connection, name: str) -> datetime:

@@ -8,44 +8,33 @@ import pytest
 from ledger.materialise import Materialiser
 from ledger.states import TransitionEvent
 from ledger.store import Connection
-from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
 from ledger.store.items import withdraw_items
 from ledger.store.reviews import write_off_items
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
-from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle, watermark
+from .conftest import (
+    NOON,
+    SetSchedule,
+    SetTime,
+    due_times,
+    end,
+    hand_out,
+    start,
+    tick_until_idle,
+    watermark,
+)
 
 DELAY = {"after_completion": "PT10M"}
 TEN_MINUTES = timedelta(minutes=10)
 
 
-@pytest.fixture(autouse=True)
-async def partitions_of_that_time(connection: Connection) -> None:
-    await connection.execute(
-        "select ledger.make_partition(parent, '2027-03-01')"
-        " from unnest(array['claim', 'run']) parent"
-    )
-
-
-async def _start(connection: Connection, actor_no: int) -> int:
-    """Claim and start the one item that is due; return its run."""
-    (flow,) = await list_due_flows(connection, 10)
-    async with connection.transaction():
-        (row,) = await claim_items(connection, [flow.flow_no], [10])
-        (fence,) = await next_fences(connection, 1)
-        claim = Claim(
-            fence, actor_no, flow.topic, 0, [row["item_no"]], [row["effective_date"]], [1], [1], 60
-        )
-        await record_claims(connection, [claim])
-    (start,) = await start_runs(connection, [fence], [1], [1], worker_no=actor_no, lease_seconds=60)
-    assert start.run_no is not None
-    return start.run_no
+pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
 
 
 async def _end(connection: Connection, actor_no: int, event: TransitionEvent) -> None:
-    run_no = await _start(connection, actor_no)
-    settlement = Settlement(run_no, [Outcome(event, '{"reason":"test"}')])
-    assert await settle_runs(connection, [settlement], actor_no) == []
+    """Claim, start and end the one item that is due."""
+    fence, ids = await hand_out(connection, actor_no, 10)
+    assert len(ids) == 1
+    await end(connection, actor_no, await start(connection, actor_no, fence, 1), [event])
 
 
 async def _open_item(connection: Connection) -> UUID:
@@ -88,11 +77,11 @@ async def test_what_is_rolled_back_owes_nothing(
 ) -> None:
     await set_schedule("poll", DELAY)
     await tick_until_idle(materialiser)
-    run_no = await _start(connection, actor_no)
+    fence, _ = await hand_out(connection, actor_no, 1)
+    run_no = await start(connection, actor_no, fence, 1)
     transaction = connection.transaction()
     await transaction.start()
-    settlement = Settlement(run_no, [Outcome(TransitionEvent.COMPLETED)])
-    assert await settle_runs(connection, [settlement], actor_no) == []
+    await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED])
     await connection.execute("set constraints all immediate")  # as the commit would
     assert len(await due_times(connection, "poll")) == 2
     await transaction.rollback()
@@ -160,13 +149,51 @@ async def test_g13_a_new_version_begins_its_own_chain_and_the_old_one_ends(
     await tick_until_idle(materialiser)
     assert await due_times(connection, "poll") == [NOON, later]
     await set_time(later - timedelta(minutes=1))
-    await _end(connection, actor_no, TransitionEvent.COMPLETED)  # still the old version's
-    await set_time(later + TEN_MINUTES)
-    await connection.execute(
-        "delete from ledger.pending p using ledger.due_item i"
-        " where i.item_no = p.item_no and i.due_at = $1",
-        later,
-    )
+    await _end(connection, actor_no, TransitionEvent.COMPLETED)  # its next is the newer version's
+    await set_time(later)
     await _end(connection, actor_no, TransitionEvent.COMPLETED)
-    times = await due_times(connection, "poll")
-    assert times == [NOON, later, later + timedelta(minutes=9)]
+    assert await due_times(connection, "poll") == [NOON, later, later + timedelta(minutes=30)]
+
+
+async def test_g13_what_waits_of_a_fixed_delay_ends_with_its_version_and_leads_nothing_on(
+    connection: Connection,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    actor_no: int,
+) -> None:
+    await set_schedule("poll", {"after_completion": "P2D"})
+    await tick_until_idle(materialiser)
+    await _end(connection, actor_no, TransitionEvent.COMPLETED)
+    waiting = NOON + timedelta(days=2)
+    change = NOON + timedelta(hours=20)
+    await set_schedule("poll", DELAY, effective_from=change)
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(hours=30))
+    await tick_until_idle(materialiser)
+    rows = await connection.fetch(
+        "select i.due_at, t.event from ledger.due_item i left join ledger.transition t"
+        " using (item_no, effective_date) order by i.due_at"
+    )
+    assert [tuple(row) for row in rows] == [
+        (NOON, TransitionEvent.COMPLETED),
+        (change, None),
+        (waiting, TransitionEvent.SUPERSEDED),
+    ]
+
+
+async def test_g13_a_chain_whose_one_item_both_versions_owe_goes_on_under_the_newer_terms(
+    connection: Connection,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    actor_no: int,
+) -> None:
+    later = NOON + timedelta(hours=1)
+    await set_schedule("poll", DELAY, effective_from=later)
+    await tick_until_idle(materialiser)
+    await set_schedule("poll", {"after_completion": "PT5M"}, effective_from=later)
+    await tick_until_idle(materialiser)
+    await set_time(later)
+    await _end(connection, actor_no, TransitionEvent.COMPLETED)
+    assert await due_times(connection, "poll") == [later, later + timedelta(minutes=5)]

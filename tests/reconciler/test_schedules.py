@@ -153,3 +153,36 @@ async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_
     )
     await materialise(materialiser)
     assert await found_types(reconciler) == set()
+
+
+async def test_g11_a_round_that_a_version_withdrew_and_a_later_one_owes_is_expected_once_more(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    hour = timedelta(hours=1)
+    await accept(frozen, kind, NOON - 5 * hour)
+    await materialise(materialiser)
+    await accept(frozen, kind, NOON - 4 * hour, when={"cron": "30 * * * *", "timezone": "UTC"})
+    await materialise(materialiser)
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set()
+    await accept(frozen, kind, NOON - 2 * hour)
+    assert FindingType.MISSING in await found_types(reconciler), "until it is issued once more"
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()
+    query = (
+        "select id, cycle, due_at, nominal from ledger.due_item where cycle like '%~2' order by 2"
+    )
+    before = await frozen.fetch(query)
+    assert [row["due_at"] for row in before][:2] == [NOON - 2 * hour, NOON - hour]
+    lost = before[1]["id"]
+    await frozen.execute(
+        "delete from ledger.pending where item_no in"
+        " (select item_no from ledger.due_item where id = $1)",
+        lost,
+    )
+    await frozen.execute("alter table ledger.due_item disable trigger user")
+    await frozen.execute("delete from ledger.due_item where id = $1", lost)
+    assert await found_types(reconciler) == {FindingType.MISSING}
+    await reconciler.repair(await reconciler.plan())
+    assert await frozen.fetch(query) == before
+    assert await found_types(reconciler) == set()

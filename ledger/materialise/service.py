@@ -2,39 +2,40 @@
 
 Items and watermark move in one transaction, so a process that dies leaves neither a gap nor half
 a window; what is expanded twice is the same rows. Any number of processes may run: a definition is
-held by one at a time, and the others pass it by.
+held by one at a time, and the others pass it by. A newer version takes over in the same way.
 """
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import Field
 
-from ledger.calendar_change import known_ends
-from ledger.catch_up import Lapse, count_lapsed, judge_missed
+from ledger.calendar_shelf import of_tenant
+from ledger.catch_up import find_latest
 from ledger.definition_model import Definition
 from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.errors import BeyondCalendar, DueledgerError, InvalidItem
+from ledger.errors import DueledgerError, InvalidItem
 from ledger.log import LogEvent, get_logger
-from ledger.schedule import AfterCompletion, Relative, Window
-from ledger.schedule_calendars import Observed, Reading, ScheduleCalendars
-from ledger.scheduled import MISSED, Scheduled, draft_first, draft_window, owed_window
+from ledger.materialise.schedule_calendars import Reading, ScheduleCalendars
+from ledger.materialise.stretches import Stretch, expand_observed
+from ledger.materialise.take_over import OwedRound, issue_rounds
+from ledger.scheduled import MISSED
 from ledger.service import Stop, crash_point, run_service, run_to_stop
 from ledger.settings import Settings
 from ledger.store import Connection, PlanProfile, Pool, open_pool
 from ledger.store.actors import ActorKind, incarnation, register_actor
-from ledger.store.calendars import CalendarUse, record_calendar_uses
+from ledger.store.calendars import record_calendar_uses
 from ledger.store.definitions import (
     Materialisable,
     advance_materialised,
     begin_chains,
     list_chainless,
+    list_successors,
     mark_definition_failed,
     record_lapses,
+    supersede_waiting,
     take_materialisable,
 )
 from ledger.store.items import emit_items, skip_items
@@ -43,7 +44,6 @@ _UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
 """What a stored document can make the pure modules raise; it is that definition's own failure."""
 
 _READ_DEFINITIONS_MAX: Final = 10_000
-_STRETCH_MIN: Final = timedelta(seconds=1)
 _EMIT_ITEMS: Final = 5_000
 
 
@@ -74,37 +74,30 @@ class MaterialiserSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
-    """A fixed delay: the item that begins it where nothing leads it on."""
-
-    first: ItemDraft
-    delay_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """What one definition owes from its watermark up to `until`."""
-
-    definition_no: int
-    until: datetime
-    owed: Scheduled
-    chain: "Chain | None" = None
-    lapse: Lapse | None = None
-    use: CalendarUse | None = None
-
-    @property
-    def weight(self) -> int:
-        """What it takes of a pass's room: counting costs a tenth of emitting, or less."""
-        counted = 0 if self.lapse is None else self.lapse.occurrences // 10
-        return len(self.owed.drafts) + len(self.owed.skipped) + counted
-
-
-@dataclass(frozen=True, slots=True)
 class Failure:
     """A definition that cannot be expanded or emitted, and why."""
 
     row: Materialisable
     reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """How many items are new, recorded as skipped, taken over from older versions, or ended."""
+
+    emitted: int = 0
+    skipped: int = 0
+    revised: int = 0
+    superseded: int = 0
+
+    def __add__(self, other: "Made") -> "Made":
+        """Return both together."""
+        return Made(
+            self.emitted + other.emitted,
+            self.skipped + other.skipped,
+            self.revised + other.revised,
+            self.superseded + other.superseded,
+        )
 
 
 class Materialiser:
@@ -135,24 +128,53 @@ class Materialiser:
             if not rows:
                 return {"definitions": 0}
             calendars = await self._calendars.read(connection, rows)
-            stretches, failures = self._expand(rows, calendars)
-            emitted, skipped, refused = await self._emit_all(connection, stretches, rows)
+            outdated = await self._find_outdated(connection, rows)
+            stretches, failures = self._expand(rows, calendars, outdated)
+            made, refused = await self._emit_all(connection, stretches, rows)
             failures += refused
             for failure in failures:
                 await mark_definition_failed(connection, failure.row.definition_no, failure.reason)
         self._report(failures)
         counts = {
             "definitions": len(stretches) - len(refused),
-            "emitted": emitted,
-            "skipped": skipped,
+            "emitted": made.emitted,
+            "skipped": made.skipped,
+            "revised": made.revised,
+            "superseded": made.superseded,
             "lapsed": sum(each.lapse.occurrences for each in stretches if each.lapse is not None),
             "failed": len(failures),
         }
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
         return counts
 
+    async def _find_outdated(
+        self, connection: Connection, rows: Sequence[Materialisable]
+    ) -> set[int]:
+        """Find superseded versions that owe a latest which a newer version has a later one of."""
+        ended = {
+            row.definition_no: row.tenant
+            for row in rows
+            if row.ends_at is not None
+            and row.ends_at <= row.now
+            and row.document.get("catch_up", {}).get("policy") == "latest"
+        }
+        successors = await list_successors(connection, list(ended)) if ended else []
+        calendars = await self._calendars.newest(
+            connection, ((ended[each.definition_no], each.document) for each in successors)
+        )
+        outdated: set[int] = set()
+        for each in successors:
+            known = of_tenant(calendars, ended[each.definition_no])
+            try:
+                definition = parse_definition(each.document, source="newer", calendars=known)
+                if find_latest(definition, each.effective_from, each.until_at, 1):
+                    outdated.add(each.definition_no)
+            except _UNREADABLE:
+                continue  # its own failure when it is expanded itself
+        return outdated
+
     def _expand(
-        self, rows: Sequence[Materialisable], calendars: Reading
+        self, rows: Sequence[Materialisable], calendars: Reading, outdated: Collection[int]
     ) -> tuple[list[Stretch], list[Failure]]:
         """Expand until the pass is full; what is left over is taken by the next one."""
         stretches: list[Stretch] = []
@@ -162,9 +184,11 @@ class Materialiser:
             if room <= 0:
                 break
             try:
-                observed = calendars.observe(self._read(row), row)
                 stretch = expand_observed(
-                    observed, row, items_max=self._settings.materialise_items_max
+                    calendars.observe(self._read(row), row),
+                    row,
+                    items_max=self._settings.materialise_items_max,
+                    outdated=row.definition_no in outdated,
                 )
             except _UNREADABLE as error:
                 failures.append(Failure(row, f"{type(error).__name__}: {error}"))
@@ -186,28 +210,52 @@ class Materialiser:
 
     async def _emit_all(
         self, connection: Connection, stretches: Sequence[Stretch], rows: Sequence[Materialisable]
-    ) -> tuple[int, int, list[Failure]]:
+    ) -> tuple[Made, list[Failure]]:
         """Emit all together; where the database refuses, one by one, so that only one fails."""
         try:
             async with connection.transaction():
-                return *await self._emit(connection, stretches), []
+                return await self._emit(connection, stretches), []
         except InvalidItem:
             pass
         row_of = {row.definition_no: row for row in rows}
-        emitted = skipped = 0
+        made = Made()
         refused: list[Failure] = []
         for stretch in stretches:
             try:
                 async with connection.transaction():
-                    counts = await self._emit(connection, [stretch])
+                    made += await self._emit(connection, [stretch])
             except InvalidItem as error:
                 refused.append(Failure(row_of[stretch.definition_no], str(error)))
-                continue
-            emitted, skipped = emitted + counts[0], skipped + counts[1]
-        return emitted, skipped, refused
+        return made, refused
 
-    async def _emit(self, connection: Connection, stretches: Sequence[Stretch]) -> tuple[int, int]:
-        """Emit stretches and move their watermarks; return how many items and skips are new."""
+    async def _emit(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
+        """Emit stretches and move their watermarks; return what was made of them."""
+        first = [stretch for stretch in stretches if not stretch.takes_over]
+        made = await self._emit_first(connection, first)
+        for stretch in stretches:
+            if stretch.takes_over:
+                made += await self._take_over(connection, stretch)
+        made += await self._begin_chains(connection, stretches)
+        await self._record_lapses(connection, stretches)
+        if uses := [stretch.use for stretch in stretches if stretch.use is not None]:
+            await record_calendar_uses(connection, uses, actor_no=self._actor_no)
+        crash_point("materialise.emitted")
+        passed: list[Stretch] = []
+        for stretch in stretches:
+            ended = await self._supersede(connection, stretch) if stretch.contested else 0
+            made += Made(superseded=ended)
+            if ended < self._settings.materialise_pass_items_max:  # else there may be more
+                passed.append(stretch)
+        crash_point("materialise.superseded")
+        await advance_materialised(
+            connection,
+            [stretch.definition_no for stretch in passed],
+            [stretch.until for stretch in passed],
+        )
+        return made
+
+    async def _emit_first(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
+        """Emit what first versions owe, all together."""
         owed = [
             (stretch.definition_no, draft) for stretch in stretches for draft in stretch.owed.drafts
         ]
@@ -228,17 +276,30 @@ class Materialiser:
             actor_no=self._actor_no,
             definition_nos=[definition_no for definition_no, _ in lapsed],
         )
-        emitted += await self._begin_chains(connection, stretches)
-        await self._record_lapses(connection, stretches)
-        if uses := [stretch.use for stretch in stretches if stretch.use is not None]:
-            await record_calendar_uses(connection, uses, actor_no=self._actor_no)
-        crash_point("materialise.emitted")
-        await advance_materialised(
-            connection,
-            [stretch.definition_no for stretch in stretches],
-            [stretch.until for stretch in stretches],
+        return Made(emitted, sum(answer.created for answer in skipped))
+
+    async def _take_over(self, connection: Connection, stretch: Stretch) -> Made:
+        """Emit what a newer version owes, and take over what older ones owe alike."""
+        number, since = stretch.definition_no, stretch.effective_from
+        owed = [OwedRound(number, draft, since) for draft in stretch.owed.drafts]
+        skips = [OwedRound(number, skip.draft, since, skip.reason) for skip in stretch.owed.skipped]
+        items = await issue_rounds(connection, owed, actor_no=self._actor_no)
+        skipped = await issue_rounds(connection, skips, actor_no=self._actor_no)
+        return Made(
+            sum(each.created for each in items),
+            sum(each.created or each.revised for each in skipped),
+            sum(each.revised for each in items),
         )
-        return emitted, sum(answer.created for answer in skipped)
+
+    async def _supersede(self, connection: Connection, stretch: Stretch) -> int:
+        return await supersede_waiting(
+            connection,
+            stretch.definition_no,
+            stretch.start,
+            stretch.until,
+            actor_no=self._actor_no,
+            limit=self._settings.materialise_pass_items_max,
+        )
 
     async def _record_lapses(self, connection: Connection, stretches: Sequence[Stretch]) -> None:
         lapses = {each.definition_no: each.lapse for each in stretches if each.lapse is not None}
@@ -254,28 +315,30 @@ class Materialiser:
             actor_no=self._actor_no,
         )
 
-    async def _begin_chains(self, connection: Connection, stretches: Sequence[Stretch]) -> int:
+    async def _begin_chains(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
         chains = {
-            stretch.definition_no: stretch.chain
+            stretch.definition_no: (stretch, stretch.chain)
             for stretch in stretches
             if stretch.chain is not None
         }
         chainless = await list_chainless(connection, list(chains)) if chains else []
         if not chainless:
-            return 0
-        answers = await emit_items(
-            connection,
-            [chains[definition_no].first for definition_no in chainless],
-            actor_no=self._actor_no,
-            definition_nos=chainless,
-        )
+            return Made()
+        owed = [
+            OwedRound(no, chain.first, stretch.effective_from if stretch.takes_over else None)
+            for no in chainless
+            for stretch, chain in (chains[no],)
+        ]
+        issued = await issue_rounds(connection, owed, actor_no=self._actor_no)
         await begin_chains(
             connection,
-            [answer.id for answer in answers],
+            [each.draft.id for each in issued],
             chainless,
-            [chains[definition_no].delay_seconds for definition_no in chainless],
+            [chains[definition_no][1].delay_seconds for definition_no in chainless],
         )
-        return sum(answer.created for answer in answers)
+        return Made(
+            sum(each.created for each in issued), revised=sum(each.revised for each in issued)
+        )
 
     def _report(self, failures: Sequence[Failure]) -> None:
         for failure in failures:
@@ -287,67 +350,6 @@ class Materialiser:
                 definition_no=failure.row.definition_no,
                 reason=failure.reason,
             )
-
-
-def expand_observed(observed: Observed, row: Materialisable, *, items_max: int) -> Stretch:
-    """Expand by the calendar that counts now, as far as it reaches: what it knows is owed.
-
-    Raises BeyondCalendar where all that it knows is materialised.
-    """
-    definition = observed.definition
-    try:
-        stretch = expand_stretch(definition, row, items_max=items_max)
-    except BeyondCalendar:
-        stretch = _expand_known(definition, row, items_max)
-        if stretch is None:
-            raise
-    owed = Scheduled([*observed.overtaken, *stretch.owed.drafts], stretch.owed.skipped)
-    return replace(stretch, owed=owed, use=observed.use)
-
-
-def _expand_known(definition: Definition, row: Materialisable, items_max: int) -> Stretch | None:
-    for until in known_ends(definition):
-        if row.materialised_until < until < row.until:
-            with suppress(BeyondCalendar):
-                return expand_stretch(definition, replace(row, until=until), items_max=items_max)
-    return None
-
-
-def expand_stretch(definition: Definition, row: Materialisable, *, items_max: int) -> Stretch:
-    """Expand from the watermark to `row.until`, or as far as about `items_max` occurrences reach.
-
-    A stretch that was cut ends at the instant of the first occurrence it leaves out, so the next
-    one begins there and windows compose.
-    """
-    start, until = row.materialised_until, row.until
-    when = definition.when
-    if isinstance(when, AfterCompletion):
-        begins_at = max(min(row.materialised_until, row.now), row.effective_from)
-        first = draft_first(definition, when, begins_at)
-        chain = Chain(first, when.after_completion.total_seconds())
-        return Stretch(row.definition_no, until, Scheduled([], []), chain)
-    missed = judge_missed(definition, start, until, row.now)
-    lapse: Lapse | None = None
-    if missed.in_one and start < missed.owed_from:
-        lapse = count_lapsed(definition, start, missed.owed_from)
-        start = lapse.until_at
-        lapse = lapse if lapse.occurrences else None
-        if start < missed.owed_from:
-            return Stretch(row.definition_no, start, Scheduled([], []), lapse=lapse)
-    if not isinstance(when, Relative):
-        expected = when.estimate(start, until)
-        if expected > items_max:
-            until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
-    window = owed_window(definition, start, until)
-    found = window.occurrences
-    if len(found) > items_max and found[items_max].due_at > start:
-        until = found[items_max].due_at
-        window = Window(
-            tuple(each for each in found if each.due_at < until),
-            tuple(each for each in window.skipped if each.at < until),
-        )
-    owed = draft_window(definition, window, until, owed_from=missed.owed_from)
-    return Stretch(row.definition_no, until, owed, lapse=lapse)
 
 
 @asynccontextmanager

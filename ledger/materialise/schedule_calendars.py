@@ -1,7 +1,8 @@
 """The calendars that schedules observe while they are materialised, and which version each did."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ledger.calendar_change import draft_overtaken
 from ledger.calendar_shelf import Calendars, CalendarShelf, name_in, of_tenant
@@ -34,12 +35,20 @@ class Reading:
     kept: Mapping[int, Calendar]
 
     def observe(self, definition: Definition, row: Materialisable) -> Observed:
-        """Give a definition the calendar that it names. UnknownCalendar where there is none."""
-        if definition.calendar_name is None:
+        """Give a schedule the calendar that it names. UnknownCalendar where there is none.
+
+        A stretch that was begun by one version, and not passed yet, is finished by the same.
+        """
+        name, last = definition.calendar_name, self.last.get(row.definition_no)
+        if name is None or not definition.is_schedule:
             return Observed(definition)
+        begun = None
+        if last is not None and last.from_at == row.materialised_until:
+            begun = self.kept.get(last.calendar_no)
+        if begun is not None:
+            return Observed(definition.observing({name: begun}))
         observing = definition.observing(of_tenant(self.newest, row.tenant))
-        calendar_no = self.newest[row.tenant, definition.calendar_name].version.calendar_no
-        last = self.last.get(row.definition_no)
+        calendar_no = self.newest[row.tenant, name].version.calendar_no
         if last is not None and last.calendar_no == calendar_no:
             return Observed(observing)
         use = CalendarUse(row.definition_no, row.materialised_until, calendar_no)
@@ -58,14 +67,17 @@ class ScheduleCalendars:
 
     async def read(self, connection: Connection, rows: Sequence[Materialisable]) -> Reading:
         """Read the calendars that these definitions name, in their transaction."""
-        named = {
-            row.definition_no: (row.tenant, name)
-            for row in rows
-            if (name := name_in(row.document)) is not None
-        }
+        named = [row.definition_no for row in rows if name_in(row.document) is not None]
         if not named:
             return Reading({}, {}, {})
-        newest = await self._shelf.newest(connection, set(named.values()))
-        uses = await list_last_calendar_uses(connection, list(named))
+        newest = await self.newest(connection, ((row.tenant, row.document) for row in rows))
+        uses = await list_last_calendar_uses(connection, named)
         kept = await self._shelf.numbered(connection, {use.calendar_no for use in uses})
         return Reading(newest, {use.definition_no: use for use in uses}, kept)
+
+    async def newest(
+        self, connection: Connection, documents: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Calendars:
+        """Read the newest version of each calendar that documents of tenants name."""
+        keys = {(tenant, name) for tenant, one in documents if (name := name_in(one)) is not None}
+        return await self._shelf.newest(connection, keys)

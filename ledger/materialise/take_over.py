@@ -1,0 +1,122 @@
+"""A newer version takes over from the ones before it: in one stretch of time, in one transaction.
+
+What both owe alike has the same identity: its item stays, under the newer terms. What only the
+older ones owe ends as Superseded. Neither touches what was ever handed out. A round that was
+ended so and is owed again, because a version was taken back, is issued anew: what has ended never
+changes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from ledger.drafts import ItemDraft
+from ledger.scheduled import reissue_cycle
+from ledger.store import Connection
+from ledger.store.items import Standing, emit_items, revise_items, skip_items
+
+NEWER_VERSION: Final = "version"
+"""Why an item is revised or superseded when a version takes over."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwedRound:
+    """What a version owes of a round: an item, or a record that it is skipped, and why.
+
+    Where an item of the same round stands, no more than what was due at `since` or later is
+    touched; None touches nothing, as nothing of another version can stand there.
+    """
+
+    definition_no: int
+    draft: ItemDraft
+    since: datetime | None
+    skip_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """The item of a round as it stands now. `revised`: it stood before, under other terms."""
+
+    draft: ItemDraft
+    created: bool
+    revised: bool = False
+
+
+async def issue_rounds(
+    connection: Connection,
+    owed: Sequence[OwedRound],
+    *,
+    actor_no: int,
+    reason: str = NEWER_VERSION,
+) -> list[Issued]:
+    """Emit rounds, or let the newer terms hold for what waits of them; in input order.
+
+    All are items, or all are skipped. A round whose every issue was superseded by a version is
+    issued once more. Repeating it is harmless.
+    """
+    issued: dict[int, Issued] = {}
+    left, issue = list(range(len(owed))), 1
+    while left:
+        drafts = [_issue(owed[place].draft, issue) for place in left]
+        rounds = [owed[place] for place in left]
+        created = await _emit(connection, drafts, rounds, actor_no)
+        for place, draft, new in zip(left, drafts, created, strict=True):
+            issued[place] = Issued(draft, new)
+        left = [
+            place
+            for place, new in zip(left, created, strict=True)
+            if not new and owed[place].since is not None
+        ]
+        left = await _revise(connection, owed, issued, left, actor_no=actor_no, reason=reason)
+        issue += 1
+    return [issued[place] for place in range(len(owed))]
+
+
+def _issue(draft: ItemDraft, issue: int) -> ItemDraft:
+    return draft if issue == 1 else replace(draft, cycle=reissue_cycle(draft.cycle, issue))
+
+
+async def _emit(
+    connection: Connection, drafts: list[ItemDraft], rounds: list[OwedRound], actor_no: int
+) -> list[bool]:
+    definition_nos = [each.definition_no for each in rounds]
+    reasons = [each.skip_reason for each in rounds if each.skip_reason is not None]
+    if reasons:
+        answers = await skip_items(
+            connection, drafts, reasons, actor_no=actor_no, definition_nos=definition_nos
+        )
+    else:
+        answers = await emit_items(
+            connection, drafts, actor_no=actor_no, definition_nos=definition_nos
+        )
+    return [answer.created for answer in answers]
+
+
+async def _revise(
+    connection: Connection,
+    owed: Sequence[OwedRound],
+    issued: dict[int, Issued],
+    places: list[int],
+    *,
+    actor_no: int,
+    reason: str,
+) -> list[int]:
+    """Revise what stands; return the places whose issue was superseded by a version."""
+    since = [each for place in places if (each := owed[place].since) is not None]
+    answers = await revise_items(
+        connection,
+        [issued[place].draft for place in places],
+        definition_nos=[owed[place].definition_no for place in places],
+        since=since,
+        reason=reason,
+        actor_no=actor_no,
+        skip_reasons=[owed[place].skip_reason for place in places],
+    )
+    ended: list[int] = []
+    for place, answer in zip(places, answers, strict=True):
+        if answer is Standing.SUPERSEDED:
+            ended.append(place)
+        elif answer is Standing.REVISED:
+            issued[place] = replace(issued[place], revised=True)
+    return ended

@@ -1,0 +1,12 @@
+-- Hold the watermarks of a definition's versions until the transaction ends: whoever expands one of them is waited for.
+-- returns: zero or more
+-- $1 tenant text
+-- $2 name text
+-- index: materialised_pkey
+-- locks: materialised rows (for update, definition_no ascending)
+select m.definition_no
+from ledger.definition d
+join ledger.materialised m on m.definition_no = d.definition_no
+where d.tenant = $1::text and d.name = $2::text
+order by m.definition_no
+for update of m

@@ -1,0 +1,437 @@
+"""A newer version takes over: what waits changes hands, what was begun stays as it is."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from asyncpg import LockNotAvailableError
+
+from ledger.materialise import Materialiser
+from ledger.states import TransitionEvent
+from ledger.store import Connection, Pool
+from ledger.store.clock import read_now
+from ledger.store.definitions import find_definition, take_materialisable
+from ledger.store.flows import expedite_items
+from ledger.store.items import item_timeline, read_accounting
+
+from .conftest import (
+    DAY,
+    NOON,
+    SetSchedule,
+    SetTime,
+    end,
+    hand_out,
+    start,
+    tick_until_idle,
+)
+
+pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
+
+HOUR = timedelta(hours=1)
+HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
+HALF_PAST = {"cron": "30 * * * *", "timezone": "UTC"}
+EVERY_THIRD = {"cron": "0 */3 * * *", "timezone": "UTC"}
+END = NOON + timedelta(seconds=DAY) + HOUR
+
+ROWS = """
+select i.id, i.cycle, i.due_at, i.labels, d.version, p.item_no is not null as waits, t.detail,
+  coalesce(e.name, case when p.item_no is null then 'begun' else 'waiting' end) as stands
+from ledger.due_item i
+join ledger.definition d using (definition_no)
+left join ledger.pending p using (item_no)
+left join ledger.transition t on t.item_no = i.item_no and t.event in (5, 11, 12, 13, 14)
+left join ledger.transition_event e on e.event = t.event
+where d.name = $1
+order by i.due_at, i.item_no
+"""
+
+
+async def rows(connection: Connection, name: str = "d") -> list[dict[str, Any]]:
+    """Return every item of every version, by due time, and how it stands."""
+    (accounting, *others) = await read_accounting(connection)
+    assert not any(each.difference for each in (accounting, *others))
+    return [dict(row) for row in await connection.fetch(ROWS, name)]
+
+
+def standing(found: Sequence[dict[str, Any]], *stands: str) -> list[datetime]:
+    return [row["due_at"] for row in found if row["stands"] in stands]
+
+
+def hours(first: datetime, last: datetime, step: timedelta = HOUR) -> list[datetime]:
+    return [first + n * step for n in range(-((first - last) // step))]
+
+
+async def test_g13_what_waits_beyond_the_change_ends_as_superseded_and_the_newer_is_owed(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    change = NOON + timedelta(hours=5, minutes=10)
+    await set_schedule("d", HALF_PAST, effective_from=change)
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    half = NOON + timedelta(hours=5, minutes=30)
+    assert standing(found, "waiting") == hours(NOON, change) + hours(half, END)
+    assert standing(found, "superseded") == hours(NOON + 6 * HOUR, END)
+    reasons = [row["detail"] for row in found if row["stands"] == "superseded"]
+    assert reasons == [{"reason": "version", "version": 2}] * len(reasons)
+    assert {row["version"] for row in found if row["waits"] and row["due_at"] >= change} == {2}
+
+
+async def test_g13_a_round_that_both_owe_stays_under_the_newer_terms_with_the_older_on_record(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("d", HOURLY, labels={"region": "north"})
+    await tick_until_idle(materialiser)
+    before = await rows(connection)
+    change = NOON + 4 * HOUR
+    await set_schedule(
+        "d", EVERY_THIRD, effective_from=change, labels={"region": "south"}, smear="PT20M"
+    )
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    assert [row["id"] for row in sorted(found, key=lambda row: row["cycle"])] == [
+        row["id"] for row in before
+    ], "no item is new, none is lost"
+    taken = [row for row in found if row["version"] == 2]
+    assert [row["cycle"] for row in taken] == [
+        at.strftime("%Y-%m-%dT%H:%M") for at in hours(NOON + 6 * HOUR, END, 3 * HOUR)
+    ]
+    assert all(row["waits"] and row["labels"] == {"region": "south"} for row in taken)
+    story = await item_timeline(connection, taken[0]["id"])
+    assert [event["event"] for event in story] == ["emitted", "revised"]
+    detail = story[1]["detail"]
+    assert (detail["reason"], detail["before"]["version"]) == ("version", 1)
+    assert detail["before"]["labels"] == {"region": "north"}
+    assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 6 * HOUR
+    assert datetime.fromisoformat(detail["due_at"]) == taken[0]["due_at"] > NOON + 6 * HOUR
+    available = await connection.fetch(
+        "select available_at from ledger.pending join ledger.due_item using (item_no)"
+        " where id = any ($1::uuid[]) order by available_at",
+        [row["id"] for row in taken],
+    )
+    assert [row["available_at"] for row in available] == [row["due_at"] for row in taken]
+
+
+async def test_g13_what_was_handed_out_or_has_ended_never_moves_and_is_never_owed_again(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+) -> None:
+    """The newer version, back to noon, owes the same rounds six hours later."""
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(hours=3, minutes=30))
+    fence, done = await hand_out(connection, actor_no, 2)
+    run_no = await start(connection, actor_no, fence, 2)
+    await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED, TransitionEvent.FAILED])
+    _, claimed = await hand_out(connection, actor_no, 1)
+    touched = {*done, *claimed}
+    assert len(touched) == 3
+    before = {row["id"]: row for row in await rows(connection) if row["id"] in touched}
+    await set_schedule(
+        "d",
+        {"cron": "0 * * * *", "timezone": "Etc/GMT+6"},
+        effective_from=NOON,
+        labels={"a": "b"},
+    )
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    assert {row["id"]: row for row in found if row["id"] in touched} == before
+    assert len({row["cycle"] for row in found}) == len(found)
+    others = [row for row in found if row["id"] not in touched and row["stands"] == "waiting"]
+    assert {row["version"] for row in others} == {2}
+    assert [row["cycle"][-5:] for row in others][:7] == [
+        *("06:00", "07:00", "08:00", "09:00", "10:00", "11:00"),
+        "15:00",
+    ], "from noon to two they are in other hands; three waits, and is due six hours later now"
+
+
+async def test_g13_a_version_taken_back_owes_what_it_withdrew_once_more(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + timedelta(minutes=1))
+    await tick_until_idle(materialiser)
+    back = NOON + timedelta(hours=2, minutes=40)
+    await set_schedule("d", HOURLY, effective_from=back)
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    waiting = [row for row in found if row["stands"] == "waiting"]
+    half = NOON + timedelta(minutes=30)
+    assert [row["due_at"] for row in waiting] == [
+        NOON,
+        *hours(half, back),
+        *hours(NOON + 3 * HOUR, END),
+    ]
+    assert {row["cycle"] for row in waiting[4:]} == {
+        f"{at:%Y-%m-%dT%H:%M}~2" for at in hours(NOON + 3 * HOUR, END)
+    }
+    await set_time(NOON + timedelta(hours=3, minutes=10))
+    fence, ids = await hand_out(connection, actor_no, 10)
+    run_no = await start(connection, actor_no, fence, len(ids))
+    await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED] * len(ids))
+    ended = {row["id"] for row in await rows(connection) if row["stands"] == "completed"}
+    assert len(ended) == 5
+    await set_schedule("d", HOURLY, effective_from=back, labels={"again": "yes"})
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    waiting = [row for row in found if row["stands"] == "waiting"]
+    assert [row["due_at"] for row in waiting] == hours(NOON + 4 * HOUR, END + 4 * HOUR)
+    assert all(row["cycle"].endswith("~2") == (row["due_at"] < END) for row in waiting)
+    assert {row["id"] for row in found if row["stands"] == "completed"} == ended
+
+
+async def test_of_several_versions_to_come_the_newest_decides_from_its_time_on(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    """The second is superseded before it was ever in force; the fourth lies beyond the horizon."""
+    await set_schedule("d", HOURLY)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + 10 * HOUR)
+    await set_schedule("d", EVERY_THIRD, effective_from=NOON + 5 * HOUR)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + 100 * HOUR)
+    await tick_until_idle(materialiser)
+    third = hours(NOON + 6 * HOUR, END, 3 * HOUR)
+    found = await rows(connection)
+    assert standing(found, "waiting") == hours(NOON, NOON + 5 * HOUR) + third
+    assert {row["version"] for row in found} == {1, 3}
+    await set_time(NOON + 20 * HOUR)
+    in_force = await find_definition(connection, "acme", "d")
+    assert in_force is not None
+    assert in_force.version == 3
+    await set_time(NOON + 101 * HOUR)
+    in_force = await find_definition(connection, "acme", "d")
+    assert in_force is not None
+    assert in_force.version == 4
+
+
+async def test_the_same_document_makes_a_version_only_where_it_shall_hold_earlier(
+    set_schedule: SetSchedule, set_time: SetTime
+) -> None:
+    await set_time(NOON)
+    first = await set_schedule("d", HOURLY, effective_from=NOON + 10 * HOUR)
+    assert await set_schedule("d", HOURLY, effective_from=NOON + 10 * HOUR) == first
+    assert await set_schedule("d", HOURLY, effective_from=NOON + 11 * HOUR) == first
+    sooner = await set_schedule("d", HOURLY, effective_from=NOON + HOUR)
+    assert sooner != first
+    assert await set_schedule("d", HOURLY, effective_from=NOON + HOUR) == sooner
+
+
+async def test_a_superseded_version_is_never_taken_again(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    newest = await set_schedule("d", HALF_PAST, effective_from=NOON + HOUR)
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(days=30))
+    async with connection.transaction():
+        taken = await take_materialisable(connection, DAY, 10)
+    assert [row.definition_no for row in taken] == [newest]
+
+
+async def test_what_is_to_be_withdrawn_is_withdrawn_in_bounded_batches(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("d", {"every": "PT20S", "anchor": "2027-01-01T00:00:00Z"})
+    await tick_until_idle(materialiser)
+    await set_schedule(
+        "d", {"cron": "0 0 1 * *", "timezone": "UTC"}, effective_from=NOON + timedelta(minutes=1)
+    )
+    most = 0
+    for _ in range(50):
+        counts = await materialiser.tick()
+        most = max(most, counts.get("superseded", 0))
+        if not any(counts.values()):
+            break
+    assert most == 1_000, "the room of a pass"
+    found = await rows(connection)
+    assert standing(found, "waiting") == hours(
+        NOON, NOON + timedelta(minutes=1), timedelta(seconds=20)
+    )
+    assert len(standing(found, "superseded")) > 4_000
+
+
+async def test_while_the_newer_version_fails_what_stands_of_the_older_is_still_owed(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await set_schedule("other", HOURLY)
+    await tick_until_idle(materialiser)
+    broken = await set_schedule("d", HALF_PAST, effective_from=NOON + HOUR)
+    await connection.execute(
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'
+        where definition_no = $1""",
+        broken,
+    )
+    assert (await materialiser.tick())["failed"] == 1
+    assert standing(await rows(connection), "waiting") == hours(NOON, END)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + HOUR)
+    await tick_until_idle(materialiser)
+    half = NOON + timedelta(minutes=90)
+    assert standing(await rows(connection), "waiting") == [NOON, *hours(half, END)]
+
+
+async def test_an_event_rule_after_a_schedule_withdraws_what_the_schedule_still_owes(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    await set_schedule(
+        "d",
+        {"relative": "P-30D", "at": "09:00", "timezone": "UTC"},
+        effective_from=NOON + 2 * HOUR,
+        event="PolicyActivated",
+        business_key="data.number",
+        effective_date="data.expires_on",
+        cycle="data.term",
+    )
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    assert standing(found, "waiting") == hours(NOON, NOON + 2 * HOUR)
+    assert standing(found, "superseded") == hours(NOON + 2 * HOUR, END)
+    async with connection.transaction():
+        assert await take_materialisable(connection, 100 * DAY, 10) == []
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"kind": "OtherDue"},
+        {"business_key": "other"},
+        {"lane": "region", "labels": {"region": "x"}},
+    ],
+)
+async def test_a_change_of_what_names_a_round_or_its_flow_leaves_each_owed_once(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    changed: dict[str, Any],
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    change = NOON + 3 * HOUR
+    await set_schedule("d", HOURLY, effective_from=change, **changed)
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    assert standing(found, "waiting") == hours(NOON, END)
+    assert all((row["version"] == 2) == (row["due_at"] >= change) for row in found if row["waits"])
+    astray = await connection.fetchval(
+        "select count(*) from ledger.pending join ledger.due_item i using (item_no)"
+        " where pending.flow_no <> i.flow_no"
+    )
+    assert astray == 0
+
+
+async def test_a_fixed_rate_with_another_anchor_is_owed_from_the_change_on(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    await set_schedule("d", {"every": "PT1H", "anchor": "2027-01-01T00:00:00Z"})
+    await tick_until_idle(materialiser)
+    change = NOON + 2 * HOUR
+    await set_schedule(
+        "d", {"every": "PT1H", "anchor": "2027-01-01T00:20:00Z"}, effective_from=change
+    )
+    await tick_until_idle(materialiser)
+    assert standing(await rows(connection), "waiting") == [
+        *hours(NOON, change),
+        *hours(change + timedelta(minutes=20), END),
+    ]
+
+
+async def test_g2_of_what_two_versions_missed_the_latest_is_owed_once_by_the_newer(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    begun, change = NOON - 10 * HOUR, NOON - 5 * HOUR
+    for name, newer in (("d", HALF_PAST), ("e", {"cron": "30 13 * * *", "timezone": "UTC"})):
+        await set_schedule(name, HOURLY, effective_from=begun, catch_up={"policy": "latest"})
+        await set_schedule(name, newer, effective_from=change, catch_up={"policy": "latest"})
+    await tick_until_idle(materialiser)
+    missed = [at for at in standing(await rows(connection), "waiting") if at < NOON]
+    assert missed == [NOON - timedelta(minutes=30)]
+    # Where the newer version has missed nothing, the older one's latest is the latest of all.
+    missed = [at for at in standing(await rows(connection, "e"), "waiting") if at < NOON]
+    assert missed == [change - HOUR]
+
+
+async def test_what_the_newer_version_skips_is_recorded_as_skipped_with_its_reason(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    daily = {"cron": "0 18 * * *", "timezone": "UTC"}
+    await set_schedule("d", daily)
+    await tick_until_idle(materialiser)
+    calendar = {"weekend": [], "holidays": ["2027-03-01"], "roll": "skip"}
+    await set_schedule("d", daily, effective_from=NOON + HOUR, calendar=calendar)
+    await tick_until_idle(materialiser)
+    (row,) = await rows(connection)
+    assert (row["stands"], row["detail"]) == ("skipped", {"reason": "calendar"})
+
+
+async def test_what_a_person_wanted_started_stays_when_a_version_takes_over(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    actor_no: int,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    wanted = (await rows(connection))[5]["id"]
+    await expedite_items(connection, [wanted], reason="now", actor_no=actor_no)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + timedelta(minutes=1))
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    (row,) = [row for row in found if row["id"] == wanted]
+    assert (row["stands"], row["version"]) == ("waiting", 1)
+
+
+async def test_a_version_that_lets_items_run_beside_each_other_frees_what_waits(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+) -> None:
+    await set_schedule("d", HOURLY, overlap="buffer_all")
+    await tick_until_idle(materialiser)
+    await set_schedule("d", HOURLY, effective_from=NOON + HOUR)
+    await tick_until_idle(materialiser)
+    found = await connection.fetch(
+        "select i.due_at, p.serial is null and p.serial_due_at is null and p.overlap is null"
+        " and i.serial is null and i.overlap is null as free"
+        " from ledger.pending p join ledger.due_item i using (item_no) order by 1"
+    )
+    assert [(row["due_at"], row["free"]) for row in found] == [
+        (at, at >= NOON + HOUR) for at in hours(NOON, END)
+    ]
+
+
+async def test_a_version_that_begins_while_another_is_expanded_waits_for_it(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection, pool: Pool
+) -> None:
+    """Whoever expands the older one holds it until all of it is committed."""
+    await set_schedule("d", HOURLY)
+    async with pool.acquire() as other, other.transaction():
+        (held,) = await take_materialisable(other, DAY, 10)
+        await connection.execute("set lock_timeout = '50ms'")
+        with pytest.raises(LockNotAvailableError):
+            await set_schedule("d", HALF_PAST)
+        assert held.version == 1
+    await connection.execute("reset lock_timeout")
+    await set_schedule("d", HALF_PAST)
+    await tick_until_idle(materialiser)
+    assert {row["version"] for row in await rows(connection) if row["waits"]} == {2}
+    assert await read_now(connection) == NOON.astimezone(UTC)
