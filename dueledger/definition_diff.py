@@ -2,16 +2,14 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Final
 
-from ledger.calendar_change import known_ends
+from ledger.calendar_change import known_until
 from ledger.definitions import Definition
 from ledger.drafts import ItemDraft
-from ledger.errors import BeyondCalendar
 from ledger.schedule import RECURRING
 from ledger.scheduled import draft_occurrences
 
@@ -82,7 +80,7 @@ def compare(
     until = since + REACH
     for definition in (after, *(span[0] for _, span in standing)):
         until = min(until, since + _reach(definition, since))
-    until = _known_until(after, since, until)
+    until = known_until(after, since, until)
     old = _rounds([span for _, span in standing], since, until)
     new = _rounds([(after, since, None)], since, until)
     changes = sorted(
@@ -107,17 +105,6 @@ def _reach(definition: Definition, since: datetime) -> timedelta:
     return REACH if expected <= COUNTED_MAX else REACH * (COUNTED_MAX / expected)
 
 
-def _known_until(definition: Definition, start: datetime, end: datetime) -> datetime:
-    """Return `end`, or as far before it as the definition's calendar tells what is owed."""
-    if not isinstance(definition.when, RECURRING):
-        return end
-    for known in (end, *(known for known in known_ends(definition) if start < known < end)):
-        with suppress(BeyondCalendar):
-            draft_occurrences(definition, start, known)
-            return known
-    return start
-
-
 def _rounds(
     spans: Sequence[Span], since: datetime, until: datetime
 ) -> dict[tuple[object, ...], ItemDraft]:
@@ -125,7 +112,7 @@ def _rounds(
     for definition, begins, ends in spans:
         start, end = max(begins, since), min(ends or until, until)
         if definition.is_schedule and start < end:
-            known = _known_until(definition, start, end)
+            known = known_until(definition, start, end)
             for draft in draft_occurrences(definition, start, known).drafts:
                 key = draft.kind, draft.business_key, draft.cycle, draft.effective_date
                 found.setdefault(key, draft)

@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Final
 
 from ledger.errors import InvalidSetting, Unavailable
+from ledger.schedule import tzdata_version
 from ledger.settings import Settings
 from ledger.store import STATEMENT_REFUSED, Connection, connect
 from ledger.store.migrations import pending_migrations
@@ -71,7 +72,9 @@ def _python() -> Check:
 
 def _tzdata() -> Check:
     try:
-        return Check("tzdata", Health.OK, f"{version_of('tzdata')}, the pinned one")
+        version = version_of("tzdata")
+        says = f"IANA {tzdata_version()} decides, of the pinned package {version}"
+        return Check("tzdata", Health.OK, f"{says}, whatever the machine has")
     except PackageNotFoundError:
         return Check(
             "tzdata", Health.FAIL, "the package is not installed", "install dueledger again"

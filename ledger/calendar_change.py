@@ -4,12 +4,14 @@ Up to an instant a schedule was expanded by the one, from then on by the next. W
 to before that instant, and the one before had rolled to after it, neither stretch holds.
 """
 
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
 from ledger.definition_model import Definition
 from ledger.drafts import ItemDraft
+from ledger.errors import BeyondCalendar
 from ledger.schedule import (
     RECURRING,
     Business,
@@ -25,7 +27,7 @@ from ledger.schedule.calendars import Beyond
 from ledger.schedule.observance import roll_days_max
 from ledger.schedule.resolution import SCAN_MARGIN
 from ledger.schedule.when import DUE_END, DUE_MIN
-from ledger.scheduled import draft_window, owed_window
+from ledger.scheduled import draft_occurrences, draft_window, owed_window
 
 _MONTH_MAX: Final = timedelta(days=31)
 _DAY: Final = timedelta(days=1)
@@ -86,6 +88,17 @@ def known_ends(definition: Definition) -> list[datetime]:
     return [
         datetime(day.year, day.month, day.day, tzinfo=zone) for day in sorted(days, reverse=True)
     ]
+
+
+def known_until(definition: Definition, start: datetime, end: datetime) -> datetime:
+    """Return `end`, or as far before it as the definition's calendar tells what is owed."""
+    if not isinstance(definition.when, RECURRING):
+        return end
+    for known in (end, *(known for known in known_ends(definition) if start < known < end)):
+        with suppress(BeyondCalendar):
+            draft_occurrences(definition, start, known)
+            return known
+    return start
 
 
 def _due_by(found: Occurrence, when: Recurring, before: Observance) -> datetime:

@@ -166,13 +166,27 @@ async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool)
 @app.command(rich_help_panel=options.PROCESSES)
 def materialise(
     once: OnceOption = False,
-    json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
+    check_tz: Annotated[
+        bool,
+        typer.Option("--check-tz", help="Show what this tz database moves of what is to come."),
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="With --check-tz: and move it, a definition at a time.")
+    ] = False,
+    json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Turn schedules into what is owed, ahead of time. Any number may run."""
     from dueledger.cli.session import run
 
-    run(_materialise(dsn, once=once))
+    if apply and not check_tz:
+        raise typer.BadParameter("it belongs to --check-tz", param_hint="--apply")
+    if check_tz:
+        from dueledger.cli.tz_changes import check_zones
+
+        check_zones(dsn, apply=apply, as_json=json_)
+    else:
+        run(_materialise(dsn, once=once))
 
 
 async def _materialise(dsn: str | None, *, once: bool) -> None:

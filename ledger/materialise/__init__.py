@@ -6,5 +6,14 @@ from ledger.materialise.service import (
     open_materialiser,
     run_materialiser,
 )
+from ledger.materialise.tz_check import ZoneChange, apply_zone_change, find_zone_changes
 
-__all__ = ["Materialiser", "MaterialiserSettings", "open_materialiser", "run_materialiser"]
+__all__ = [
+    "Materialiser",
+    "MaterialiserSettings",
+    "ZoneChange",
+    "apply_zone_change",
+    "find_zone_changes",
+    "open_materialiser",
+    "run_materialiser",
+]

@@ -2,16 +2,27 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from ledger.calendar_change import draft_overtaken
 from ledger.calendar_shelf import Calendars, CalendarShelf, name_in, of_tenant
 from ledger.definition_model import Definition
+from ledger.definitions import parse_definition
 from ledger.drafts import ItemDraft
+from ledger.errors import DueledgerError
 from ledger.schedule import Calendar
 from ledger.store import Connection
-from ledger.store.calendars import CalendarUse, list_last_calendar_uses
-from ledger.store.definitions import Materialisable
+from ledger.store.calendars import (
+    CalendarUse,
+    list_calendar_uses,
+    list_calendar_versions,
+    list_last_calendar_uses,
+)
+from ledger.store.definitions import DefinitionVersion, Materialisable
+
+Phases = list[tuple[datetime, Definition]]
+"""A definition with each calendar that it has observed, and from when on, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +92,39 @@ class ScheduleCalendars:
         """Read the newest version of each calendar that documents of tenants name."""
         keys = {(tenant, name) for tenant, one in documents if (name := name_in(one)) is not None}
         return await self._shelf.newest(connection, keys)
+
+
+async def read_phases(
+    connection: Connection, versions: Sequence[DefinitionVersion]
+) -> dict[int, Phases | str]:
+    """Read by which calendars versions placed their items, or why that cannot be told.
+
+    A schedule's are those it was expanded by; an event rule's all that there were.
+    """
+    named = {(each.tenant, name) for each in versions if (name := name_in(each.document))}
+    line = await list_calendar_versions(connection, named) if named else []
+    used = await list_calendar_uses(connection) if named else {}
+    days = await CalendarShelf().numbered(connection, {each.calendar_no for each in line})
+    found: dict[int, Phases | str] = {}
+    for version in versions:
+        number, name = version.definition_no, name_in(version.document)
+        try:
+            definition = parse_definition(version.document, source=version.name, calendars=None)
+        except DueledgerError as error:
+            found[number] = str(error)
+            continue
+        if name is None:
+            found[number] = [(version.effective_from, definition)]
+            continue
+        own = [each for each in line if (each.tenant, each.name) == (version.tenant, name)]
+        steps = [(each.created_at, each.calendar_no) for each in own]
+        if definition.is_schedule:
+            uses = [(use.from_at, use.calendar_no) for use in used.get(number, ())]
+            steps = uses or [(version.effective_from, each.calendar_no) for each in own[-1:]]
+        phases = [
+            (from_at, definition.observing({name: days[calendar_no]}))
+            for from_at, calendar_no in steps
+            if calendar_no in days
+        ]
+        found[number] = phases or f"calendar {name} cannot be had"
+    return found

@@ -175,7 +175,7 @@ async def define(
     """
     async with connection.transaction():
         await hold_definition(connection, tenant, name)
-        await connection.fetch(statement("hold_versions"), tenant, name)
+        await hold_versions(connection, tenant, name)
         rows = await connection.fetch(
             statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
         )
@@ -185,6 +185,11 @@ async def define(
 async def hold_definition(connection: Connection, tenant: str, name: str) -> None:
     """Hold a definition's name until the transaction ends: one at a time changes what it owes."""
     await connection.fetch(statement("lock_definition"), tenant, name)
+
+
+async def hold_versions(connection: Connection, tenant: str, name: str) -> None:
+    """Hold the watermarks of a definition's versions until the transaction ends."""
+    await connection.fetch(statement("hold_versions"), tenant, name)
 
 
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:

@@ -69,6 +69,22 @@ class OpenItem:
 
 
 @dataclass(frozen=True, slots=True)
+class ZonedItem:
+    """An item to come that another tz database placed than the one that decides now."""
+
+    item_no: int
+    id: UUID
+    definition_no: int
+    effective_date: date
+    cycle: str
+    due_at: datetime
+    smear_seconds: float | None
+    decision: str | None
+    tzdata: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
 class Accounting:
     """One kind's identity: items = pending + handed out + running + reviews + terminal."""
 
@@ -190,6 +206,49 @@ async def revise_items(
     for row in rows:
         answers[row["ord"] - 1] = Standing(row["answer"])
     return answers
+
+
+async def list_zoned_waiting(
+    connection: Connection, tzdata: str, after_item_no: int, *, limit: int
+) -> tuple[list[ZonedItem], int | None]:
+    """List a page of what waits for its first attempt and was placed by another tz database.
+
+    Returns where the next page begins, None after the last: a page may hold few of those it read.
+    """
+    rows = await connection.fetch(statement("list_zoned_waiting"), tzdata, after_item_no, limit)
+    found = [ZonedItem(**row) for row in rows if row["id"] is not None]
+    return found, rows[-1]["item_no"] if len(rows) == limit else None
+
+
+async def move_items(
+    connection: Connection,
+    ids: Sequence[UUID],
+    due_ats: Sequence[datetime | None],
+    decisions: Sequence[str | None],
+    skip_reasons: Sequence[str | None],
+    *,
+    definition_no: int,
+    tzdata: str,
+    actor_no: int,
+) -> int:
+    """Let what waits of a version be due at other instants, placed by `tzdata`; return how many.
+
+    Scheduled stays Scheduled, the instants before go to the journal; where there is none, it ends
+    as Skipped with its reason, or as Superseded. What was ever handed out, is due already or was
+    placed by this database stays.
+    """
+    with translated():
+        rows = await connection.fetch(
+            statement("move_items"),
+            definition_no,
+            ids,
+            due_ats,
+            decisions,
+            skip_reasons,
+            tzdata,
+            actor_no,
+        )
+    return len(rows)
 
 
 def _every(definition_no: int | None, drafts: Sequence[ItemDraft]) -> Sequence[int | None] | None:

@@ -77,7 +77,7 @@ async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
             "business_key": name,
             "when": when,
         } | changed
-        definition = parse_definition(document)
+        definition = parse_definition(document, calendars=None)
         defined = await define(
             connection,
             definition.normalised(),

@@ -1,0 +1,250 @@
+"""A newer tz database: what it moves is shown, and applied once; what was begun stays."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import orjson
+import pytest
+import tzdata
+
+from ledger.definitions import parse_definition
+from ledger.drafts import ItemDraft
+from ledger.materialise import Materialiser, apply_zone_change, find_zone_changes
+from ledger.rules import DomainEvent, apply_rule
+from ledger.schedule import tzdata_version
+from ledger.store import Connection
+from ledger.store.calendars import put_calendar
+from ledger.store.items import emit_items, item_timeline, list_zoned_waiting, read_accounting
+
+from .conftest import NOON, SetSchedule, SetTime, hand_out, tick_until_idle
+
+pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
+
+HOUR = timedelta(hours=1)
+NEWER = "2099z"
+NOWHERE = "postgresql://127.0.0.1:1/nothing"
+Check = Callable[..., list[dict[str, Any]]]
+ROWS = """
+select i.id, i.cycle, i.due_at, i.tzdata, i.complete_by, p.available_at
+from ledger.due_item i left join ledger.pending p using (item_no) order by i.due_at
+"""
+
+
+@pytest.fixture
+def newer_tzdata(tmp_path: Path) -> Path:
+    """A copy of the package, newer by its word, in which New York keeps the time of Halifax."""
+    copy = tmp_path / "tzdata"
+    shutil.copytree(Path(tzdata.__file__).parent, copy)
+    zones = copy / "zoneinfo" / "America"
+    shutil.copyfile(zones / "Halifax", zones / "New_York")
+    module = copy / "__init__.py"
+    module.write_text(module.read_text().replace(tzdata_version(), NEWER))
+    return tmp_path
+
+
+@pytest.fixture
+def check_tz(database: str, newer_tzdata: Path) -> Check:
+    """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
+
+    def run(*arguments: str) -> list[dict[str, Any]]:
+        ended = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json", *arguments],
+            env=os.environ | {"DUELEDGER_DSN": database, "PYTHONPATH": str(newer_tzdata)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return [orjson.loads(line) for line in ended.stdout.splitlines()]
+
+    return run
+
+
+def instants(found: Sequence[dict[str, Any]], field: str) -> list[datetime]:
+    return [datetime.fromisoformat(one[field]) for one in found]
+
+
+async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+    check_tz: Check,
+) -> None:
+    hourly = {"cron": "0 * * * *", "timezone": "America/New_York"}
+    await set_schedule("d", hourly, sla={"complete_within": "PT2H"})
+    await set_schedule("elsewhere", hourly | {"timezone": "Europe/Berlin"})
+    await tick_until_idle(materialiser)
+    await set_time(NOON + timedelta(minutes=90))
+    _, handed = await hand_out(connection, actor_no, 1)
+    before = {row["id"]: row for row in await connection.fetch(ROWS)}
+
+    (shown,) = check_tz()
+    assert (shown["definition"], shown["tzdata"], shown["applied"]) == ("d", NEWER, 0)
+    moved = [one for one in shown["items"] if one["change"] == "moved"]
+    assert instants(moved, "was") == [NOON + n * HOUR for n in range(2, 25)]
+    assert instants(moved, "due_at") == [NOON + n * HOUR for n in range(1, 24)]
+    assert {one["was_tzdata"] for one in moved} == {tzdata_version()}
+    (added,) = [one for one in shown["items"] if one["change"] == "added"]
+    assert instants([added], "due_at") == [NOON + 24 * HOUR], "it would come after the watermark"
+    assert {row["id"]: row for row in await connection.fetch(ROWS)} == before
+
+    (applied,) = check_tz("--apply")
+    assert applied["applied"] == len(moved) + 1
+    assert check_tz() == []
+    after = {row["id"]: row for row in await connection.fetch(ROWS)}
+    assert len(after) == len(before) + 1
+    for one in moved:
+        (row,) = [row for row in after.values() if str(row["id"]) == one["id"]]
+        was = before[row["id"]]
+        assert (row["due_at"], row["complete_by"]) == (
+            was["due_at"] - HOUR,
+            was["complete_by"] - HOUR,
+        )
+        assert row["available_at"] == max(row["due_at"], NOON + timedelta(minutes=90))
+        assert (row["tzdata"], row["cycle"]) == (NEWER, was["cycle"])
+    untouched = {one["id"] for one in moved} | {added["id"]}
+    assert all(after[one] == before[one] for one in before if str(one) not in untouched)
+    assert handed[0] in before
+    assert str(handed[0]) not in untouched
+    story = await item_timeline(connection, UUID(moved[0]["id"]))
+    assert [event["event"] for event in story] == ["emitted", "revised"]
+    detail = story[1]["detail"]
+    assert (detail["tzdata"], detail["before"]["tzdata"]) == (NEWER, tzdata_version())
+    assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 2 * HOUR
+    assert not [each.difference for each in await read_accounting(connection) if each.difference]
+
+
+async def test_what_a_version_defined_meanwhile_decides_is_not_moved_by_the_older_one(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    actor_no: int,
+) -> None:
+    hourly = {"cron": "0 * * * *", "timezone": "America/New_York"}
+    await set_schedule("d", hourly)
+    await tick_until_idle(materialiser)
+    await connection.execute("update ledger.due_item set tzdata = '2000a'")
+    (page, _) = await list_zoned_waiting(connection, tzdata_version(), 0, limit=1)
+    await connection.execute(
+        "update ledger.due_item set due_at = due_at + interval '1 hour' where id = $1", page[0].id
+    )
+    (change,) = await find_zone_changes(connection)
+    assert [each.id for each in change.moved] == [page[0].id]
+    await set_schedule("d", hourly, effective_from=NOON + HOUR, labels={"a": "b"})
+    assert await apply_zone_change(connection, change, actor_no=actor_no) == 0
+    await tick_until_idle(materialiser)
+    assert await find_zone_changes(connection) == []
+
+
+def test_the_doctor_names_the_iana_version_that_decides(newer_tzdata: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "dueledger", "doctor", "--json"],
+        env=os.environ | {"DUELEDGER_DSN": NOWHERE, "PYTHONPATH": str(newer_tzdata)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    checks = orjson.loads(ended.stdout)["checks"]
+    (found,) = [one for one in checks if one["name"] == "tzdata"]
+    assert f"IANA {NEWER} decides" in found["says"]
+
+
+async def test_g13_what_events_owe_to_a_date_moves_with_its_zone(
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+    kind: str,
+    check_tz: Check,
+) -> None:
+    await set_time(NOON)
+    when = {"relative": "P-30D", "at": "09:00", "timezone": "America/New_York"}
+    terms: dict[str, Any] = {
+        "event": "PolicyActivated",
+        "business_key": "data.number",
+        "effective_date": "data.expires_on",
+        "cycle": "data.term",
+        "smear": "PT10M",
+    }
+    number = await set_schedule("rule", when, **terms)
+    document = {"definition": "rule", "tenant": "acme", "kind": kind, "when": when} | terms
+    data = {"number": "P-1", "expires_on": "2027-06-30", "term": "2027"}
+    event = DomainEvent("acme", "/policies", "1", "PolicyActivated", NOON, data=data)
+    rule = parse_definition(document)
+    drafts = [one for one in apply_rule(rule, event) if isinstance(one, ItemDraft)]
+    await emit_items(connection, drafts, actor_no=actor_no, definition_no=number)
+    (shown,) = check_tz("--apply")
+    (moved,) = shown["items"]
+    assert datetime.fromisoformat(moved["due_at"]) == drafts[0].due_at - HOUR
+    (row,) = await connection.fetch(ROWS)
+    assert (row["due_at"], row["tzdata"]) == (drafts[0].due_at - HOUR, NEWER)
+
+
+async def test_g13_what_falls_into_a_gap_that_the_newer_database_makes_ends_as_its_rule_says(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    check_tz: Check,
+    newer_tzdata: Path,
+) -> None:
+    """Berlin springs forward at two on the 28th of March; New York will have its rules."""
+    zones = newer_tzdata / "tzdata" / "zoneinfo"
+    shutil.copyfile(zones / "Europe" / "Berlin", zones / "America" / "New_York")
+    await set_time(datetime(2027, 3, 27, 12, tzinfo=NOON.tzinfo))
+    await set_schedule(
+        "d",
+        {"cron": "30 2 * * *", "timezone": "America/New_York", "gap": "skip"},
+        effective_from=datetime(2027, 3, 27, 12, tzinfo=NOON.tzinfo),
+    )
+    await tick_until_idle(materialiser)
+    (before,) = await connection.fetch(ROWS)
+    (applied,) = check_tz("--apply")
+    (shown,) = applied["items"]
+    assert (shown["change"], shown["id"], shown["due_at"]) == ("skipped", str(before["id"]), None)
+    story = await item_timeline(connection, before["id"])
+    assert [event["event"] for event in story] == ["emitted", "skipped"]
+    detail = story[1]["detail"]
+    assert (detail["reason"], detail["tzdata"]) == ("gap", NEWER)
+    assert detail["before"]["tzdata"] == tzdata_version()
+    assert check_tz() == []
+    assert not [each.difference for each in await read_accounting(connection) if each.difference]
+
+
+async def test_g13_what_a_tz_database_moves_is_looked_for_by_the_calendar_that_placed_it(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+    check_tz: Check,
+) -> None:
+    """Thursday is a holiday by the newer version, which moves nothing that is materialised."""
+    days = {"weekend": ["sat", "sun"], "first_day": "2026-01-01", "last_day": "2027-03-31"}
+    last = date(2027, 3, 31)
+    key: dict[str, Any] = {"tenant": "acme", "valid_to": last, "source": None, "actor_no": actor_no}
+    await put_calendar(connection, days, name="us", **key)
+    await put_calendar(connection, days, name="lost", **key)
+    thursdays = {"cron": "0 7 * * thu", "timezone": "America/New_York"}
+    for name in ("us", "lost"):
+        calendar = {"name": name, "roll": "following"}
+        await set_schedule(f"by-{name}", thursdays, calendar=calendar)
+    await set_time(NOON + timedelta(days=2))
+    await tick_until_idle(materialiser)
+    await put_calendar(connection, days | {"holidays": ["2027-03-04"]}, name="us", **key)
+    await connection.execute("update ledger.calendar set document = '{}' where name = 'lost'")
+    due_at = datetime(2027, 3, 4, 12, tzinfo=NOON.tzinfo)
+    failed, shown = sorted(check_tz("--apply"), key=lambda one: one["definition"])
+    assert (failed["definition"], failed["items"]) == ("by-lost", [])
+    assert failed["failure"] == "calendar lost cannot be had"
+    assert (shown["failure"], instants(shown["items"], "was")) == (None, [due_at])
+    assert instants(shown["items"], "due_at") == [due_at - HOUR]
+    assert {row["due_at"] for row in await connection.fetch(ROWS)} == {due_at, due_at - HOUR}
