@@ -93,12 +93,15 @@ async def run_to_stop(
         return task.result()
     ended = task.done() and not task.cancelled()
     error = task.exception() if ended else None
-    get_logger("process").warning(
-        LogEvent.DRAIN_CANCELLED,
-        begun=stop.has_begun,
-        drain_seconds=drain_seconds,
-        error=type(error).__name__ if error else None,
-    )
+    log = get_logger("process")
+    if stop.has_begun:
+        log.warning(
+            LogEvent.DRAIN_CANCELLED,
+            drain_seconds=drain_seconds,
+            error=type(error).__name__ if error else None,
+        )
+    else:
+        log.info(LogEvent.PROCESS_STOPPED)
     return None
 
 

@@ -4,14 +4,15 @@
 -- The bounds that replace the older ones are narrower, so nothing that clients may assume goes.
 -- squawk-ignore-file constraint-missing-not-valid, ban-drop-constraint
 
--- What was stored outside of them becomes the nearest that is inside. NaN sorts above every number.
+-- What was stored outside of them becomes the nearest that is inside; a limit that is not set stays so, though greatest
+-- and least pass nulls by. NaN sorts above every number.
 update ledger.flow
 set weight = least(weight, 1000000),
-  rate_per_second = least(greatest(rate_per_second, 3e-8), 1e9),
-  concurrency_max = least(concurrency_max, 1000000000),
-  window_items = least(window_items, 1000000000),
+  rate_per_second = case when rate_per_second is not null then least(greatest(rate_per_second, 3e-8), 1e9) end,
+  concurrency_max = case when concurrency_max is not null then least(concurrency_max, 1000000000) end,
+  window_items = case when window_items is not null then least(window_items, 1000000000) end,
   tokens = case when tokens between -1e12 and 1e12 then tokens end,
-  circuit_failure_ratio = greatest(circuit_failure_ratio, 1e-6),
+  circuit_failure_ratio = case when circuit_failure_ratio is not null then greatest(circuit_failure_ratio, 1e-6) end,
   circuit_calls_min = least(circuit_calls_min, 1000000),
   circuit_window_seconds = least(greatest(circuit_window_seconds, 0.001), 604800),
   circuit_rest_seconds = least(greatest(circuit_rest_seconds, 0.001), 604800);

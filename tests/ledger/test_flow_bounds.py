@@ -34,9 +34,8 @@ WITHIN = {name: bounds.low for name, bounds in FLOW_BOUNDS.items()}
 @pytest.mark.parametrize("name", FLOW_BOUNDS)
 def test_the_table_checks_what_the_code_says(name: str, checks: dict[str, str]) -> None:
     bounds = FLOW_BOUNDS[name]
-    numbers = re.findall(r"'?(-?[\d.e-]+)'?::double precision|\b(\d+)\b", checks[name])
-    found = [float(quoted or plain) for quoted, plain in numbers]
-    assert found == [bounds.low, bounds.high]
+    numbers = re.findall(r"[<>]=\s*\(*'?(-?[\d.]+(?:e[+-]?\d+)?)", checks[name])
+    assert [float(number) for number in numbers] == [bounds.low, bounds.high]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 @pytest.mark.parametrize(
     "number", ["1e-20000", "1E+301", "9" * 20_000, "0." + "1" * 20_000, "-1e-0301"]
 )
-def test_evidence_with_a_number_that_nobody_can_store_parks_by_name(number: str) -> None:
+def test_evidence_with_a_number_that_nobody_can_store_is_refused_by_name(number: str) -> None:
     ending = ending_of(
         Completed(f'{{"text": "1e9", "a": {number}}}'),
         DueItem(record(0, 1, 1), 1, 1),
@@ -29,7 +29,9 @@ def test_evidence_with_a_number_that_nobody_can_store_parks_by_name(number: str)
     )
 
     assert isinstance(ending, Outcome)
-    assert ending.event is TransitionEvent.PARKED
+    assert ending.event is TransitionEvent.COMPLETED
+    assert ending.detail is not None
+    assert set(orjson.loads(ending.detail)) == {"evidence_refused"}
 
 
 def test_evidence_keeps_its_text_where_its_numbers_can_be_stored() -> None:
