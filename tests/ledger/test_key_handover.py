@@ -33,11 +33,15 @@ PARKED = TransitionEvent.PARKED
 FAR = datetime(2190, 1, 1, tzinfo=UTC)
 
 
-async def _owe(ledger: Ledger, minute: int = 0, **terms: object) -> UUID:
+async def _owe(
+    ledger: Ledger, minute: int = 0, *, definition_no: int | None = None, **terms: object
+) -> UUID:
     ledger.made += 1
     (draft,) = ledger.make_drafts(prefix=f"key-{ledger.made}", partition_key="one")
     draft = replace(draft, **{"due_at": draft.due_at + timedelta(minutes=minute), **terms})
-    (emitted,) = await emit_items(ledger.connection, [draft], actor_no=ledger.worker_no)
+    (emitted,) = await emit_items(
+        ledger.connection, [draft], actor_no=ledger.worker_no, definition_nos=[definition_no]
+    )
     return emitted.id
 
 
@@ -134,7 +138,9 @@ async def test_g2_a_round_skipped_for_its_overlap_is_followed_by_the_next(ledger
     definition_no = await _define(ledger)
     await _owe(ledger, overlap=Overlap.SKIP, overlap_key="round")
     await _run(ledger)
-    skipped = await _owe(ledger, 1, overlap=Overlap.SKIP, overlap_key="round")
+    skipped = await _owe(
+        ledger, 1, overlap=Overlap.SKIP, overlap_key="round", definition_no=definition_no
+    )
     await begin_chains(ledger.connection, [skipped], [definition_no], [60.0])
     assert await _claim(ledger) == {}
     assert await _waiting(ledger) == 1
@@ -142,7 +148,7 @@ async def test_g2_a_round_skipped_for_its_overlap_is_followed_by_the_next(ledger
 
 async def test_a_fixed_delay_reaches_dates_that_have_no_partition_yet(ledger: Ledger) -> None:
     definition_no = await _define(ledger)
-    (item,) = await ledger.emit()
+    item = await _owe(ledger, definition_no=definition_no)
     await begin_chains(ledger.connection, [item], [definition_no], [5 * 366 * 86_400.0])
     claim = await ledger.claim()
     assert await ledger.settle((await ledger.start(claim.fence)).run_no, COMPLETED) == []
@@ -155,7 +161,7 @@ async def test_a_fixed_delay_keeps_its_partition_key_and_its_promised_times(
     definition_no = await _define(ordered)
     hour = timedelta(hours=1)
     start_by = ordered.make_drafts()[0].due_at + hour
-    item = await _owe(ordered, start_by=start_by)
+    item = await _owe(ordered, start_by=start_by, definition_no=definition_no)
     await begin_chains(ordered.connection, [item], [definition_no], [60.0])
     await ordered.settle((await _run(ordered))[item], COMPLETED)
     rows = await ordered.connection.fetch(
