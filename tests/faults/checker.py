@@ -19,6 +19,7 @@ from ledger.log import LogEvent
 from ledger.store.items import read_accounting
 
 from .rules import DERIVE, PREPARE, RULES
+from .serve import POISON
 from .site import PARTITIONS
 
 if TYPE_CHECKING:
@@ -86,7 +87,10 @@ async def _load(site: Site, connection: Connection) -> None:
     records = await _read_topics(site)
     told = [line for program in site.programs for line in program.told(*LogEvent)]
     tables: dict[str, list[tuple[Any, ...]]] = {
-        "emitted": [(id_, draft.kind) for id_, draft in site.emitted.items()],
+        "emitted": [
+            (id_, draft.kind, draft.business_key.startswith(POISON))
+            for id_, draft in site.emitted.items()
+        ],
         "effect": [tuple(effect) for effect in effects],
         "record": [
             (

@@ -7,7 +7,7 @@ from typing import Final
 
 PREPARE: Final = """
 set enable_seqscan = on;
-create temp table emitted (id uuid, kind text);
+create temp table emitted (id uuid, kind text, poisonous boolean);
 create temp table effect (
   item uuid, fence bigint, position integer, attempt integer, at timestamptz);
 create temp table record (
@@ -71,6 +71,10 @@ RULES: Final = {
         where r.reason = ''
           or not exists (select from ended t where t.item_no = r.item_no and t.event = 'parked')
     """,
+    "G2 only poison is parked": """
+        select i.id, r.reason from ledger.review r join item i using (item_no)
+        where not exists (select from emitted e where e.id = i.id and e.poisonous)
+    """,
     "G2 what waits again says why in the journal": """
         select p.item_no from ledger.pending p
         where p.starts > 0 and not exists (select from ended t where t.item_no = p.item_no)
@@ -83,6 +87,12 @@ RULES: Final = {
     "G4 what was worked was handed out under that fence, at that position": """
         select e.* from effect e left join handed h using (fence, position)
         where h.id is distinct from e.item or h.attempt <> e.attempt
+    """,
+    "G4 what was handed out under a fence is worked at most once, but for what a topic settles": """
+        select e.item, e.fence, e.position, count(*) from effect e
+        join handed h using (fence, position)
+        where not h.by_topic
+        group by e.item, e.fence, e.position having count(*) > 1
     """,
     "G4 what was worked had been started": """
         select e.* from effect e join handed h using (fence, position)
@@ -143,6 +153,12 @@ RULES: Final = {
           select from ledger.rejected_write x
           where x.verb = r.verb and (r.run_no is null or x.run_no = r.run_no)
             and (r.fence is null or x.fence is null or x.fence = r.fence))
+    """,
+    "G5 all but poison is completed, and worked": """
+        select e.id, e.kind from emitted e
+        where not e.poisonous and not (
+          exists (select from ended t where t.id = e.id and t.event = 'completed')
+          and exists (select from effect f where f.item = e.id))
     """,
     "G6 what completed was worked under that fence": """
         select t.id, w.fence, w.position from ended t join worked w using (item_no, run_no)

@@ -69,7 +69,11 @@ def batch(handlers: Handlers, kind: str, evidence: Evidence) -> None:
     @handlers.on_batch(kind, batch_max=50, concurrency=4, **BACKOFF)
     async def work(items: list[DueItem]) -> Sequence[Verdict]:
         verdicts = [verdict_of(item) for item in items]
-        await note(evidence, items)
+        try:
+            await note(evidence, items)
+        except CONNECTION_LOST:
+            # Perhaps it was noted: a batch that raises would be called again under its fences.
+            return [Retry(0.05, reason="no evidence") for _ in items]
         return verdicts
 
 

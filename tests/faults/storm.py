@@ -137,7 +137,8 @@ class Storm:
         self._slots["foreign 0"] = Slot(partial(site.start_foreign, foreign))
         self._slots["outcomes 0"] = Slot(site.start_outcomes)
         self._faults = [*self._of_processes(), *self._of_servers()]
-        poisoned = await site.add_kind("batch", attempt_max=3)
+        # More than an innocent neighbour of poison can lose by faults, each of which takes seconds.
+        poisoned = await site.add_kind("batch", attempt_max=10)
         stop = Stop()
         async with self._kept():
             loading = asyncio.create_task(self._load([*kinds, poisoned], poisoned, stop))

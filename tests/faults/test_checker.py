@@ -12,6 +12,7 @@ BREAKING = {
     "G2 what is parked says why, in its row and in the journal": """
         update ledger.review set reason = ''
     """,
+    "G2 only poison is parked": "update emitted set poisonous = false",
     "G2 what waits again says why in the journal": """
         insert into ledger.pending (item_no, effective_date, flow_no, available_at, starts)
         select 0, effective_date, flow_no, now(), 1 from ledger.due_item limit 1
@@ -21,6 +22,9 @@ BREAKING = {
     "G3 nothing is worked early": "update effect set at = '2025-12-31T23:59:59Z'",
     "G4 what was worked was handed out under that fence, at that position": """
         update effect set attempt = attempt + 1
+    """,
+    "G4 what was handed out under a fence is worked at most once, but for what a topic settles": """
+        insert into effect select * from effect
     """,
     "G4 what was worked had been started": "delete from worked",
     "G4 an item is started at most once under a fence": """
@@ -49,6 +53,7 @@ BREAKING = {
         update item set ordering = 'key', key = 'one'
     """,
     "G4 what was answered stale is recorded": "insert into refusal values ('settle', null, 0)",
+    "G5 all but poison is completed, and worked": "delete from ended where event = 'completed'",
     "G6 what completed was worked under that fence": "delete from effect",
     "G6 an effect within the completing transaction happened exactly once": """
         insert into public.effect_within select * from public.effect_within limit 1
@@ -83,7 +88,8 @@ async def test_a_quiet_run_breaks_no_rule_and_each_rule_can_be_broken(site: Site
     for policy in ({"ordering": "key"}, {"dispatch": "direct"}):
         await site.emit(site.drafts(await site.add_kind("single", **policy), 50))
     await site.start_allocator()
-    await site.start_worker(DUELEDGER_FAILURES_PER_THOUSAND="200")
+    worker = await site.start_worker(DUELEDGER_FAILURES_PER_THOUSAND="200")
+    await site.worked_by(worker)  # before the other has taken everything
     await site.start_direct_worker(DUELEDGER_FAILURES_PER_THOUSAND="200")
 
     await site.finished()
