@@ -24,6 +24,25 @@ POLL_MILLISECONDS = 50
 COPIES_MAX = 3
 ROUNDS = 6
 LEAVING_SHARE = 0.7  # of the members that go; the rest is killed
+# What an allocator claims at once lies in several rows, a partition each: one transaction.
+ROUNDS_KEPT = """
+create table public.claimed (
+  round xid8 not null default pg_current_xact_id(), items integer not null,
+  retries integer not null, firsts_wait boolean not null);
+create function public.keep_round() returns trigger language plpgsql as $$
+begin
+  insert into public.claimed (items, retries, firsts_wait) values (
+    cardinality(new.item_no), (select count(*) from unnest(new.attempt) a where a > 1),
+    exists (select from ledger.pending where state = 1));
+  return new;
+end $$;
+create trigger keep_round after insert on ledger.claim
+  for each row execute function public.keep_round();
+"""
+CROWDED_ROUNDS = """
+select sum(items)::integer, sum(retries)::integer from public.claimed
+group by round having bool_and(firsts_wait) order by round
+"""
 
 
 @pytest.fixture
@@ -213,7 +232,8 @@ async def test_g4_two_allocators_serve_one_flow_and_no_item_is_in_two_hands(site
 
 async def test_g9_poison_every_thousandth_item_parks_and_holds_nobody_up(site: Site) -> None:
     kind = await site.add_kind("batch", attempt_max=3)
-    other = await site.add_kind("single")
+    # Nothing of it is given back, however long it waits.
+    other = await site.add_kind("single", dispatch_seconds=60, queue_seconds=60)
     await site.start_allocator()
     await site.start_worker()
     for _ in range(4):
@@ -230,3 +250,28 @@ async def test_g9_poison_every_thousandth_item_parks_and_holds_nobody_up(site: S
     assert await site.count_effects() == 4496
     assert await site.fetchval("select max(attempt) from ledger.transition where event = 5") == 1
     assert await site.fetchval("select count(*) from ledger.transition where event = 6") == 8
+    claimed = "select sum(size) from ledger.claim where topic = $1"
+    assert await site.fetchval(claimed, work_topic(other)) == 500
+
+
+async def test_g9_poison_has_no_more_of_a_claim_than_the_share_of_retries(site: Site) -> None:
+    kind = await site.add_kind("single", attempt_max=3)
+    await site.emit(site.drafts(kind, 200, prefix="poison"))
+    async with site.connected() as connection:
+        await connection.execute(ROUNDS_KEPT)
+        await connection.execute("update ledger.pending set state = 4, attempt = 1, starts = 1")
+    await site.emit(site.drafts(kind, 1000))
+    await site.start_allocator()
+    await site.start_worker()
+
+    await site.finished()
+
+    assert await site.end_all() == {}
+    assert await violations(site) == []
+    assert await site.count_completed() == 1000
+    async with site.connected() as connection:
+        share = await connection.fetchval("select retry_share from ledger.flow")
+        rounds = await connection.fetch(CROWDED_ROUNDS)
+    assert share == 0.2
+    assert sum(retries for _, retries in rounds) > 0
+    assert [(items, retries) for items, retries in rounds if retries > share * items + 1] == []
