@@ -213,6 +213,9 @@ class Worker:
         if not self._offsets_moved.is_set():
             await wait_at_most(self._offsets_moved, POLL_SECONDS)
         await asyncio.sleep(COMMIT_SECONDS)
+        return await self._commit_now()
+
+    async def _commit_now(self) -> dict[str, int]:
         self._offsets_moved.clear()
         offsets = {
             partition: offset
@@ -230,9 +233,10 @@ class Worker:
 
     async def revoked(self, partitions: Collection[Partition]) -> None:
         """Commit what may be, and let go of what was polled and not started."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(REVOKE_SECONDS):
-                await self.commit()
+        if partitions:  # at its first join it had none
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REVOKE_SECONDS):
+                    await self._commit_now()
         for partition in partitions:
             self._feeds.pop(partition, None)
         self._credits.wake()
@@ -339,4 +343,4 @@ class Worker:
                 while not self._settler.is_idle:
                     self._offsets_moved.clear()
                     await wait_at_most(self._offsets_moved, POLL_SECONDS)
-                await self.commit()
+                await self._commit_now()
