@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from dueledger.cli import options
+from dueledger.cli.exits import Exit
 from dueledger.cli.output import print_lines, print_rows, say
 
 if TYPE_CHECKING:
@@ -13,11 +15,20 @@ _SHOWN_MAX: Final = 20
 
 
 def check_zones(dsn: str | None, *, apply: bool, as_json: bool) -> None:
-    """Show what moves, by definition; with `apply` move it, a transaction a definition."""
+    """Show what moves, by definition; with `apply` move it, a transaction a definition.
+
+    Ends with the exit code of findings where a definition could not be expanded.
+    """
     from dueledger.cli.session import run
-    from ledger.schedule import tzdata_version
 
     documents = run(_check(dsn, apply=apply))
+    _tell(documents, apply=apply, as_json=as_json)
+    options.leave(Exit.FINDINGS if any(one["failure"] for one in documents) else Exit.DONE)
+
+
+def _tell(documents: "list[dict[str, object]]", *, apply: bool, as_json: bool) -> None:
+    from ledger.schedule import tzdata_version
+
     for document in documents:
         if document["failure"] is not None:
             name = f"{document['tenant']}/{document['definition']}, version {document['version']}"
