@@ -19,7 +19,7 @@ from ledger.intake.reject import Record, Rejected, send_rejected
 from ledger.log import LogEvent, get_logger
 from ledger.records import RecordBatch, RecordReader
 from ledger.settings import Settings
-from ledger.topics import make_topics
+from ledger.topics import make_topics, unavailable
 
 REJECT_SECONDS_MAX: Final = 30.0
 OFFSET_SECONDS_MAX: Final = 10.0
@@ -150,18 +150,21 @@ async def open_reader(
         acks="all",
         max_request_size=_REJECT_BYTES_MAX,
     )
-    async with _started(consumer), _started(producer):
+    async with started(consumer), started(producer):
         yield TopicReader(consumer, producer, options)
 
 
 @asynccontextmanager
-async def _started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
-    """Start and stop a client.
+async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
+    """Start and stop a client. Raises Unavailable where the broker does not answer.
 
     Where the broker is gone its stop waits for it without end, or ends as a fetch it cancelled.
     """
-    await client.start()
     try:
+        try:
+            await client.start()
+        except (KafkaError, OSError, TimeoutError) as error:
+            raise unavailable(error) from error
         yield
     finally:
         stopping = asyncio.create_task(client.stop())
