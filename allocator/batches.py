@@ -53,7 +53,7 @@ class _Lane:
     topic: str
     partition: int
     batch_max: int | None
-    flow_no: int | None  # where it is of one limited flow
+    flow_no: int | None  # where it is of one counted flow
     deadlines: Deadlines
     rows: list[Record] = field(default_factory=list[Record])
     keys: list[bytes] = field(default_factory=list[bytes])
