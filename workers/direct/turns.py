@@ -185,7 +185,7 @@ class Turns:
     def next_shares(
         self, name: Hashable, room: Room, *, items_max: int, flows_max: int
     ) -> list[Share]:
-        """Take the next out of a line, with their quotas: `items_max` in all.
+        """Take the next out of a line, with their quotas: `items_max` in all, or one a claim.
 
         Those that need claims of their own need calls of their own; the others share. Each that
         is returned must be given to `served`.
@@ -201,9 +201,11 @@ class Turns:
             [sum(place.flow.weight for place in unit) for unit in units],
             [-(-sum(place.wanted for place in unit) // room.batch_max) for unit in units],
         )
+        parts = fill(
+            max(items_max, len(units)), calls, [unit_calls * room.batch_max for unit_calls in calls]
+        )
         shares: list[Share] = []
-        for unit, unit_calls in zip(units, calls, strict=True):
-            items = min(unit_calls * room.batch_max, max(1, items_max * unit_calls // sum(calls)))
+        for unit, items in zip(units, parts, strict=True):
             for place in unit[items:]:
                 line.enter(place, place.at)
             fitting = unit[:items]

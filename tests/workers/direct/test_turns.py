@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import inf
 from operator import attrgetter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ledger.store.claims import DueFlow, Floor
@@ -178,6 +178,7 @@ def test_filling_gives_each_at_least_one_and_at_most_what_it_wants_until_all_hav
     st.integers(1, 50),
     st.integers(1, 400),
 )
+@example([(1, 0, True), (1, 0, True), (4, 0, False)], 6, 1, 3)
 def test_shares_fit_the_room_and_everything_owed_is_served_in_the_end(
     flows: list[tuple[int, int, bool]], calls: int, batch_max: int, items_max: int
 ) -> None:
