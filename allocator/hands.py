@@ -45,15 +45,11 @@ class Hands:
         finally:
             await self._exits.aclose()
 
-    def free_at(self) -> float:
-        """Say when the next claim may begin; never while all are busy.
-
-        About as far apart as they take, so that the slower they are the more each has to hand out.
-        """
+    def free_at(self, *, flooded: bool) -> float:
+        """Say when the next claim may begin; never while all are busy."""
         if len(self.busy) == HANDS_MAX or len(self._track.publishing) >= PUBLISHING_MAX:
             return float("inf")
-        spacing = max(SPACING_SECONDS, self._track.round_seconds)
-        return self._began_at + min(SPACING_SECONDS_MAX, spacing)
+        return self._began_at + spacing_seconds(self._track.round_seconds, flooded=flooded)
 
     def begin(self, counts: Counter[str]) -> None:
         """Claim a round with a free hand, in the background."""
@@ -75,3 +71,14 @@ class Hands:
             return await self._track.round(connection, counts)
         finally:
             self._free.append(connection)
+
+
+def spacing_seconds(round_seconds: float, *, flooded: bool) -> float:
+    """Say how far apart claims begin that take so long.
+
+    About as far as they take, so that the slower they are the more each has to hand out. Beside a
+    flood the machine is full: few claims of more items leave more of it to all, these included.
+    """
+    if flooded:
+        return SPACING_SECONDS_MAX
+    return min(SPACING_SECONDS_MAX, max(SPACING_SECONDS, round_seconds))

@@ -155,7 +155,7 @@ class Allocator:
         at = min(self._outlook.list_at, self._outlook.wake_at)
         has_turn = self._light.has_turn()
         if has_turn:
-            at = hands.free_at()
+            at = hands.free_at(flooded=flood is not None)
             if at <= monotonic():
                 hands.begin(counts)
                 return True
