@@ -37,8 +37,9 @@ def open_stack(
     """Have PostgreSQL and Kafka for the length of the block.
 
     `data_dir` and `keep` concern the embedded servers alone: `keep` leaves the data directory for
-    the next run. `durable=False` trades fsync for speed in tests. `progress` is
-    called with one line a step, from several threads. Raises StackError.
+    the next run. `durable=False` trades fsync, and what pays only in servers that run for long, for
+    speed in tests. `progress` is called with one line a step, from several threads. Raises
+    StackError.
     """
     match provider:
         case Provider.EMBEDDED:

@@ -41,7 +41,7 @@ class EmbeddedStack:
         self.directory = directory
         self._steps = Steps(progress)
         self.postgres = Postgres(directory, durable=durable, steps=self._steps)
-        self.kafka = Kafka(directory, steps=self._steps, relay_port=relay_port)
+        self.kafka = Kafka(directory, steps=self._steps, relay_port=relay_port, brief=not durable)
 
     @property
     def endpoints(self) -> Endpoints:

@@ -120,7 +120,7 @@ async def test_g5_a_partition_without_a_leader_delays_and_no_more(tmp_path: Path
 
 @asynccontextmanager
 async def second_broker(servers: Servers, directory: Path) -> AsyncGenerator[Kafka]:
-    broker = Kafka(directory, steps=Steps(None), joins=servers.stack.kafka)
+    broker = Kafka(directory, steps=Steps(None), joins=servers.stack.kafka, brief=True)
     await asyncio.to_thread(broker.start)
     try:
         yield broker

@@ -170,7 +170,7 @@ async def test_an_intake_ends_when_asked_though_kafka_is_gone(
     eventually: Eventually,
     tmp_path: Path,
 ) -> None:
-    kafka = Kafka(tmp_path, steps=Steps(None))
+    kafka = Kafka(tmp_path, steps=Steps(None), brief=True)
     kafka.start()
     try:
         process = await run_process(bootstrap_servers=kafka.bootstrap_servers)
