@@ -136,6 +136,18 @@ class Estate:
         await reap_claims(self.connection, 100, self.actor_no)
         return await reap_runs(self.connection, 100, self.actor_no)
 
+    async def reap_dead(self) -> ReapedRuns:
+        """Reap once no backend of a worker is left: what one has locked would be passed by."""
+
+        async def gone() -> bool:
+            return not await self.count(
+                "pg_stat_activity s join ledger.actor a on s.application_name = left(a.name, 63)"
+                " where s.datname = current_database() and a.name like 'worker:%'"
+            )
+
+        await self.eventually(gone)
+        return await self.reap()
+
     async def advance_machine(self, by: timedelta) -> None:
         """Let this session's reaper believe that so much time has passed."""
         now = await self.connection.fetchval("select clock_timestamp()")

@@ -69,7 +69,7 @@ async def test_g5_g6_killed_at_each_step_every_item_completes_once(
     victim = await estate.start_process(form, crash_at=step)
     assert await victim.ended() == -signal.SIGKILL
     await estate.advance_machine(LEASE_OVER)
-    await estate.reap()
+    await estate.reap_dead()
     await estate.work(HEIRS[form](estate))
     await estate.until_completed(120)
     assert await estate.count(f"(select distinct item from {table}) s") == 120  # noqa: S608
@@ -144,7 +144,7 @@ async def test_g5_an_item_that_kills_its_process_parks_alone(
     while not await estate.reviews():
         worker = await estate.start_process("die", "--once")
         deaths += await worker.ended() == -signal.SIGKILL
-        await estate.reap()
+        await estate.reap_dead()
     assert list(await estate.reviews()) == ["poison-000000"]
     assert 2 <= deaths <= 6
     await estate.work(heir(estate))
