@@ -32,7 +32,7 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 @pytest.hookimpl(trylast=True)  # after they were shuffled
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes: beside it another process can run all the rest."""
+    """Begin with what takes long: beside it the other processes can run all the rest."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
 
 

@@ -23,6 +23,8 @@ from dueledger.stack.embedded import EmbeddedStack, open_embedded
 from dueledger.stack.postgres import Postgres, find_binaries
 from dueledger.stack.steps import Steps
 
+pytestmark = pytest.mark.long
+
 OWNER = """
 import json, signal, sys
 from pathlib import Path

@@ -15,6 +15,8 @@ from .conftest import Site
 MakeDrafts = Callable[..., list[ItemDraft]]
 StartProcess = Callable[..., Awaitable[Any]]
 
+pytestmark = pytest.mark.long
+
 LEASE_OVER = timedelta(minutes=5)
 # The second pass where there surely is one, so that some items are done and some are not.
 STEPS = (

@@ -19,6 +19,8 @@ from .conftest import Estate
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 
+pytestmark = pytest.mark.long
+
 LEASE_OVER = timedelta(minutes=5)
 SWEEP = [
     ("direct.taken", "batch", "public.seen"),
