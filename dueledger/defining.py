@@ -1,20 +1,20 @@
-"""Definitions on their way into the ledger: read from files, checked, put in force."""
+"""Definitions on their way into the ledger: checked together, compared, put in force."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, Final
 
 from dueledger.calendars.binding import check_reach, observe_ledger
 from dueledger.definition_diff import DefinitionDiff, Span, compare
+from dueledger.definition_sources import ONE_SOURCE, Sources, place_of
 from ledger.calendar_shelf import CalendarShelf, name_in, of_tenant
 from ledger.definition_parts import START_MAX, STREAK_MAX
-from ledger.definitions import Definition, load_definitions, parse_definition
+from ledger.definitions import Definition, parse_definition
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
 from ledger.http_dispatch import http_topic
-from ledger.schedule import NO_CALENDARS, Calendar, Relative
+from ledger.schedule import Relative
 from ledger.schedule.when import DUE_END, DUE_MIN
 from ledger.store import Connection
 from ledger.store.clock import read_now
@@ -48,21 +48,6 @@ class Preview:
     overtaken: tuple[int, ...]
 
 
-def read_definitions(
-    path: Path, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
-) -> list[Definition]:
-    """Read every definition of a YAML or JSON file, or none where one is refused.
-
-    `calendars` are those that they may name; None leaves names to whoever knows them.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        problem = Problem(str(path), "", f"byte {error.start} is not UTF-8", "the file in UTF-8")
-        raise InvalidDefinition("The file cannot be read:", [problem]) from None
-    return load_definitions(text, source=str(path), calendars=calendars)
-
-
 async def put_in_force(
     connection: Connection,
     definitions: Sequence[Definition],
@@ -70,8 +55,11 @@ async def put_in_force(
     actor_no: int,
     effective_from: datetime | None = None,
     backfill: bool = False,
+    sources: Sources = ONE_SOURCE,
 ) -> list[DefinedDocument]:
     """Define all in one transaction; the same documents again change nothing.
+
+    `sources` are the files that problems name, where there are several.
 
     Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
     schedule would owe more than a year of the past and `backfill` does not say that it shall, or
@@ -83,9 +71,9 @@ async def put_in_force(
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
         _check_effective_from(effective_from, earliest)
     now = await read_now(connection)
-    definitions = await observe_ledger(connection, definitions)
-    check_reach(definitions, effective_from or now, now)
-    _check_together(definitions)
+    definitions = await observe_ledger(connection, definitions, sources)
+    check_reach(definitions, effective_from or now, now, sources)
+    _check_together(definitions, sources)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
     # Always in the same order, so that two who define at once never wait for each other.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
@@ -94,7 +82,7 @@ async def put_in_force(
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
             # Now that the kind is locked: who defines another of it at once is seen, or sees this.
-            await _check_against_ledger(connection, definitions, kind)
+            await _check_against_ledger(connection, definitions, kind, sources)
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
     return [answers[place] for place in range(len(definitions))]
@@ -162,25 +150,28 @@ async def _define(
     return DefinedDocument(definition.tenant, definition.definition, answer.version, answer.changed)
 
 
-def _check_together(definitions: Sequence[Definition]) -> None:
+def _check_together(definitions: Sequence[Definition], sources: Sources) -> None:
     """Refuse two ways for one kind: its work is handed out, tried again and settled in one way."""
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for definition in definitions:
         parts = _parts(definition)
-        name, its_parts = found.setdefault(
-            (definition.tenant, definition.kind), (definition.definition, parts)
-        )
-        _check_parts(definition, parts, name, its_parts)
+        path = sources.get(_name(definition))
+        shown = definition.definition + ("" if path is None else f" in {path}")
+        other, its_parts = found.setdefault((definition.tenant, definition.kind), (shown, parts))
+        _check_parts(definition, parts, (other, its_parts), sources)
 
 
 async def _check_against_ledger(
-    connection: Connection, definitions: Sequence[Definition], kind: tuple[str, str]
+    connection: Connection,
+    definitions: Sequence[Definition],
+    kind: tuple[str, str],
+    sources: Sources,
 ) -> None:
     """Refuse what contradicts a definition of the kind that is not defined anew with these."""
     ours = [one for one in definitions if (one.tenant, one.kind) == kind]
     names = [one.definition for one in definitions if one.tenant == kind[0]]
-    for name, parts in (await list_kind_policies(connection, *kind, names)).items():
-        _check_parts(ours[0], _parts(ours[0]), name, parts)
+    for other in (await list_kind_policies(connection, *kind, names)).items():
+        _check_parts(ours[0], _parts(ours[0]), other, sources)
 
 
 def _parts(definition: Definition) -> dict[str, Any]:
@@ -194,15 +185,20 @@ def _parts(definition: Definition) -> dict[str, Any]:
 
 
 def _check_parts(
-    definition: Definition, parts: Mapping[str, Any], name: str, its_parts: Mapping[str, Any]
+    definition: Definition,
+    parts: Mapping[str, Any],
+    other: tuple[str, Mapping[str, Any]],
+    sources: Sources,
 ) -> None:
+    name, its_parts = other
     for part, said in parts.items():
         if its_parts[part] not in (None, said):
             problem = Problem(
-                f"({definition.definition}).{part}",
+                f"{place_of(definition, sources)}.{part}",
                 "",
                 f"another {part} for {definition.kind} than {name} has",
-                f"the same {part} in both, or a kind of its own; to change it, define both at once",
+                f"the same {part} in both, or a kind of its own; to change it, define both at "
+                "once: `dueledger define FILE FILE`",
             )
             raise InvalidInput("The definitions cannot be put in force:", [problem])
 

@@ -44,6 +44,7 @@ from ledger.schedule import (
 from ledger.schedule.when import KINDS, named_kinds
 
 __all__ = [
+    "PROBLEMS_MAX",
     "CatchUp",
     "Definition",
     "Dispatch",

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from dueledger.definition_sources import ONE_SOURCE, Sources, place_of
 from ledger.calendar_shelf import CalendarShelf, of_tenant
 from ledger.definitions import Definition
 from ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
@@ -22,7 +23,7 @@ _NO_CALENDAR: Final = "the calendar first: dueledger calendar import NAME FILE"
 
 
 async def observe_ledger(
-    connection: Connection, definitions: Sequence[Definition]
+    connection: Connection, definitions: Sequence[Definition], sources: Sources = ONE_SOURCE
 ) -> list[Definition]:
     """Give definitions the newest versions of the calendars that they name.
 
@@ -41,15 +42,20 @@ async def observe_ledger(
         try:
             observing.append(one.observing(by_tenant.get(one.tenant, {})))
         except UnknownCalendar:
-            problems.append(await _unknown(connection, one))
+            problems.append(await _unknown(connection, one, sources))
     if problems:
         raise InvalidDefinition("A calendar is not in the ledger:", problems)
     return observing
 
 
-async def _unknown(connection: Connection, definition: Definition) -> Problem:
+async def _unknown(connection: Connection, definition: Definition, sources: Sources) -> Problem:
     known = await list_calendars(connection, tenant=definition.tenant, limit=_KNOWN_MAX)
-    return unknown_calendar(definition, [each.name for each in known])
+    name = definition.calendar_name or ""
+    near = nearest_first(name, [each.name for each in known])
+    accepted = " or ".join(near) if near else _NO_CALENDAR
+    reason = f"tenant {definition.tenant} has no such calendar"
+    field = f"{place_of(definition, sources)}.calendar.name"
+    return Problem(field, repr(name), reason, accepted)
 
 
 def observe_given(
@@ -61,23 +67,20 @@ def observe_given(
     ]
 
 
-def unknown_calendar(definition: Definition, known: Sequence[str]) -> Problem:
-    """Return what to say of a name that is not known, the names like it first."""
-    name = definition.calendar_name or ""
-    near = nearest_first(name, known)
-    accepted = " or ".join(near) if near else _NO_CALENDAR
-    reason = f"tenant {definition.tenant} has no such calendar"
-    return Problem(f"({definition.definition}).calendar.name", repr(name), reason, accepted)
-
-
-def check_reach(definitions: Sequence[Definition], since: datetime, now: datetime) -> None:
+def check_reach(
+    definitions: Sequence[Definition],
+    since: datetime,
+    now: datetime,
+    sources: Sources = ONE_SOURCE,
+) -> None:
     """Refuse definitions that would need a day that their calendar does not know.
 
     That is their first occurrence from `since` and from now on, or their `end`. Raises
     InvalidDefinition, which says until when each can owe.
     """
+    starts = sorted({since, max(since, now)})
     problems = [
-        problem for one in definitions for problem in _beyond(one, sorted({since, max(since, now)}))
+        problem for one in definitions for problem in _beyond(one, starts, place_of(one, sources))
     ]
     if problems:
         raise InvalidDefinition("A calendar does not reach far enough:", problems)
@@ -98,17 +101,17 @@ def _known_until(definition: Definition) -> date | None:
     return None if observance is None else observance.calendar.last_day
 
 
-def _beyond(definition: Definition, starts: Sequence[datetime]) -> Iterator[Problem]:
+def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> Iterator[Problem]:
     observance, last = definition.observance(), _known_until(definition)
     if observance is None:
         return
-    place, when = f"({definition.definition}).calendar", definition.when
+    place, when = f"{named}.calendar", definition.when
     zone = ZoneInfo(getattr(when, "timezone", "UTC"))
     accepted = "a calendar that reaches further"
     end = getattr(when, "end", None)
     if last is not None and end is not None and (end - _INSTANT).date() > last:
         yield Problem(
-            f"({definition.definition}).when.end",
+            f"{named}.when.end",
             end.isoformat(),
             f"calendar {observance.calendar.name} ends on {last}: until then it can owe",
             f"an `end` not after it, or {accepted}",

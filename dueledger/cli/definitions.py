@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-FileArgument = Annotated[
-    Path, typer.Argument(help="YAML or JSON: one definition, several, or a list.", metavar="FILE")
-]
+_DOCUMENTS = "YAML or JSON: one definition, several, or a list."
+FileArgument = Annotated[Path, typer.Argument(help=_DOCUMENTS, metavar="FILE")]
+FilesArgument = Annotated[list[Path], typer.Argument(help=_DOCUMENTS, metavar="FILE…")]
 EffectiveFromOption = Annotated[
     str | None,
     typer.Option("--effective-from", help="From when it holds; now otherwise.", metavar="T"),
@@ -30,7 +30,7 @@ EffectiveFromOption = Annotated[
 
 @app.command(rich_help_panel=options.DEFINITIONS)
 def define(
-    file: FileArgument,
+    files: FilesArgument,
     effective_from: EffectiveFromOption = None,
     backfill: Annotated[
         bool,
@@ -42,9 +42,9 @@ def define(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show what changes, and put definitions in force; the same file again changes nothing.
+    """Show what changes, and put definitions in force; the same files again change nothing.
 
-    All or none. What was handed out or has ended never moves.
+    All of all files, or none. What was handed out or has ended never moves.
     """
     from dueledger.cli.session import run
 
@@ -52,7 +52,7 @@ def define(
     show = partial(_show_diff, dry_run=dry_run)
     defining = _define(
         dsn,
-        file,
+        files,
         since,
         backfill=backfill,
         dry_run=dry_run,
@@ -126,7 +126,7 @@ async def _list(
 
 async def _define(
     dsn: str | None,
-    file: Path,
+    files: list[Path],
     since: datetime | None,
     *,
     backfill: bool,
@@ -135,18 +135,24 @@ async def _define(
 ) -> list[dict[str, object]]:
     from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
-    from dueledger.defining import preview_change, put_in_force, read_definitions
+    from dueledger.defining import preview_change, put_in_force
+    from dueledger.definition_sources import read_files
 
-    read = read_definitions(file, calendars=None)
+    read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
-        read = await observe_ledger(connection, read)
+        read = await observe_ledger(connection, read, sources)
         actor_no = await person(connection)
         previews = [await preview_change(connection, one, since) for one in read]
         transaction = connection.transaction()
         await transaction.start()
         try:
             defined = await put_in_force(
-                connection, read, actor_no=actor_no, effective_from=since, backfill=backfill
+                connection,
+                read,
+                actor_no=actor_no,
+                effective_from=since,
+                backfill=backfill,
+                sources=sources,
             )
             if show is not None:
                 for one in zip(read, defined, previews, strict=True):

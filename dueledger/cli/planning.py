@@ -91,9 +91,9 @@ def _named(
     dsn: str | None,
 ) -> "list[Definition]":
     from dueledger.cli.naming import observe_named
-    from dueledger.defining import read_definitions
+    from dueledger.definition_sources import read_files
 
-    read = [one for file in files for one in read_definitions(file, calendars=None)]
+    read, _ = read_files(files)
     return observe_named(read, calendars, terms, dsn)
 
 

@@ -55,7 +55,7 @@ def preview(
 ) -> None:
     """Show when a definition falls due, and what is skipped and why. Needs no database."""
     from dueledger.cli.naming import observe_named
-    from dueledger.defining import read_definitions
+    from dueledger.definition_sources import read_definitions
     from dueledger.preview import preview_definition, preview_document, preview_smears
 
     chosen = _chosen(read_definitions(file, calendars=None), name)

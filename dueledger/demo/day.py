@@ -5,7 +5,8 @@ from datetime import timedelta
 from time import monotonic
 from typing import Final
 
-from dueledger.defining import put_in_force, read_definitions
+from dueledger.defining import put_in_force
+from dueledger.definition_sources import read_definitions
 from dueledger.demo.stage import DAY, DAY_END, Stage
 from dueledger.dev.processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.examples import example

@@ -117,6 +117,80 @@ def test_defining_the_same_file_again_changes_nothing(dueledger_on: Command, nig
     assert [(one["version"], one["changed"]) for one in answers] == [(1, True), (1, False)]
 
 
+def test_files_are_defined_together_though_they_change_what_holds_for_their_kind(
+    dueledger_on: Command, tmp_path: Path
+) -> None:
+    files = [tmp_path / "first.yaml", tmp_path / "second.yaml"]
+    for attempts in (3, 4):
+        for file in files:
+            named = NIGHTLY.replace("definition: nightly", f"definition: {file.stem}")
+            file.write_text(named + f"retry: {{attempt_max: {attempts}}}\n", encoding="utf-8")
+        if attempts == 4:
+            alone = dueledger_on("define", str(files[1]), "--json")
+            assert (alone.code, alone.document["error"]["code"]) == (2, "INVALID_INPUT")
+            assert "define both at once" in alone.err
+        both = dueledger_on("define", *map(str, files), "--json")
+        assert [(one["definition"], one["version"]) for one in both.lines] == [
+            ("first", attempts - 2),
+            ("second", attempts - 2),
+        ]
+
+
+@pytest.mark.parametrize(
+    ("third", "field"),
+    [
+        (NIGHTLY.replace("nightly", "third").replace("30 2", "61 2"), ": when.cron"),
+        (NIGHTLY.replace("definition: nightly", "definition: first"), ": definition"),
+        (NIGHTLY + "retry: {attempt_max: 7}\n", ": (nightly).retry"),
+        (NIGHTLY + "calendar: {name: moon, roll: skip}\n", ": (nightly).calendar.name"),
+        (
+            NIGHTLY.replace("nightly", "third")
+            + "calendar: {weekend: [sun], last_day: 2020-01-01, roll: skip}\n",
+            ": (third).calendar",
+        ),
+        (": [", "line 1"),
+    ],
+)
+def test_a_file_that_is_refused_is_named_and_none_of_the_others_is_in_force(
+    dueledger_on: Command, tmp_path: Path, third: str, field: str
+) -> None:
+    files = [tmp_path / f"{name}.yaml" for name in ("first", "second", "third")]
+    for file in files[:2]:
+        named = NIGHTLY.replace("definition: nightly", f"definition: {file.stem}")
+        file.write_text(named, encoding="utf-8")
+    files[2].write_text(third, encoding="utf-8")
+    ran = dueledger_on("define", *map(str, files), "--json")
+    assert ran.code == 2
+    (problem,) = ran.document["error"]["details"]["problems"]
+    assert problem["field"].startswith(str(files[2]))
+    assert field in problem["field"]
+    assert dueledger_on("definitions", "--json").lines == []
+
+
+def test_what_is_wrong_in_several_files_is_said_at_once(dueledger: Command, tmp_path: Path) -> None:
+    files = [tmp_path / f"{name}.yaml" for name in ("first", "second", "third")]
+    for file in files:
+        file.write_text(NIGHTLY.replace("30 2", "61 2"), encoding="utf-8")
+    files[1].write_bytes(NIGHTLY.encode("utf-16"))
+    ran = dueledger("define", *map(str, files), str(files[0]), "--json", DUELEDGER_DSN="none")
+    found = [each["field"] for each in ran.document["error"]["details"]["problems"]]
+    assert (ran.code, len(found)) == (2, 4)
+    assert found[:3] == [f"{files[0]}: when.cron", str(files[1]), f"{files[2]}: when.cron"]
+
+
+def test_two_files_that_define_one_name_are_both_named(
+    dueledger_on: Command, tmp_path: Path
+) -> None:
+    files = [str(tmp_path / f"{name}.yaml") for name in ("first", "second")]
+    for file in files:
+        Path(file).write_text(NIGHTLY, encoding="utf-8")
+    ran = dueledger_on("define", *files)
+    assert ran.code == 2
+    assert f"{files[1]}: definition: the same tenant and name as in {files[0]}" in ran.err
+    again = dueledger_on("define", files[0], files[0])
+    assert "the file is given twice" in again.err
+
+
 def test_a_definition_that_is_refused_names_the_field(dueledger_on: Command, nightly: str) -> None:
     text = NIGHTLY.replace("30 2 * * *", "61 2 * * *")
     Path(nightly).write_text(text, encoding="utf-8")

@@ -107,3 +107,14 @@ def test_imported_definitions_can_be_defined(
     defined = dueledger_on("define", str(tmp_path / "jobs.yaml"), "--json")
     assert defined.code == 0
     assert sum(answer["changed"] for answer in defined.lines) == count
+    written = dueledger_on(
+        "import",
+        "kubernetes",
+        str(tmp_path / "jobs.json"),
+        "--out",
+        str(tmp_path / "jobs"),
+        "--json",
+    ).document["files"]
+    again = dueledger_on("define", *written, "--json")
+    assert (again.code, len(again.lines)) == (0, count)
+    assert not any(answer["changed"] for answer in again.lines)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dueledger.defining import put_in_force, read_definitions
+from dueledger.defining import put_in_force
+from dueledger.definition_sources import read_definitions
 from ledger.drafts import ItemDraft
 from ledger.identity import item_id
 from ledger.states import TransitionEvent
