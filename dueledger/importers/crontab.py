@@ -168,8 +168,7 @@ def _read_job(reading: _Reading, where: str, text: str, crontab: Crontab) -> Non
         return
     times, command, user = found["times"], found["rest"], None
     if crontab.of_system:
-        user, _, command = command.partition(" ")
-        command = command.strip()
+        user, command = (*command.split(maxsplit=1), "")[:2]
         if not _USER.fullmatch(user) or not command:
             refusal = Refusal(
                 "a system's crontab names a user before the command", "without --system"

@@ -140,8 +140,9 @@ def test_a_percent_sign_begins_the_standard_input(
     assert payload.get("stdin") == stdin
 
 
-def test_a_systems_crontab_names_a_user() -> None:
-    one = job("17 *\t* * *\troot    cd / && run-parts --report /etc/cron.hourly", SYSTEM)
+@pytest.mark.parametrize("gap", ["    ", " ", "\t", " \t "])
+def test_a_systems_crontab_names_a_user(gap: str) -> None:
+    one = job(f"17 *\t* * *\troot{gap}cd / && run-parts --report /etc/cron.hourly", SYSTEM)
     payload: Any = one.document["payload"]
     assert payload["user"] == "root"
     assert payload["command"] == "cd / && run-parts --report /etc/cron.hourly"
@@ -152,6 +153,7 @@ def test_a_systems_crontab_names_a_user() -> None:
 def test_a_line_of_the_other_sort_of_crontab_is_left_out_with_the_option() -> None:
     assert left_out("0 1 * * * root /opt/x").accepted == "--system"
     assert left_out("0 1 * * * /opt/x", SYSTEM).accepted == "without --system"
+    assert left_out("0 1 * * * backup", SYSTEM).accepted == "without --system"
 
 
 @pytest.mark.parametrize("line", ["bad", "0 1 * *", "0 1 * * *", "@daily", "=x"])
