@@ -3,11 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, assert_never
+from typing import Any, Final, assert_never, cast
 
 from ledger.states import State
 
 _BY_LABEL = {state.label: state for state in State}
+_SKIPPED: Final = {
+    "overlap": "another of its definition (and business key) stood before it, and `overlap` of its "
+    "definition lets none wait beside that",
+    "catch_up": "it was missed, and `catch_up` of its definition owes it no more",
+    "calendar": "{day} is no business day of its definition's calendar",
+    "gap": "the clocks skip {nominal}, and its definition skips such a time (`gap`)",
+}
+_DATE_CHARS: Final = 10
+_SUPERSEDED: Final = {
+    "version": "a newer version of its definition does not owe it",
+    "tzdata": "a newer tz database does not have its local time",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +41,9 @@ def explain(item: Mapping[str, Any], hindrances: Mapping[str, Any] | None = None
         case (
             State.COMPLETED | State.CANCELLED | State.SUPERSEDED | State.SKIPPED | State.WRITTEN_OFF
         ):
-            return Explanation(
-                "ENDED", f"It ended as {state.label} at {_at(item['ended_at'])}.", None
-            )
+            ended = f"It ended as {state.label} at {_at(item['ended_at'])}"
+            reason = _end_reason(item, state)
+            return Explanation("ENDED", f"{ended}: {reason}." if reason else f"{ended}.", None)
         case State.MANUAL_REVIEW:
             return Explanation(
                 "PARKED",
@@ -56,6 +68,29 @@ def explain(item: Mapping[str, Any], hindrances: Mapping[str, Any] | None = None
             )
         case _:
             assert_never(state)
+
+
+def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
+    """Return why an item ended, as its last record says; None where that says nothing."""
+    detail = item["detail"]
+    if state is State.COMPLETED or not isinstance(detail, dict):
+        return None  # evidence is the handler's own, whatever its members are called
+    reason = cast("dict[str, object]", detail).get("reason")
+    if not isinstance(reason, str) or not reason:
+        return None
+    if state is State.SKIPPED and reason in _SKIPPED:
+        nominal = _nominal(item)
+        return _SKIPPED[reason].format(nominal=nominal, day=nominal[:_DATE_CHARS])
+    if state is State.SUPERSEDED:
+        reason = _SUPERSEDED.get(reason, reason)
+    return reason.rstrip(".")
+
+
+def _nominal(item: Mapping[str, Any]) -> str:
+    """Return the local time that an item stands for, as a person reads it."""
+    if item["nominal"] is None:
+        return item["effective_date"].isoformat()
+    return f"{item['nominal'].replace('T', ' ')} in {item['zone']}"
 
 
 def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any]) -> Explanation:

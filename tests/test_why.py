@@ -1,0 +1,64 @@
+"""Why an item did not happen: what ended it, in words."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from dueledger.why import explain
+from ledger.drafts import ItemDraft
+from ledger.states import TransitionEvent
+from ledger.store import Connection
+from ledger.store.items import emit_items, show_item, skip_items, withdraw_items
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+async def why(connection: Connection, item: UUID) -> str:
+    shown = await show_item(connection, item)
+    assert shown is not None
+    told = explain(shown)
+    assert told.code == "ENDED"
+    return told.sentence
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("overlap", "`overlap` of its definition"),
+        ("catch_up", "it was missed, and `catch_up`"),
+        ("calendar", ": 2027-03-14 is no business day"),
+        ("gap", ": the clocks skip 2027-03-14 02:30 in America/New_York"),
+    ],
+)
+async def test_g2_what_was_skipped_is_told_with_its_reason(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts, reason: str, told: str
+) -> None:
+    (draft,) = make_drafts()
+    draft = replace(draft, nominal="2027-03-14T02:30", zone="America/New_York")
+    (answer,) = await skip_items(connection, [draft], [reason], actor_no=actor_no)
+    sentence = await why(connection, answer.id)
+    assert sentence.startswith("It ended as Skipped at ")
+    assert told in sentence
+
+
+@pytest.mark.parametrize(
+    ("event", "reason", "told"),
+    [
+        (TransitionEvent.CANCELLED, "the policy lapsed {today}.", "the policy lapsed {today}."),
+        (TransitionEvent.SUPERSEDED, "version", "a newer version of its definition"),
+        (TransitionEvent.SUPERSEDED, "PolicyRenewed", ": PolicyRenewed."),
+    ],
+)
+async def test_what_was_withdrawn_is_told_with_its_reason(
+    connection: Connection,
+    actor_no: int,
+    make_drafts: MakeDrafts,
+    event: TransitionEvent,
+    reason: str,
+    told: str,
+) -> None:
+    (answer,) = await emit_items(connection, make_drafts(), actor_no=actor_no)
+    await withdraw_items(connection, [answer.id], event=event, reason=reason, actor_no=actor_no)
+    assert told in await why(connection, answer.id)
