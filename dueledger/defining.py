@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dueledger.calendars.binding import check_reach, observe_ledger
@@ -14,7 +14,8 @@ from ledger.definition_parts import START_MAX, STREAK_MAX
 from ledger.definitions import Definition, parse_definition
 from ledger.errors import InvalidDefinition, InvalidInput, Problem
 from ledger.http_dispatch import http_topic
-from ledger.schedule import Relative
+from ledger.schedule import RECURRING, Relative
+from ledger.schedule.ever_due import YEARS_SEARCHED, ever_due
 from ledger.schedule.when import DUE_END, DUE_MIN
 from ledger.store import Connection
 from ledger.store.clock import read_now
@@ -113,6 +114,19 @@ async def preview_change(
         each.version for each in reversed(versions) if each.effective_from >= max(since, now)
     )
     return Preview(compare(spans, definition, max(since, now)), overtaken)
+
+
+def told_idle(definition: Definition, since: datetime) -> str | None:
+    """Return what to say of a schedule that owes nothing from an instant on, else None.
+
+    Not refused: a file that is defined again and again may well hold what is over.
+    """
+    when = definition.when
+    if not isinstance(when, RECURRING) or ever_due(when, definition.observance(), since):
+        return None
+    name = f"{definition.tenant}/{definition.definition}"
+    shown = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{name}: nothing falls due from {shown} on, for {YEARS_SEARCHED} years at least"
 
 
 def _check_effective_from(effective_from: datetime, earliest: datetime | None) -> None:

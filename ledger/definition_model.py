@@ -38,6 +38,7 @@ from ledger.schedule import (
     Roll,
     When,
 )
+from ledger.schedule.ever_due import ever_due
 from ledger.schedule.expressions import Period, period_text
 from ledger.schedule.observance import weekdays_rule
 from ledger.schedule.smear import shortest_period
@@ -131,6 +132,7 @@ class Definition(Part):
             _check_event_rule(self)
         if self.calendar is not None:
             _check_calendar(self, self.calendar)
+        _check_falls_due(self)
         if self.lane is not None and self.lane not in self.labels:
             known = ", ".join(self.labels) or "none is given"
             raise misfit("lane", "names no label of this definition", f"one of the labels: {known}")
@@ -236,6 +238,23 @@ def _check_reach(when: When, calendar: Calendar) -> None:
         if abs(when.business.nth) > most:
             reason = f"no month has more than {most} business days"
             raise misfit("when.business", reason, f"nth: 1 to {most}, or from the end")
+
+
+def _check_falls_due(definition: Definition) -> None:
+    """Refuse a schedule that owes nothing, ever. Of a calendar by name, only `define` can tell."""
+    when, rule = definition.when, definition.calendar
+    if not isinstance(when, RECURRING) or getattr(when, "sparse", False):
+        return
+    if (rule is not None and rule.name is not None) or ever_due(when, definition.observance()):
+        return
+    if ever_due(when, None) and rule is not None and rule.roll is Roll.SKIP:
+        reason = "it never falls due: the calendar leaves out every day that it names"
+        raise misfit("calendar.roll", reason, "another roll, or days that the calendar has")
+    if getattr(when, "end", None) is not None:
+        reason = "it never falls due: nothing lies between its start and this"
+        raise misfit("when.end", reason, "a later end, or none")
+    reason = "it never falls due"
+    raise misfit("when", reason, "times that there are, and days that the calendar has")
 
 
 def _check_smear(definition: Definition) -> None:

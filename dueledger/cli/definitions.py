@@ -135,7 +135,7 @@ async def _define(
 ) -> list[dict[str, object]]:
     from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
-    from dueledger.defining import preview_change, put_in_force
+    from dueledger.defining import preview_change, put_in_force, told_idle
     from dueledger.definition_sources import read_files
 
     read, sources = read_files(files)
@@ -163,6 +163,9 @@ async def _define(
         await (transaction.rollback() if dry_run else transaction.commit())
         for told in await told_reach(connection, read):
             say(told)
+        for one, answer, preview in zip(read, defined, previews, strict=True):
+            if answer.changed and (told := told_idle(one, since or preview.diff.since)):
+                say(told)
     documents: list[dict[str, object]] = []
     for answer, preview in zip(defined, previews, strict=True):
         document: dict[str, object] = asdict(answer)

@@ -38,17 +38,19 @@ class Every(BaseModel):
 
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Yield the nominal times in [low, high), which are UTC."""
-        window = self.expand(low.replace(tzinfo=UTC), high.replace(tzinfo=UTC))
-        return (each.nominal for each in window.occurrences)
+        instants = self._instants(low.replace(tzinfo=UTC), high.replace(tzinfo=UTC))
+        return (each.replace(tzinfo=None) for each in instants)
 
     def expand(self, start: datetime, end: datetime) -> Window:
         """Return what falls into the half-open [start, end)."""
+        return Window(tuple(_exactly(instant) for instant in self._instants(start, end)), ())
+
+    def _instants(self, start: datetime, end: datetime) -> Iterator[datetime]:
         start = max(start, self.anchor if self.start is None else self.start)
         end = end if self.end is None else min(end, self.end)
         first = max(0, -((self.anchor - start) // self.every))
         last = -((self.anchor - end) // self.every)
-        instants = (self.anchor + n * self.every for n in range(first, last))
-        return Window(tuple(_exactly(instant) for instant in instants), ())
+        return (self.anchor + n * self.every for n in range(first, last))
 
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences [start, end) holds."""

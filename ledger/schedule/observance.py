@@ -135,7 +135,7 @@ def observed_window(
     compose. Raises BeyondCalendar where an answer depends on days that the calendar does not know.
     """
     doubtful: list[tuple[datetime, Beyond]] = []
-    found = collapse(_resolved(nominals, ruling, observance, doubtful), bounds)
+    found = collapse(resolve_observed(nominals, ruling, observance, doubtful), bounds)
     if observance is not None:
         for nominal, side in doubtful:
             if _may_fall_into(found, nominal, side, (ruling, observance), bounds):
@@ -150,12 +150,13 @@ def roll_days_max(observance: Observance | None) -> timedelta:
     return timedelta(days=observance.calendar.closed_days_max)
 
 
-def _resolved(
+def resolve_observed(
     nominals: Iterable[datetime],
     ruling: Ruling,
     observance: Observance | None,
     doubtful: list[tuple[datetime, Beyond]],
 ) -> Iterator[Occurrence | Skipped]:
+    """Resolve nominal times one by one; `doubtful` takes those that unknown days decide."""
     zone, last = ruling.zone, ruling.last
     for nominal in nominals:
         asked = nominal.date()

@@ -191,6 +191,22 @@ def test_two_files_that_define_one_name_are_both_named(
     assert "the file is given twice" in again.err
 
 
+def test_a_schedule_that_is_over_is_defined_and_said_to_owe_nothing(
+    dueledger_on: Command, nightly: str
+) -> None:
+    once = NIGHTLY.replace(
+        '{cron: "30 2 * * *", timezone: America/New_York, gap: skip}',
+        "{at: 2020-01-01T09:00, timezone: UTC}",
+    )
+    Path(nightly).write_text(once, encoding="utf-8")
+    ran = dueledger_on("define", nightly, "--json")
+    assert (ran.code, ran.document["changed"]) == (0, True)
+    assert "acme/nightly: nothing falls due from 20" in ran.err
+    assert "nothing falls due" not in dueledger_on("define", nightly).err
+    past = ("define", nightly, "--effective-from", "2019-12-01", "--backfill")
+    assert "nothing falls due" not in dueledger_on(*past).err
+
+
 def test_a_definition_that_is_refused_names_the_field(dueledger_on: Command, nightly: str) -> None:
     text = NIGHTLY.replace("30 2 * * *", "61 2 * * *")
     Path(nightly).write_text(text, encoding="utf-8")

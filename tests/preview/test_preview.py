@@ -167,7 +167,8 @@ def test_a_smear_is_shown_as_the_materialiser_will_apply_it() -> None:
 )
 def test_what_a_calendar_does_is_said_in_words(roll: str, words: str) -> None:
     calendar = f"{{weekend: [sat, sun], roll: {roll}}}"
-    definition = schedule(f"{{at: 2027-03-28T12:00, timezone: UTC}}\ncalendar: {calendar}")
+    when = '{cron: "0 12 28 3 *", timezone: UTC}'
+    definition = schedule(f"{when}\ncalendar: {calendar}")
     found = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     said = [*map(decision_words, found.occurrences), *map(skip_words, found.skipped)]
     assert said == [words]

@@ -1,0 +1,112 @@
+"""Whether a rule falls due at all: looked for in its own times, one after the other.
+
+A window up to the first that counts could hold millions of times that a calendar leaves out.
+"""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from ledger.errors import BeyondCalendar
+from ledger.schedule.at import At
+from ledger.schedule.business import Business
+from ledger.schedule.calendars import Beyond, Roll
+from ledger.schedule.cron import Cron
+from ledger.schedule.every import Every
+from ledger.schedule.local_rule import Ruling
+from ledger.schedule.observance import Observance, resolve_observed, roll_days_max
+from ledger.schedule.resolution import SCAN_MARGIN, Occurrence, Skipped
+from ledger.schedule.rrule import Rrule
+from ledger.schedule.rrule_text import parse_rrule
+from ledger.schedule.when import DUE_END, DUE_MIN, Recurring, expand
+from ledger.schedule.zones import load_zone
+
+YEARS_SEARCHED: Final = 8
+"""How far is looked for an expression, as far as one may reach that is not `sparse`."""
+
+_SEARCHED: Final = timedelta(days=YEARS_SEARCHED * 366)
+_COUNTED_MAX: Final = 1_000
+_MONTHS: Final = timedelta(days=70)
+_DAY: Final = timedelta(days=1)
+_REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock
+
+
+def ever_due(when: Recurring, observance: Observance | None, since: datetime | None = None) -> bool:
+    """Tell whether a rule falls due at `since` or later, or at all where that is None.
+
+    An expression is searched for YEARS_SEARCHED, or from its own start on. True as well where the
+    answer hangs on days that the calendar does not know.
+    """
+    start = _begin(when) if since is None else max(_begin(when), since)
+    first_day = None if observance is None else observance.calendar.first_day
+    if first_day is not None:
+        start = max(start, datetime.combine(first_day, time(), UTC))
+    end = DUE_END if isinstance(when, Every | At) else min(DUE_END, start + _SEARCHED)
+    if isinstance(when, Business):
+        return _business_due(when, start, end, observance)
+    return any(
+        found is None or (isinstance(found, Occurrence) and found.due_at >= (since or DUE_MIN))
+        for found in _resolved(when, start, end, observance)
+    )
+
+
+def _begin(when: Recurring) -> datetime:
+    """Return an instant before which nothing falls due, or from which on it is looked for."""
+    match when:
+        case At():
+            begin = when.at
+        case Every():
+            begin = max(when.anchor, when.start or when.anchor)
+        case Cron() | Rrule() | Business():
+            begin = when.start or _REFERENCE
+    return max(begin.replace(tzinfo=UTC) - SCAN_MARGIN, DUE_MIN)
+
+
+def _business_due(
+    when: Business, start: datetime, end: datetime, observance: Observance | None
+) -> bool:
+    """Look at the next two months, and only then at all: a month costs as much as many times."""
+    try:
+        return any(
+            expand(when, start, until, observance).occurrences
+            for until in (min(end, start + _MONTHS), end)
+        )
+    except BeyondCalendar:
+        return True
+
+
+def _resolved(
+    when: Cron | Rrule | Every | At, start: datetime, end: datetime, observance: Observance | None
+) -> Iterator[Occurrence | Skipped | None]:
+    """Yield what becomes of its times, None of one that hangs on days after the last known."""
+    ruling = _ruling(when)
+    margin = SCAN_MARGIN + roll_days_max(observance)
+    low, high = (each.replace(tzinfo=None) for each in (start - margin, end))
+    while low < high:
+        left_out: date | None = None
+        for nominal in when.nominals(low, high):
+            if _leaves_out(observance, nominal.date()):
+                left_out = nominal.date()
+                break
+            doubtful: list[tuple[datetime, Beyond]] = []
+            yield from resolve_observed([nominal], ruling, observance, doubtful)
+            if any(side is Beyond.AFTER for _, side in doubtful):
+                yield None
+        if left_out is None:
+            return
+        low = datetime.combine(left_out + _DAY, time())
+
+
+def _leaves_out(observance: Observance | None, day: date) -> bool:
+    """Tell whether nothing falls due on a whole day."""
+    if observance is None or observance.roll is not Roll.SKIP:
+        return False
+    calendar = observance.calendar
+    return calendar.beyond(day) is None and not calendar.is_business_day(day)
+
+
+def _ruling(when: Cron | Rrule | Every | At) -> Ruling:
+    """Return how its times become instants; one that is long to count leaves some in any case."""
+    if isinstance(when, Rrule) and (parse_rrule(when.rrule).count or 0) > _COUNTED_MAX:
+        return Ruling(load_zone(when.timezone), when.gap, when.fold)
+    return when.ruling
