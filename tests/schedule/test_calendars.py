@@ -241,6 +241,7 @@ def days_of(when: Business, calendar: Calendar | None = None, roll: Roll = Roll.
     return [(each.due_at + each.utc_offset).date().isoformat() for each in found]
 
 
+MODIFIED = {"day_of_month": 31, "roll": "modified_following"}
 PICKS: list[tuple[object, Callable[[list[date]], list[date]]]] = [
     ("last", lambda days: days[-1:]),
     ("first", lambda days: days[:1]),
@@ -282,6 +283,51 @@ def test_a_day_of_the_month_is_rolled_and_missing_ones_give_nothing(
 
 def test_business_days_are_monday_to_friday_where_no_calendar_is_given() -> None:
     assert days_of(business("last"))[:2] == ["2027-01-29", "2027-02-26"]
+
+
+@pytest.mark.parametrize(
+    ("day", "bounds", "months"),
+    [
+        ("last", {"start": "2027-01-29T17:00", "end": "2027-03-31T17:00"}, ["01-29", "02-26"]),
+        ("last", {"start": "2027-01-29T17:01", "end": "2027-03-31T17:01"}, ["02-26", "03-31"]),
+        # The date that names it decides, not the day to which it rolls: the 31st is a Sunday.
+        (MODIFIED, {"start": "2027-01-31T17:00", "end": "2027-03-31T17:00"}, ["01-29"]),
+        (MODIFIED, {"start": "2027-01-31T17:01", "end": "2027-05-31T17:01"}, ["03-31", "05-31"]),
+    ],
+)
+def test_business_days_are_owed_from_the_start_and_before_the_end(
+    day: object, bounds: dict[str, str], months: list[str]
+) -> None:
+    assert days_of(business(day, **bounds)) == [f"2027-{month}" for month in months]
+
+
+@pytest.mark.parametrize(
+    ("roll", "asked", "landed"),
+    [
+        # Sunday, the last of the month: the next business day is in another month.
+        ("following", "2027-01-31", "2027-02-01"),
+        ("modified_following", "2027-01-31", "2027-01-29"),
+        ("preceding", "2027-01-31", "2027-01-29"),
+        ("nearest", "2027-01-31", "2027-02-01"),
+        ("modified_following", "2027-01-30", "2027-01-29"),
+        ("nearest", "2027-01-30", "2027-01-29"),
+        # Within the month, modified following is following.
+        ("modified_following", "2027-02-13", "2027-02-15"),
+        # Wednesday, a holiday between two business days: both are as near, the next counts.
+        ("nearest", "2027-02-10", "2027-02-11"),
+        ("preceding", "2027-02-10", "2027-02-09"),
+        # Monday after a weekend, a holiday: Tuesday is nearer than Friday.
+        ("nearest", "2027-02-22", "2027-02-23"),
+        # Friday before a weekend, a holiday: Thursday is nearer than Monday.
+        ("nearest", "2027-02-19", "2027-02-18"),
+        ("following", "2027-02-19", "2027-02-23"),
+    ],
+)
+def test_rolls_give_the_days_that_an_almanac_gives(roll: str, asked: str, landed: str) -> None:
+    holidays = tuple(date.fromisoformat(f"2027-02-{day}") for day in (10, 19, 22))
+    calendar = Calendar(weekend=WEEKEND, holidays=holidays)
+    found = due_for(relative(), date.fromisoformat(asked), Observance(calendar, Roll(roll)))
+    assert (found.due_at + found.utc_offset).date().isoformat() == landed
 
 
 def test_a_month_that_a_calendar_knows_in_part_is_never_guessed() -> None:

@@ -24,6 +24,7 @@ from ledger.schedule import (
 from ledger.schedule.expressions import parse_offset, parse_period, period_text
 
 ANCHOR = datetime(2026, 10, 31, 13, tzinfo=UTC)
+HOUR = timedelta(hours=1)
 WHEN: TypeAdapter[When] = TypeAdapter(When)
 INSTANTS = st.datetimes(datetime(2020, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
 
@@ -60,6 +61,26 @@ def test_a_day_of_elapsed_time_is_24_hours_where_the_clock_changes() -> None:
     every = Every.model_validate({"every": "PT24H", "anchor": "2026-10-31T13:00:00Z"})
     window = expand(every, ANCHOR, ANCHOR + timedelta(days=3))
     assert [each.due_at.hour for each in window.occurrences] == [13, 13, 13]
+
+
+@pytest.mark.parametrize(
+    ("bounds", "hours"),
+    [
+        ({}, [13, 14, 15, 16]),
+        ({"start": "2026-10-31T14:00:00Z"}, [14, 15, 16]),
+        ({"start": "2026-10-31T14:00:01Z"}, [15, 16]),
+        ({"end": "2026-10-31T15:00:00Z"}, [13, 14]),
+        ({"end": "2026-10-31T15:00:01Z"}, [13, 14, 15]),
+        ({"start": "2026-10-31T14:00:00Z", "end": "2026-10-31T15:00:00Z"}, [14]),
+        ({"start": "2026-10-30T14:00:00Z"}, [13, 14, 15, 16]),
+    ],
+)
+def test_a_fixed_rate_owes_from_its_start_and_before_its_end(
+    bounds: dict[str, str], hours: list[int]
+) -> None:
+    document = {"every": "PT1H", "anchor": "2026-10-31T13:00:00Z", **bounds}
+    window = expand(Every.model_validate(document), ANCHOR - 2 * HOUR, ANCHOR + 4 * HOUR)
+    assert [each.due_at.hour for each in window.occurrences] == hours
 
 
 def test_nothing_is_owed_before_the_anchor() -> None:
