@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 
 from ledger.catch_up import count_lapsed, find_latest, judge_missed
 from ledger.definitions import Definition, parse_definition
-from ledger.drafts import ItemDraft
+from ledger.drafts import ItemDraft, Overlap
 from ledger.errors import BeyondCalendar
 from ledger.rules import DomainEvent, apply_rule
 from ledger.schedule import Decision, load_zone
 from ledger.scheduled import draft_occurrences, owed_window
+from ledger.store import Connection
+from ledger.store.items import emit_items
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MIDDLE = datetime(2027, 3, 6, 1, 23, tzinfo=UTC)
@@ -32,6 +34,45 @@ def schedule(when: dict[str, str], **changed: object) -> Definition:
         "when": when,
     }
     return parse_definition(document | changed)
+
+
+def event_rule(**changed: object) -> Definition:
+    return schedule(
+        {"relative": "P-30D", "at": "09:00", "timezone": "America/New_York"},
+        event="PolicyActivated",
+        business_key="data.n",
+        cycle="'1'",
+        effective_date="data.on",
+        **changed,
+    )
+
+
+def owed_by_event(rule: Definition, events: int) -> list[ItemDraft]:
+    """Return what the events of policies P-1, P-2 … owe."""
+    owed: list[ItemDraft] = []
+    for number in range(1, events + 1):
+        data = {"n": f"P-{number}", "on": "2027-06-30"}
+        event = DomainEvent("acme", "/p", str(number), "PolicyActivated", START, data=data)
+        owed += [each for each in apply_rule(rule, event) if isinstance(each, ItemDraft)]
+    return owed
+
+
+async def stored_overlaps(
+    connection: Connection, drafts: list[ItemDraft], actor_no: int
+) -> list[tuple[int | None, str | None]]:
+    """Emit drafts, and return what each does while its overlap key is held, and that key."""
+    await emit_items(connection, drafts, actor_no=actor_no)
+    rows = await connection.fetch(
+        "select i.overlap, case when i.serial is not null then n.key end as key,"
+        " i.serial is not distinct from case when n.key is not null"
+        " then ledger.serial_of(f.kind_no, n.key) end as keyed"
+        " from unnest($1::uuid[], $2::text[]) n (id, key) join ledger.due_item i using (id)"
+        " join ledger.flow f using (flow_no) order by i.due_at",
+        [draft.id for draft in drafts],
+        [draft.overlap_key for draft in drafts],
+    )
+    assert all(row["keyed"] for row in rows)
+    return [(row["overlap"], row["key"]) for row in rows]
 
 
 def test_a_smeared_item_keeps_its_identity_its_nominal_time_and_its_allowance() -> None:
@@ -114,20 +155,34 @@ def test_what_was_missed_is_counted_on_the_days_that_a_calendar_gives() -> None:
     assert count_lapsed(daily, START, sunday).occurrences == 6  # Saturday, which is on record, too
 
 
+OVERLAP_WORDS = [
+    ("allow", None),
+    ("skip", Overlap.SKIP),
+    ("buffer_one", Overlap.BUFFER_ONE),
+    ("buffer_all", Overlap.WAIT),
+    ("cancel_other", Overlap.CANCEL_OTHER),
+]
+
+
+@pytest.mark.parametrize(("word", "overlap"), OVERLAP_WORDS)
+async def test_each_word_of_overlap_reaches_the_item_that_a_schedule_owes(
+    connection: Connection, actor_no: int, word: str, overlap: Overlap | None
+) -> None:
+    drafts = draft_occurrences(schedule(HOURLY, overlap=word), START, START + 60 * MINUTE).drafts
+    assert [draft.overlap_key for draft in drafts] == [overlap and "d"]
+    assert await stored_overlaps(connection, drafts, actor_no) == [(overlap, overlap and "d")]
+
+
+@pytest.mark.parametrize(("word", "overlap"), OVERLAP_WORDS)
+async def test_each_word_of_overlap_reaches_the_item_that_an_event_owes(
+    connection: Connection, actor_no: int, word: str, overlap: Overlap | None
+) -> None:
+    drafts = owed_by_event(event_rule(overlap=word), 1)
+    assert await stored_overlaps(connection, drafts, actor_no) == [(overlap, overlap and "d/P-1")]
+
+
 def test_an_event_rule_smears_over_the_whole_window() -> None:
-    rule = schedule(
-        {"relative": "P-30D", "at": "09:00", "timezone": "America/New_York"},
-        event="PolicyActivated",
-        business_key="data.n",
-        cycle="'1'",
-        effective_date="data.on",
-        smear="PT2H",
-    )
-    owed: list[ItemDraft] = []
-    for number in range(50):
-        data = {"n": f"P-{number}", "on": "2027-06-30"}
-        event = DomainEvent("acme", "/p", str(number), "PolicyActivated", START, data=data)
-        owed += [each for each in apply_rule(rule, event) if isinstance(each, ItemDraft)]
+    owed = owed_by_event(event_rule(smear="PT2H"), 50)
     nine = datetime(2027, 5, 31, 9, tzinfo=load_zone("America/New_York")).astimezone(UTC)
     assert {draft.nominal for draft in owed} == {"2027-05-31T09:00"}
     assert all(draft.due_at == nine + timedelta(seconds=draft.smear_seconds or 0) for draft in owed)
