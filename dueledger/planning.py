@@ -109,12 +109,12 @@ def make_plan(
     room = OCCURRENCES_MAX
     for each in definitions:
         if reason := _uncountable(each.definition):
-            not_counted.append((each.definition.definition, reason))
+            not_counted.append((_name(each.definition), reason))
             continue
         try:
             times = _times(each, (start, end), smear, room)
         except BeyondCalendar as error:
-            not_counted.append((each.definition.definition, error.problems[0].reason))
+            not_counted.append((_name(each.definition), error.problems[0].reason))
             continue
         room -= len(times.as_defined)
         counted.append(times)
@@ -136,6 +136,11 @@ def _check(start: datetime, end: datetime, smear: timedelta, quiet_for: timedelt
         raise InvalidInput("No quiet window can be found:", [problem])
 
 
+def _name(definition: Definition) -> str:
+    """Return how a plan names a definition: two tenants may each have one of a name."""
+    return f"{definition.tenant}/{definition.definition}"
+
+
 def _uncountable(definition: Definition) -> str | None:
     if isinstance(definition.when, DATED):
         return "hangs on events that have not come yet"
@@ -152,7 +157,7 @@ def _times(each: InForce, bounds: tuple[datetime, datetime], smear: timedelta, r
     first, last = max(each.start, start - reach), min(each.end, end + reach)
     as_defined, smeared = array("i"), array("i")
     if first >= last:
-        return _Times(each.definition.definition, as_defined, smeared)
+        return _Times(_name(each.definition), as_defined, smeared)
     window = preview_definition(each.definition, since=first, until=last, effective_date=None)
     if len(window.occurrences) > room:
         raise WindowTooLarge(
@@ -168,7 +173,7 @@ def _times(each: InForce, bounds: tuple[datetime, datetime], smear: timedelta, r
         defined = found.due_at if own is None else late
         if start <= defined < end:
             as_defined.append((defined - start) // _MINUTE)
-    return _Times(each.definition.definition, as_defined, smeared)
+    return _Times(_name(each.definition), as_defined, smeared)
 
 
 def _spread(

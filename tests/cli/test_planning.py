@@ -53,9 +53,29 @@ def test_a_plan_of_files_is_one_document(dueledger: Command, definitions: str) -
     }
     assert len(document["quiet"]) == 22
     assert document["quietest"] is None
-    assert document["peaks"][0]["most_of"] == [{"definition": "hourly", "due": 1}]
+    assert document["peaks"][0]["most_of"] == [{"definition": "acme/hourly", "due": 1}]
     billing = dueledger("plan", definitions, *WINDOW, "--service", "billing", "--json").document
     assert (billing["definitions"], billing["due"]) == (1, 24)
+
+
+def test_a_plan_of_one_tenant_counts_no_other(
+    dueledger: Command, dueledger_on: Command, definitions: str, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(DEFINITIONS.replace("tenant: acme", "tenant: zeta"), encoding="utf-8")
+    zeta = (*WINDOW, "--tenant", "zeta", "--json")
+    both = dueledger("plan", definitions, str(other), *WINDOW, "--json").document
+    assert (both["definitions"], both["due"]) == (4, 50)
+    of_files = dueledger("plan", definitions, str(other), *zeta).document
+    assert (of_files["definitions"], of_files["due"]) == (2, 25)
+    assert dueledger_on("define", definitions, str(other)).code == 0
+    (tmp_path / "more.yaml").write_text(
+        DEFINITIONS.partition("---")[0].replace("hourly", "acme-only"), encoding="utf-8"
+    )
+    since = ("--effective-from", "2027-02-01")
+    assert dueledger_on("define", str(tmp_path / "more.yaml"), *since).code == 0
+    in_force = dueledger_on("plan", *zeta).document
+    assert (in_force["definitions"], in_force["due"]) == (2, 25)
 
 
 def test_a_person_sees_a_chart_the_peaks_and_the_quiet(

@@ -109,7 +109,13 @@ def test_the_peaks_name_what_makes_most_of_them() -> None:
     made = plan(by_minute("often", set(range(60))), by_minute("once", {20}))
     [first, *_] = made.peaks
     assert first.quarter.due == 16
-    assert first.most_of == (("often", 15), ("once", 1))
+    assert first.most_of == (("acme/often", 15), ("acme/once", 1))
+
+
+def test_definitions_of_one_name_in_two_tenants_are_told_apart() -> None:
+    often, other = by_minute("often", set(range(60))), by_minute("often", {20, 21})
+    made = plan(often, other.model_copy(update={"tenant": "zeta"}))
+    assert made.peaks[0].most_of == (("acme/often", 15), ("zeta/often", 2))
 
 
 def test_a_version_counts_while_it_is_in_force() -> None:
@@ -138,7 +144,7 @@ def test_what_cannot_be_foretold_is_named_and_not_counted() -> None:
     )
     made = plan(renewal, schedule("chain", {"after_completion": "PT1H"}))
     assert made.definitions == 0
-    assert [name for name, _ in made.not_counted] == ["renewal", "chain"]
+    assert [name for name, _ in made.not_counted] == ["acme/renewal", "acme/chain"]
     assert [(one.start, one.end) for one in made.quiet] == [(START, START + DAY)]
 
 
