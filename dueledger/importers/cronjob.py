@@ -143,6 +143,9 @@ def import_cronjob(
 
 def _when(job: CronJob, anew: Anew, zone: str) -> Read | Refusal:
     text, named = job.spec.schedule.strip(), job.spec.timeZone
+    if named is not None and not named.strip():
+        reason = "an empty `timeZone`: Kubernetes refuses it"
+        return Refusal(reason, "a zone such as Europe/Berlin, or no `timeZone`")
     if prefix := _ZONE_PREFIX.fullmatch(text):
         if named is not None:
             reason = "a zone in `schedule` beside `timeZone`: Kubernetes refuses both at once"

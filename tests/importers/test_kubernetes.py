@@ -82,6 +82,12 @@ def test_without_a_zone_the_controllers_is_taken_and_asked_about(tmp_path: Path)
     assert Question.ZONE in one.known.questions
 
 
+@pytest.mark.parametrize("empty", ["", " "])
+def test_an_empty_zone_is_not_taken_for_the_controllers(tmp_path: Path, empty: str) -> None:
+    [one] = read(tmp_path, cronjob(timeZone=empty), zone="Asia/Tokyo").left_out
+    assert "empty `timeZone`" in one.reason
+
+
 @pytest.mark.parametrize("prefix", ["TZ=Asia/Tokyo ", "CRON_TZ=Asia/Tokyo  "])
 def test_a_zone_inside_the_schedule_is_taken_out_of_it(tmp_path: Path, prefix: str) -> None:
     assert when(tmp_path, schedule=f"{prefix}30 2 * * *") == {
