@@ -26,11 +26,10 @@ from ledger.schedule.zones import load_zone
 
 # Feb 29 on a given weekday comes every 28 years, every 40 across 2100.
 _SEARCH: Final = timedelta(days=50 * 365.25)
+_DAY: Final = timedelta(days=1)
+_INSTANT: Final = timedelta(microseconds=1)
 _DENSE_YEARS: Final = 8  # two leap days: what a person means by "it does happen"
 _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock
-_DAYS_OF_MONTH: Final = 31
-_MONTHS: Final = 12
-_WEEKDAYS: Final = 7
 
 
 class DayRule(StrEnum):
@@ -135,13 +134,15 @@ class Cron(LocalRule):
         )
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds, from the numbers alone."""
+        """Return about how many occurrences [start, end) holds, days counted, no times expanded."""
+        if start >= end:
+            return 0.0
         fields = self.fields
         of_day = len(fields.seconds) * len(fields.minutes) * len(fields.hours)
-        days = len(fields.months) / _MONTHS
-        if self.day_rule is not DayRule.ANY:
-            days *= len(fields.days) / _DAYS_OF_MONTH * len(fields.weekdays) / _WEEKDAYS
-        return of_day * days * ((end - start).total_seconds() / 86_400)
+        first, last = start.date(), (end - _INSTANT).date()
+        days = sum(len(found) for _, _, found in self._plan.days(first, last))
+        shown = (last - first).days + 1
+        return of_day * days * ((end - start) / _DAY) / shown
 
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Return the local times in [low, high) and between its own start and end, in order."""

@@ -151,6 +151,9 @@ def stars_time(expression: object) -> bool:
     return any(each.startswith("*") for each in texts[:2])
 
 
+_YEARS: Final = re.compile(r"(19|20|21)\d\d([-,/]\d+)*", re.ASCII)
+
+
 def _split(expression: str) -> list[str]:
     if not expression.isascii():
         raise refused("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")
@@ -168,6 +171,8 @@ def _split(expression: str) -> list[str]:
     texts = text.split()
     if len(texts) == _FIELDS_WITH_SECONDS + 1:
         raise refused("seven fields: years are not accepted", "six fields, and `end:` for an end")
+    if len(texts) == _FIELDS_WITH_SECONDS and _YEARS.fullmatch(texts[-1]):
+        raise refused("a year as the last field: years are not accepted", "`end:` for an end")
     if len(texts) not in {_FIELDS_WITHOUT_SECONDS, _FIELDS_WITH_SECONDS}:
         raise refused(
             f"{len(texts)} fields instead of five",
@@ -217,6 +222,7 @@ def _part(text: str, field: _Field) -> tuple[int, ...]:
                 "a step from the last value on has nothing to step to",
                 f"`{low_text}` for that value, or `*/{step}`",
             )
+        _check_step(text, field, step, field.high + 1 - low)
         return tuple(range(low, field.high + 1, step))
     high = _number(high_text, text, field)
     if low == high and not low_text.isdigit():
@@ -226,19 +232,26 @@ def _part(text: str, field: _Field) -> tuple[int, ...]:
             "equal names are read as one or as all",
             f"`{low_text}` for one, `*` for all",
         )
+    if (low, high) == (field.low, field.high):  # of a part, `2-23/24`, generators write the first
+        _check_step(text, field, step, len(field.all))
     return _ranged(low, high, step, field)
+
+
+def _check_step(text: str, field: _Field, step: int, values: int) -> None:
+    """Refuse a step past the end of the field: who wrote it meant a period."""
+    if step > values:
+        _refuse(
+            field,
+            text,
+            f"a step over the {values} values that it names only ever matches the first",
+            "that value alone, or `every:` with a period for elapsed time",
+        )
 
 
 def _starred(text: str, field: _Field, step: int) -> tuple[int, ...]:
     if text.startswith("?") and (text != "?" or field not in {_DAY, _WEEKDAY}):
         _refuse(field, text, "`?` stands alone, in a day field", "`*`")
-    if step > len(field.all):
-        _refuse(
-            field,
-            text,
-            f"a step over the {len(field.all)} values of the field only ever matches the first",
-            f"`{field.low}`, or `every:` with a period for elapsed time",
-        )
+    _check_step(text, field, step, len(field.all))
     return field.all[::step]
 
 

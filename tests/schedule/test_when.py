@@ -156,6 +156,32 @@ def test_a_window_without_bound_is_refused_before_it_is_expanded() -> None:
         expand(every, ANCHOR, datetime.max.replace(tzinfo=UTC))
 
 
+@pytest.mark.parametrize(
+    ("expression", "year", "years", "count"),
+    [
+        ("* * * * L5", 2027, 4, 48 * 1440),
+        ("* * * * fri#5", 2027, 1, 5 * 1440),
+        ("0 0 L * *", 2027, 1, 12),
+        ("0 0 * * *", 2027, 1, 365),
+        ("0 0 1-30 1 *", 2027, 1, 30),
+    ],
+)
+def test_the_estimate_of_an_expression_counts_its_days(
+    expression: str, year: int, years: int, count: int
+) -> None:
+    cron = Cron(cron=expression, timezone="UTC")
+    window = (datetime(year, 1, 1, tzinfo=UTC), datetime(year + years, 1, 1, tzinfo=UTC))
+    assert cron.estimate(*window) == count == len(expand(cron, *window).occurrences)
+
+
+def test_an_expression_that_is_dense_in_one_month_is_not_expanded_without_bound() -> None:
+    cron = Cron(cron="* * * 1-30 1 *", timezone="UTC")
+    with pytest.raises(WindowTooLarge):
+        expand(cron, datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 2, 1, tzinfo=UTC))
+    hour = (datetime(2027, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, 1, tzinfo=UTC))
+    assert cron.estimate(*hour) == 3600
+
+
 def test_a_window_needs_instants() -> None:
     with pytest.raises(InvalidInput, match="without an offset"):
         expand(Cron(cron="@daily", timezone="UTC"), ANCHOR.replace(tzinfo=None), ANCHOR)
