@@ -7,7 +7,6 @@ to before that instant, and the one before had rolled to after it, neither stret
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from ledger.definition_model import Definition
 from ledger.drafts import ItemDraft
@@ -21,6 +20,7 @@ from ledger.schedule import (
     Recurring,
     Roll,
     Window,
+    load_zone,
     resolve,
 )
 from ledger.schedule.calendars import Beyond
@@ -81,7 +81,7 @@ def known_ends(definition: Definition) -> list[datetime]:
     observance = definition.observance()
     if observance is None or observance.calendar.last_day is None:
         return []
-    zone = ZoneInfo(getattr(definition.when, "timezone", "UTC"))
+    zone = load_zone(getattr(definition.when, "timezone", "UTC"))
     beyond = observance.calendar.last_day + _DAY
     last = observance.calendar.outermost(Beyond.AFTER)
     days = {beyond, beyond.replace(day=1), last or beyond}

@@ -1,7 +1,7 @@
 """Hold the code to the rules of the house that no linter knows.
 
-A module is named for the thing it holds; states are declared once; what a module keeps to itself it
-uses; no test sleeps.
+A module is named for the thing it holds; states are declared once; zones come from the pinned tz
+database; what a module keeps to itself it uses; no test sleeps.
 """
 
 import ast
@@ -17,6 +17,7 @@ from ledger.states import State  # noqa: E402 - found from the checkout, install
 
 PACKAGES: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 STATES_MODULE: Final = ROOT / "ledger" / "states.py"
+ZONES_MODULE: Final = ROOT / "ledger" / "schedule" / "zones.py"
 _LABELS: Final = frozenset(state.label for state in State)
 
 # Names that say how code came to stand somewhere, not what it is.
@@ -49,6 +50,21 @@ def _literal_states(path: Path, tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Constant) and node.value in _LABELS and node not in exported:
             where = f"{path.relative_to(ROOT)}:{node.lineno}"
             yield f"{where}: a literal state; take it from ledger.states"
+
+
+def _zones(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield the calls that ask the machine for a zone before the pinned tz database."""
+    for node in ast.walk(tree):
+        match node:
+            case (
+                ast.Call(func=ast.Name(id="ZoneInfo" | "gettz"))
+                | ast.Call(func=ast.Attribute(attr="ZoneInfo" | "gettz"))
+                | ast.Call(func=ast.Attribute(value=ast.Name(id="ZoneInfo")))
+            ):
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield f"{where}: a zone of the machine's; load_zone takes the pinned one"
+            case _:
+                pass
 
 
 def _unused(path: Path, tree: ast.Module) -> Iterator[str]:
@@ -95,6 +111,8 @@ def findings() -> Iterator[str]:
             yield from _unused(path, tree)
             if path != STATES_MODULE:
                 yield from _literal_states(path, tree)
+            if path != ZONES_MODULE:
+                yield from _zones(path, tree)
     for path in sorted((ROOT / "tests").rglob("*.py")):
         yield from _sleeps(path, ast.parse(path.read_bytes(), str(path)))
 

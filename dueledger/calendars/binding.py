@@ -3,13 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from dueledger.definition_sources import ONE_SOURCE, Sources, place_of
 from ledger.calendar_shelf import CalendarShelf, of_tenant
 from ledger.definitions import Definition
 from ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
-from ledger.schedule import RECURRING, Calendar
+from ledger.schedule import RECURRING, Calendar, load_zone
 from ledger.schedule.observance import nearest_first
 from ledger.schedule.when import DUE_END
 from ledger.scheduled import owed_window
@@ -106,7 +105,7 @@ def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> I
     if observance is None:
         return
     place, when = f"{named}.calendar", definition.when
-    zone = ZoneInfo(getattr(when, "timezone", "UTC"))
+    zone = load_zone(getattr(when, "timezone", "UTC"))
     accepted = "a calendar that reaches further"
     end = getattr(when, "end", None)
     if last is not None and end is not None and (end - _INSTANT).date() > last:
