@@ -103,7 +103,8 @@ async def read_phases(
     """
     named = {(each.tenant, name) for each in versions if (name := name_in(each.document))}
     line = await list_calendar_versions(connection, named) if named else []
-    used = await list_calendar_uses(connection) if named else {}
+    numbers = [each.definition_no for each in versions]
+    used = await list_calendar_uses(connection, numbers) if named else {}
     days = await CalendarShelf().numbered(connection, {each.calendar_no for each in line})
     found: dict[int, Phases | str] = {}
     for version in versions:

@@ -5,7 +5,7 @@ definitions, by the code that places items; what was ever handed out stays as it
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -21,12 +21,18 @@ from ledger.schedule import AfterCompletion, Relative, due_for, tzdata_version
 from ledger.scheduled import Scheduled, draft_occurrences, split_cycle
 from ledger.store import Connection
 from ledger.store.clock import read_now
-from ledger.store.definitions import DefinitionVersion, hold_versions, list_versions
+from ledger.store.definitions import (
+    DefinitionVersion,
+    hold_versions,
+    list_expanded_ahead,
+    read_versions,
+)
 from ledger.store.findings import find_known_ids
 from ledger.store.items import ZonedItem, emit_items, list_zoned_waiting, move_items
 
 _PAGE_ITEMS: Final = 5_000
-_VERSIONS_MAX: Final = 100_000
+_PAGE_VERSIONS: Final = 1_000
+_VERSIONS_KEPT: Final = 10_000
 _SHIFT_MAX: Final = timedelta(days=2)
 _SLICE: Final = timedelta(days=1)
 
@@ -85,20 +91,36 @@ class _Rounds:
             self.skipped[skip.draft.cycle] = skip.reason
 
 
+class _Versions:
+    """Versions and the calendars that placed their items: the last that were read are kept."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[int, tuple[DefinitionVersion, Phases | str]] = {}
+
+    async def read(self, numbers: Collection[int]) -> list[tuple[DefinitionVersion, Phases | str]]:
+        """Read versions by number, in the order asked."""
+        missing = [number for number in numbers if number not in self._kept]
+        if len(self._kept) + len(missing) > _VERSIONS_KEPT:
+            self._kept.clear()
+            missing = list(numbers)
+        if missing:
+            versions = await read_versions(self._connection, missing)
+            phases = await read_phases(self._connection, versions)
+            self._kept |= {
+                each.definition_no: (each, phases[each.definition_no]) for each in versions
+            }
+        return [self._kept[number] for number in numbers]
+
+
 async def find_zone_changes(connection: Connection) -> list[ZoneChange]:
     """Compare what waits, and the rounds up to each watermark, with this process's tz database.
 
     Reads all that waits, a page at a time. A version that cannot be expanded has a `failure`.
     """
     now = await read_now(connection)
-    versions = {
-        each.definition_no: each
-        for each in await list_versions(
-            connection, None, None, newest_only=False, limit=_VERSIONS_MAX
-        )
-    }
-    phases = await read_phases(connection, list(versions.values()))
-    changes = {number: ZoneChange(each) for number, each in versions.items()}
+    versions = _Versions(connection)
+    changes: dict[int, ZoneChange] = {}
     after: int | None = 0
     while after is not None:
         items, after = await list_zoned_waiting(
@@ -107,11 +129,19 @@ async def find_zone_changes(connection: Connection) -> list[ZoneChange]:
         by_definition: defaultdict[int, list[ZonedItem]] = defaultdict(list)
         for item in items:
             by_definition[item.definition_no].append(item)
-        for number, its in by_definition.items():
-            _find_moved(changes[number], phases[number], its)
-    for number, change in changes.items():
+        for version, phases in await versions.read(by_definition):
+            number = version.definition_no
+            change = changes.setdefault(number, ZoneChange(version))
+            _find_moved(change, phases, by_definition[number])
+    for change in changes.values():
         change.moved.sort(key=lambda each: each.was)
-        await _find_added(connection, change, phases[number], now)
+    number, numbers = 0, [0]
+    while numbers:
+        numbers = await list_expanded_ahead(connection, number, limit=_PAGE_VERSIONS)
+        for version, phases in await versions.read(numbers):
+            number = version.definition_no
+            change = changes.setdefault(number, ZoneChange(version))
+            await _find_added(connection, change, phases, now)
     return [each for each in changes.values() if each.moved or each.added or each.failure]
 
 
@@ -151,11 +181,8 @@ async def apply_zone_change(connection: Connection, change: ZoneChange, *, actor
 
 
 async def _ends_at(connection: Connection, version: DefinitionVersion) -> datetime | None:
-    versions = await list_versions(
-        connection, version.tenant, version.name, newest_only=False, limit=_VERSIONS_MAX
-    )
-    number = version.definition_no
-    return next(each.superseded_at for each in versions if each.definition_no == number)
+    (found,) = await read_versions(connection, [version.definition_no])
+    return found.superseded_at
 
 
 def _find_moved(change: ZoneChange, phases: Phases | str, items: Sequence[ZonedItem]) -> None:

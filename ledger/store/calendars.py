@@ -179,12 +179,16 @@ async def list_last_calendar_uses(
     return [CalendarUse(**row) for row in rows]
 
 
-async def list_calendar_uses(connection: Connection) -> dict[int, list[CalendarUse]]:
-    """Return by which calendars each definition was expanded, in the order of time."""
+async def list_calendar_uses(
+    connection: Connection, definition_nos: Sequence[int] | None = None
+) -> dict[int, list[CalendarUse]]:
+    """Return by which calendars these definitions, or all, were expanded, in the order of time."""
     found: dict[int, list[CalendarUse]] = {}
     after = (0, _EPOCH)
     while True:
-        rows = await connection.fetch(statement("list_calendar_uses"), *after, _PAGE)
+        rows = await connection.fetch(
+            statement("list_calendar_uses"), definition_nos, *after, _PAGE
+        )
         for row in rows:
             found.setdefault(row["definition_no"], []).append(CalendarUse(**row))
         if len(rows) < _PAGE:

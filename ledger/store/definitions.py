@@ -261,6 +261,20 @@ async def list_versions(
     return [DefinitionVersion(**row) for row in rows]
 
 
+async def read_versions(
+    connection: Connection, definition_nos: Sequence[int]
+) -> list[DefinitionVersion]:
+    """Read versions by number, in that order; what is not there is left out."""
+    rows = await connection.fetch(statement("read_versions"), definition_nos)
+    return [DefinitionVersion(**row) for row in rows]
+
+
+async def list_expanded_ahead(connection: Connection, after: int, *, limit: int) -> list[int]:
+    """List a page of the versions that are expanded beyond now, by number, after this one."""
+    rows = await connection.fetch(statement("list_expanded_ahead"), after, limit)
+    return [row["definition_no"] for row in rows]
+
+
 async def list_successors(connection: Connection, definition_nos: Sequence[int]) -> list[Successor]:
     """List the schedules that have superseded these versions by now, in order of time."""
     rows = await connection.fetch(statement("list_successors"), definition_nos)

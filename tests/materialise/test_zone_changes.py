@@ -16,7 +16,7 @@ import tzdata
 
 from ledger.definitions import parse_definition
 from ledger.drafts import ItemDraft
-from ledger.materialise import Materialiser, apply_zone_change, find_zone_changes
+from ledger.materialise import Materialiser, apply_zone_change, find_zone_changes, tz_check
 from ledger.rules import DomainEvent, apply_rule
 from ledger.schedule import tzdata_version
 from ledger.store import Connection
@@ -143,6 +143,38 @@ async def test_what_a_version_defined_meanwhile_decides_is_not_moved_by_the_olde
     assert await apply_zone_change(connection, change, actor_no=actor_no) == 0
     await tick_until_idle(materialiser)
     assert await find_zone_changes(connection) == []
+
+
+async def test_definitions_are_read_by_the_page_and_none_is_left_out(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for bound in ("_PAGE_ITEMS", "_PAGE_VERSIONS", "_VERSIONS_KEPT"):
+        monkeypatch.setattr(tz_check, bound, 2)
+    names = [f"d-{number}" for number in range(5)]
+    for name in names:
+        await set_schedule(name, {"cron": "0 */6 * * *", "timezone": "America/New_York"})
+        await set_schedule(name, {"cron": "0 */8 * * *", "timezone": "America/New_York"})
+    await tick_until_idle(materialiser)
+    await connection.execute("update ledger.due_item set tzdata = '2000a'")
+    await connection.execute("update ledger.due_item set due_at = due_at + interval '1 minute'")
+    lost = await connection.fetch(
+        "delete from ledger.pending where item_no % 3 = 0 returning item_no"
+    )
+    await connection.execute(
+        "delete from ledger.due_item where item_no = any ($1::bigint[])",
+        [row["item_no"] for row in lost],
+    )
+    waiting = await connection.fetchval(
+        "select count(*) from ledger.due_item join ledger.pending using (item_no)"
+    )
+    changes = await find_zone_changes(connection)
+    assert {each.version.name for each in changes} == set(names)
+    assert {each.version.version for each in changes} == {2}
+    assert sum(len(each.moved) for each in changes) == waiting
+    assert sum(len(each.added) for each in changes) == len(lost)
 
 
 def test_the_doctor_names_the_iana_version_that_decides(newer_tzdata: Path) -> None:

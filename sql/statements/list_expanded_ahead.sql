@@ -1,0 +1,11 @@
+-- List the versions that are expanded beyond now, by number.
+-- returns: zero or more
+-- $1 after_definition_no bigint
+-- $2 limit integer
+-- index: none
+-- locks: none
+select m.definition_no
+from ledger.materialised m
+where m.definition_no > $1::bigint and m.materialised_until > ledger.now()
+order by m.definition_no
+limit $2::integer
