@@ -353,7 +353,7 @@ CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::in
     and ledger.make_partition(parent.parent, month.month::date);
 $$;
 
-CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer) RETURNS TABLE(ord bigint)
+CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -410,6 +410,7 @@ begin
       0, actor, ledger.now(),
       jsonb_strip_nulls(jsonb_build_object(
         'reason', coalesce(t.skip_reason, 'tzdata'), 'due_at', t.moved_to, 'tzdata', move_items.tzdata,
+        'zone_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
     from taken t
@@ -1258,6 +1259,43 @@ CREATE TABLE ledger.withdrawal (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
 
+CREATE TABLE ledger.zone_change (
+    change_no bigint NOT NULL,
+    digest text,
+    tzdata text NOT NULL,
+    tzdata_before text[] DEFAULT '{}'::text[] NOT NULL,
+    from_at timestamp with time zone,
+    opened_at timestamp with time zone NOT NULL,
+    closed_at timestamp with time zone,
+    actor_no integer NOT NULL
+);
+
+CREATE TABLE ledger.zone_change_part (
+    change_no bigint NOT NULL,
+    definition_no bigint NOT NULL,
+    superseded_at timestamp with time zone,
+    failure text,
+    applied_at timestamp with time zone,
+    items integer,
+    overtaken boolean DEFAULT false NOT NULL
+);
+
+CREATE TABLE ledger.zone_change_step (
+    change_no bigint NOT NULL,
+    definition_no bigint NOT NULL,
+    at timestamp with time zone NOT NULL,
+    id uuid NOT NULL,
+    step text NOT NULL,
+    cycle text NOT NULL,
+    zone text NOT NULL,
+    due_at timestamp with time zone,
+    decision text,
+    skip_reason text,
+    tzdata_before text,
+    draft jsonb,
+    CONSTRAINT zone_change_step_step_check CHECK ((step = ANY (ARRAY['moved'::text, 'withdrawn'::text, 'skipped'::text, 'added'::text])))
+);
+
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_name_key UNIQUE (name);
 
@@ -1399,6 +1437,15 @@ ALTER TABLE ONLY ledger.watermark
 ALTER TABLE ONLY ledger.withdrawal
     ADD CONSTRAINT withdrawal_pkey PRIMARY KEY (item_no);
 
+ALTER TABLE ONLY ledger.zone_change_part
+    ADD CONSTRAINT zone_change_part_pkey PRIMARY KEY (change_no, definition_no);
+
+ALTER TABLE ONLY ledger.zone_change
+    ADD CONSTRAINT zone_change_pkey PRIMARY KEY (change_no);
+
+ALTER TABLE ONLY ledger.zone_change_step
+    ADD CONSTRAINT zone_change_step_pkey PRIMARY KEY (change_no, definition_no, at, id);
+
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
@@ -1470,6 +1517,8 @@ CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
 CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
 CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+
+CREATE UNIQUE INDEX zone_change_open_idx ON ledger.zone_change USING btree ((true)) WHERE (closed_at IS NULL);
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
@@ -1557,6 +1606,18 @@ ALTER TABLE ONLY ledger.silence
 ALTER TABLE ONLY ledger.transition_event
     ADD CONSTRAINT transition_event_after_state_fkey FOREIGN KEY (after_state) REFERENCES ledger.state(state);
 
+ALTER TABLE ONLY ledger.zone_change
+    ADD CONSTRAINT zone_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.zone_change_part
+    ADD CONSTRAINT zone_change_part_change_no_fkey FOREIGN KEY (change_no) REFERENCES ledger.zone_change(change_no);
+
+ALTER TABLE ONLY ledger.zone_change_part
+    ADD CONSTRAINT zone_change_part_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.zone_change_step
+    ADD CONSTRAINT zone_change_step_change_no_definition_no_fkey FOREIGN KEY (change_no, definition_no) REFERENCES ledger.zone_change_part(change_no, definition_no);
+
 GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
@@ -1588,8 +1649,8 @@ GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date) TO ledger_wor
 REVOKE ALL ON FUNCTION ledger.make_partitions(ahead interval) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_worker;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
@@ -1717,3 +1778,12 @@ GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.withdrawal TO ledger_worker;
 GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.zone_change TO ledger_worker;
+GRANT SELECT ON TABLE ledger.zone_change TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.zone_change_part TO ledger_worker;
+GRANT SELECT ON TABLE ledger.zone_change_part TO ledger_auditor;
+
+GRANT SELECT,INSERT ON TABLE ledger.zone_change_step TO ledger_worker;
+GRANT SELECT ON TABLE ledger.zone_change_step TO ledger_auditor;

@@ -171,7 +171,19 @@ def materialise(
         typer.Option("--check-tz", help="Show what this tz database moves of what is to come."),
     ] = False,
     apply: Annotated[
-        bool, typer.Option("--apply", help="With --check-tz: and move it, a definition at a time.")
+        str | None,
+        typer.Option(
+            "--apply",
+            help="With --check-tz: do what it showed with this digest, as one change.",
+            metavar="DIGEST",
+        ),
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option("--from", help="With --check-tz: only what is due from then on.", metavar="T"),
+    ] = None,
+    history: Annotated[
+        bool, typer.Option("--history", help="With --check-tz: list what was applied so far.")
     ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
@@ -179,14 +191,23 @@ def materialise(
     """Turn schedules into what is owed, ahead of time. Any number may run."""
     from dueledger.cli.session import run
 
-    if apply and not check_tz:
-        raise typer.BadParameter("it belongs to --check-tz", param_hint="--apply")
-    if check_tz:
-        from dueledger.cli.tz_changes import check_zones
-
-        check_zones(dsn, apply=apply, as_json=json_)
-    else:
+    for option, given in (("--apply", apply), ("--from", from_), ("--history", history)):
+        if given and not check_tz:
+            raise typer.BadParameter("it belongs to --check-tz", param_hint=option)
+    if history and (apply or from_):
+        raise typer.BadParameter("it goes with --check-tz alone", param_hint="--history")
+    if not check_tz:
         run(_materialise(dsn, once=once))
+        return
+    from dueledger.cli.tz_changes import apply_zones, check_zones, list_zones
+
+    from_at = None if from_ is None else options.read_due_instant(from_, "--from")
+    if history:
+        list_zones(dsn, as_json=json_)
+    elif apply is None:
+        check_zones(dsn, from_at=from_at, as_json=json_)
+    else:
+        apply_zones(dsn, apply, from_at=from_at, as_json=json_)
 
 
 async def _materialise(dsn: str | None, *, once: bool) -> None:

@@ -1,117 +1,203 @@
-"""What a newer tz database moves: shown, and applied where it is asked for."""
+"""What a newer tz database changes: shown with its digest, and applied by that digest."""
 
+from collections.abc import AsyncIterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from dueledger.cli import options
 from dueledger.cli.exits import Exit
-from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.output import print_document, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from ledger.materialise import ZoneChange
-    from ledger.materialise.tz_check import Moved
+    from ledger.store import Connection
+    from ledger.store.zone_changes import ZoneChange, ZonePart, ZoneStep
 
 _SHOWN_MAX: Final = 20
+_HISTORY_MAX: Final = 1_000
+_COLUMNS: Final = ("change", "cycle", "local", "due_at", "was", "was_tzdata")
 
 
-def check_zones(dsn: str | None, *, apply: bool, as_json: bool) -> None:
-    """Show what moves, by definition; with `apply` move it, a transaction a definition.
+def check_zones(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> None:
+    """Show what changes, by definition, and the digest by which it is applied.
 
     Ends with the exit code of findings where a definition could not be expanded.
     """
     from dueledger.cli.session import run
 
-    documents = run(_check(dsn, apply=apply))
-    _tell(documents, apply=apply, as_json=as_json)
-    options.leave(Exit.FINDINGS if any(one["failure"] for one in documents) else Exit.DONE)
+    options.leave(run(_review(dsn, from_at, as_json=as_json)))
 
 
-def _tell(documents: "list[dict[str, object]]", *, apply: bool, as_json: bool) -> None:
-    from ledger.schedule import tzdata_version
+def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_json: bool) -> None:
+    """Apply what was reviewed under a digest, wholly, and show what became of it.
 
-    for document in documents:
-        if document["failure"] is not None:
-            name = f"{document['tenant']}/{document['definition']}, version {document['version']}"
-            say(f"{name}, cannot be expanded, and so what waits of it stays: {document['failure']}")
+    Ends with the exit code of findings where a definition could not be expanded, or has another
+    version by now.
+    """
+    from dueledger.cli.session import run
+
+    options.leave(run(_apply(dsn, digest, from_at, as_json=as_json)))
+
+
+def list_zones(dsn: str | None, *, as_json: bool) -> None:
+    """List the changes that were applied, the newest first."""
+    from dueledger.cli.session import run
+
+    rows = run(_list(dsn))
     if as_json:
-        print_lines(documents)
+        print_lines(rows)
         return
-    for document in documents:
-        rows: list[dict[str, object]] = document["items"]  # pyright: ignore[reportAssignmentType]
-        if not rows:
-            continue
-        say(f"{document['tenant']}/{document['definition']}, version {document['version']}:")
-        columns = ("change", "cycle", "local", "due_at", "was", "was_tzdata")
-        print_rows(rows[:_SHOWN_MAX], columns, empty="")
-        if len(rows) > _SHOWN_MAX:
-            say(f"and {len(rows) - _SHOWN_MAX:,} more: --json has them all")
-        if apply:
-            say(f"{document['applied']} changed.")
-    if not any(document["items"] for document in documents):
-        say(f"By tz database {tzdata_version()} nothing to come falls due at another instant.")
-    elif not apply:
-        say("Nothing was changed; --apply does it.")
+    columns = (
+        *("change_no", "digest", "tzdata_before", "tzdata", "from", "opened_at", "closed_at"),
+        *("actor", "definitions", "overtaken", "applied"),
+    )
+    print_rows(rows, columns, empty="No tz database has changed anything yet.")
 
 
-async def _check(dsn: str | None, *, apply: bool) -> list[dict[str, object]]:
+async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> Exit:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.materialise import apply_zone_change, find_zone_changes
-    from ledger.schedule import tzdata_version
+    from ledger.materialise import review
 
-    documents: list[dict[str, object]] = []
     async with ledger_connection(dsn) as connection:
-        for change in await find_zone_changes(connection):
-            applied = (
-                await apply_zone_change(connection, change, actor_no=await person(connection))
-                if apply
-                else 0
-            )
-            documents.append(
-                {
-                    "tenant": change.version.tenant,
-                    "definition": change.version.name,
-                    "version": change.version.version,
-                    "tzdata": tzdata_version(),
-                    "applied": applied,
-                    "failure": change.failure,
-                    "items": _items(change),
-                }
-            )
-    return documents
+        actor_no = await person(connection)
+        async with review(connection, actor_no=actor_no, from_at=from_at) as found:
+            change, begun = found.change, found.begun
+            code = await _tell(connection, change, begun=begun, as_json=as_json)
+    since = "" if from_at is None else f" --from {from_at.isoformat()}"
+    command = f"dueledger materialise --check-tz --apply {change.digest}"
+    if begun:
+        say(f"{change.actor} began this on {change.opened_at:%Y-%m-%d %H:%M} UTC. Finish it:")
+        say(command)
+    elif change.parts:
+        say("Nothing was changed. This, and nothing else, is done by:")
+        say(f"{command}{since}")
+    return code
 
 
-def _items(change: "ZoneChange") -> list[dict[str, object]]:
-    moved: list[dict[str, object]] = [
+async def _apply(dsn: str | None, digest: str, from_at: datetime | None, *, as_json: bool) -> Exit:
+    from dueledger.cli.session import ledger_connection, person
+    from ledger.materialise import apply_reviewed
+
+    async with ledger_connection(dsn) as connection:
+        actor_no = await person(connection)
+        change = await apply_reviewed(connection, digest, actor_no=actor_no, from_at=from_at)
+        code = await _tell(connection, change, begun=True, as_json=as_json)
+        say(f"Change {change.change_no}: {change.items:,} items.")
+        return code
+
+
+async def _list(dsn: str | None) -> list[dict[str, object]]:
+    from dueledger.cli.session import ledger_connection
+    from ledger.store.zone_changes import list_zone_changes
+
+    async with ledger_connection(dsn) as connection:
+        changes = await list_zone_changes(connection, limit=_HISTORY_MAX)
+    return [
         {
-            "change": _change(each),
-            "id": str(each.id),
-            "cycle": each.cycle,
-            "local": _local(each.due_at, each.zone),
-            "due_at": each.due_at,
-            "was": each.was,
-            "was_tzdata": each.was_tzdata,
+            "change_no": one.change_no,
+            "digest": one.digest,
+            "tzdata": one.tzdata,
+            "tzdata_before": one.tzdata_before,
+            "from": one.from_at,
+            "opened_at": one.opened_at,
+            "closed_at": one.closed_at,
+            "actor": one.actor,
+            "definitions": one.parts,
+            "overtaken": one.overtaken,
+            "applied": one.items,
         }
-        for each in change.moved
+        for one in changes
     ]
-    added: list[dict[str, object]] = [
-        {
-            "change": "added",
-            "id": str(draft.id),
-            "cycle": draft.cycle,
-            "local": _local(draft.due_at, draft.zone or "UTC"),
-            "due_at": draft.due_at,
-            "was": None,
-            "was_tzdata": None,
-        }
-        for draft in change.added
-    ]
-    return moved + added
 
 
-def _change(moved: "Moved") -> str:
-    if moved.due_at is not None:
-        return "moved"
-    return "withdrawn" if moved.skip_reason is None else "skipped"
+async def _tell(
+    connection: "Connection", change: "ZoneChange", *, begun: bool, as_json: bool
+) -> Exit:
+    """Show a change by definition; return the exit code of what there is to find."""
+    from ledger.store.zone_changes import list_zone_parts
+
+    code, anything = Exit.DONE, False
+    async for part in list_zone_parts(connection, change.change_no):
+        name = f"{part.tenant}/{part.name}, version {part.version}"
+        if part.failure is not None:
+            code = Exit.FINDINGS
+            say(f"{name}, cannot be expanded, and so what waits of it stays: {part.failure}")
+        if part.overtaken:
+            code = Exit.FINDINGS
+            say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
+        pages = _pages(connection, change, part)
+        head = _head(change, part, begun=begun)
+        anything |= await (_print_json(head, pages) if as_json else _print(name, pages))
+        if part.items is not None and not as_json:
+            say(f"{part.items:,} changed.")
+    if not anything and not as_json:
+        say(f"By tz database {change.tzdata} nothing to come falls due at another instant.")
+    return code
+
+
+async def _pages(
+    connection: "Connection", change: "ZoneChange", part: "ZonePart"
+) -> AsyncIterator[list[dict[str, object]]]:
+    from ledger.materialise.zone_change import STEPS_PAGE
+    from ledger.store.zone_changes import list_zone_steps
+
+    numbers = change.change_no, part.definition_no
+    async for steps in list_zone_steps(connection, *numbers, page=STEPS_PAGE):
+        yield [_row(step) for step in steps]
+
+
+def _head(change: "ZoneChange", part: "ZonePart", *, begun: bool) -> dict[str, object]:
+    return {
+        "tenant": part.tenant,
+        "definition": part.name,
+        "version": part.version,
+        "tzdata": change.tzdata,
+        "digest": change.digest,
+        "change_no": change.change_no if begun else None,
+        "applied": part.items,
+        "overtaken": part.overtaken,
+        "failure": part.failure,
+    }
+
+
+async def _print_json(
+    head: dict[str, object], pages: AsyncIterator[list[dict[str, object]]]
+) -> bool:
+    """Print a document of a version; of one with many items, a document for each page of them."""
+    printed = False
+    async for items in pages:
+        print_document(head | {"items": items})
+        printed = True
+    if not printed:
+        none: list[dict[str, object]] = []
+        print_document(head | {"items": none})
+    return printed
+
+
+async def _print(name: str, pages: AsyncIterator[list[dict[str, object]]]) -> bool:
+    """Print the first items of a version, and how many more there are."""
+    count = 0
+    async for items in pages:
+        if not count:
+            say(f"{name}:")
+            print_rows(items[:_SHOWN_MAX], _COLUMNS, empty="")
+        count += len(items)
+    if count > _SHOWN_MAX:
+        say(f"and {count - _SHOWN_MAX:,} more: --json has them all")
+    return count > 0
+
+
+def _row(step: "ZoneStep") -> dict[str, object]:
+    from ledger.store.zone_changes import Step
+
+    return {
+        "change": step.step.value,
+        "id": str(step.id),
+        "cycle": step.cycle,
+        "local": _local(step.due_at, step.zone),
+        "due_at": step.due_at,
+        "was": None if step.step is Step.ADDED else step.at,
+        "was_tzdata": step.tzdata_before,
+    }
 
 
 def _local(instant: datetime | None, zone: str) -> str | None:

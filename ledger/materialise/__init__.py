@@ -6,14 +6,13 @@ from ledger.materialise.service import (
     open_materialiser,
     run_materialiser,
 )
-from ledger.materialise.tz_check import ZoneChange, apply_zone_change, find_zone_changes
+from ledger.materialise.zone_change import apply_reviewed, review
 
 __all__ = [
     "Materialiser",
     "MaterialiserSettings",
-    "ZoneChange",
-    "apply_zone_change",
-    "find_zone_changes",
+    "apply_reviewed",
     "open_materialiser",
+    "review",
     "run_materialiser",
 ]

@@ -209,13 +209,22 @@ async def revise_items(
 
 
 async def list_zoned_waiting(
-    connection: Connection, tzdata: str, after_item_no: int, *, limit: int
+    connection: Connection,
+    tzdata: str,
+    from_at: datetime | None,
+    after_item_no: int,
+    *,
+    limit: int,
 ) -> tuple[list[ZonedItem], int | None]:
     """List a page of what waits for its first attempt and was placed by another tz database.
 
+    Nothing that is due before `from_at`.
+
     Returns where the next page begins, None after the last: a page may hold few of those it read.
     """
-    rows = await connection.fetch(statement("list_zoned_waiting"), tzdata, after_item_no, limit)
+    rows = await connection.fetch(
+        statement("list_zoned_waiting"), tzdata, from_at, after_item_no, limit
+    )
     found = [ZonedItem(**row) for row in rows if row["id"] is not None]
     return found, rows[-1]["item_no"] if len(rows) == limit else None
 
@@ -230,12 +239,13 @@ async def move_items(
     definition_no: int,
     tzdata: str,
     actor_no: int,
+    change_no: int,
 ) -> int:
     """Let what waits of a version be due at other instants, placed by `tzdata`; return how many.
 
-    Scheduled stays Scheduled, the instants before go to the journal; where there is none, it ends
-    as Skipped with its reason, or as Superseded. What was ever handed out, is due already or was
-    placed by this database stays.
+    Scheduled stays Scheduled, the instants before and the change go to the journal; where there is
+    no instant, it ends as Skipped with its reason, or as Superseded. What was ever handed out, is
+    due already or was placed by this database stays.
     """
     with translated():
         rows = await connection.fetch(
@@ -247,6 +257,7 @@ async def move_items(
             skip_reasons,
             tzdata,
             actor_no,
+            change_no,
         )
     return len(rows)
 

@@ -1,22 +1,24 @@
--- List what waits, was never handed out, is still to come and was placed by another tz database than this one.
+-- List what waits, was never handed out, is still to come, from an instant on if any, and was placed by another tz database than this one.
 -- returns: zero or more
 -- $1 tzdata text
--- $2 after_item_no bigint
--- $3 limit integer
+-- $2 from_at timestamptz
+-- $3 after_item_no bigint
+-- $4 limit integer
 -- index: pending_pkey, due_item_pkey
 -- locks: none
 select w.item_no, i.id, i.definition_no, i.effective_date, i.cycle, i.due_at, i.smear_seconds, i.decision, i.tzdata, i.zone
 from (
   select p.item_no, p.effective_date
   from ledger.pending p
-  where p.item_no > $2::bigint and p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
+  where p.item_no > $3::bigint and p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
   order by p.item_no
-  limit $3::integer
+  limit $4::integer
 ) w
 left join lateral (
   select i.* from ledger.due_item i
   where i.effective_date = w.effective_date and i.item_no = w.item_no
-    and i.due_at > ledger.now() and i.tzdata <> $1::text and i.nominal is not null and i.definition_no is not null
+    and i.due_at > ledger.now() and ($2::timestamptz is null or i.due_at >= $2::timestamptz)
+    and i.tzdata <> $1::text and i.nominal is not null and i.definition_no is not null
   offset 0
 ) i on true
 order by w.item_no

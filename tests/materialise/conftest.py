@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -9,11 +11,14 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import orjson
 import pytest
+import tzdata
 from pydantic import SecretStr
 
 from ledger.definitions import parse_definition
 from ledger.materialise import Materialiser, MaterialiserSettings
+from ledger.schedule import tzdata_version
 from ledger.service import CRASH_VARIABLE
 from ledger.states import TransitionEvent as Event
 from ledger.store import Connection, Pool
@@ -27,6 +32,10 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400
 SERVE = Path(__file__).with_name("serve.py")
 
+NEWER = "2099z"
+"""The IANA version that a newer tz database says it has."""
+
+Check = Callable[..., list[dict[str, Any]]]
 SetSchedule = Callable[..., Awaitable[int]]
 SetTime = Callable[[datetime], Awaitable[None]]
 
@@ -126,6 +135,52 @@ async def run_process(
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+@pytest.fixture
+def newer_tzdata(tmp_path: Path) -> Path:
+    """A copy of the package, newer by its word, in which New York keeps the time of Halifax."""
+    copy = tmp_path / "tzdata"
+    shutil.copytree(Path(tzdata.__file__).parent, copy)
+    zones = copy / "zoneinfo" / "America"
+    shutil.copyfile(zones / "Halifax", zones / "New_York")
+    module = copy / "__init__.py"
+    module.write_text(module.read_text().replace(tzdata_version(), NEWER))
+    return tmp_path
+
+
+@pytest.fixture
+def check_tz(database: str, newer_tzdata: Path) -> Check:
+    """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
+
+    def run(*arguments: str, code: int = 0, crash_at: str = "") -> list[dict[str, Any]]:
+        ended = subprocess.run(  # noqa: S603 - our own command
+            [sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json", *arguments],
+            env=os.environ
+            | {
+                "DUELEDGER_DSN": database,
+                "DUELEDGER_ACTOR": "ada",
+                "PYTHONPATH": str(newer_tzdata),
+                CRASH_VARIABLE: crash_at,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == code, ended.stderr
+        return [orjson.loads(line) for line in ended.stdout.splitlines()]
+
+    return run
+
+
+@pytest.fixture
+def apply_tz(check_tz: Check) -> Check:
+    """Review what there is to change, and apply it."""
+
+    def run(*, code: int = 0) -> list[dict[str, Any]]:
+        return check_tz("--apply", check_tz(code=code)[0]["digest"], code=code)
+
+    return run
 
 
 async def tick_until_idle(materialiser: Materialiser, passes_max: int = 500) -> int:

@@ -4,7 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,59 +13,28 @@ from uuid import UUID
 
 import orjson
 import pytest
-import tzdata
 
 from ledger.definitions import parse_definition
 from ledger.drafts import ItemDraft
-from ledger.materialise import Materialiser, apply_zone_change, find_zone_changes, tz_check
+from ledger.materialise import Materialiser, tz_check
+from ledger.materialise.tz_check import find_changes
 from ledger.rules import DomainEvent, apply_rule
 from ledger.schedule import tzdata_version
 from ledger.store import Connection
 from ledger.store.calendars import put_calendar
-from ledger.store.items import emit_items, item_timeline, list_zoned_waiting, read_accounting
+from ledger.store.items import emit_items, item_timeline, read_accounting
+from ledger.store.zone_changes import Step
 
-from .conftest import NOON, SetSchedule, SetTime, hand_out, tick_until_idle
+from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
 pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
 
 HOUR = timedelta(hours=1)
-NEWER = "2099z"
 NOWHERE = "postgresql://127.0.0.1:1/nothing"
-Check = Callable[..., list[dict[str, Any]]]
 ROWS = """
 select i.id, i.cycle, i.due_at, i.tzdata, i.complete_by, p.available_at
 from ledger.due_item i left join ledger.pending p using (item_no) order by i.due_at
 """
-
-
-@pytest.fixture
-def newer_tzdata(tmp_path: Path) -> Path:
-    """A copy of the package, newer by its word, in which New York keeps the time of Halifax."""
-    copy = tmp_path / "tzdata"
-    shutil.copytree(Path(tzdata.__file__).parent, copy)
-    zones = copy / "zoneinfo" / "America"
-    shutil.copyfile(zones / "Halifax", zones / "New_York")
-    module = copy / "__init__.py"
-    module.write_text(module.read_text().replace(tzdata_version(), NEWER))
-    return tmp_path
-
-
-@pytest.fixture
-def check_tz(database: str, newer_tzdata: Path) -> Check:
-    """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
-
-    def run(*arguments: str, code: int = 0) -> list[dict[str, Any]]:
-        ended = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json", *arguments],
-            env=os.environ | {"DUELEDGER_DSN": database, "PYTHONPATH": str(newer_tzdata)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ended.returncode == code, ended.stderr
-        return [orjson.loads(line) for line in ended.stdout.splitlines()]
-
-    return run
 
 
 def instants(found: Sequence[dict[str, Any]], field: str) -> list[datetime]:
@@ -88,7 +58,7 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     before = {row["id"]: row for row in await connection.fetch(ROWS)}
 
     (shown,) = check_tz()
-    assert (shown["definition"], shown["tzdata"], shown["applied"]) == ("d", NEWER, 0)
+    assert (shown["definition"], shown["tzdata"], shown["applied"]) == ("d", NEWER, None)
     moved = [one for one in shown["items"] if one["change"] == "moved"]
     assert instants(moved, "was") == [NOON + n * HOUR for n in range(2, 25)]
     assert instants(moved, "due_at") == [NOON + n * HOUR for n in range(1, 24)]
@@ -97,8 +67,8 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     assert instants([added], "due_at") == [NOON + 24 * HOUR], "it would come after the watermark"
     assert {row["id"]: row for row in await connection.fetch(ROWS)} == before
 
-    (applied,) = check_tz("--apply")
-    assert applied["applied"] == len(moved) + 1
+    (applied,) = check_tz("--apply", shown["digest"])
+    assert (applied["applied"], applied["items"]) == (len(moved) + 1, shown["items"])
     assert check_tz() == []
     after = {row["id"]: row for row in await connection.fetch(ROWS)}
     assert len(after) == len(before) + 1
@@ -119,30 +89,9 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     assert [event["event"] for event in story] == ["emitted", "revised"]
     detail = story[1]["detail"]
     assert (detail["tzdata"], detail["before"]["tzdata"]) == (NEWER, tzdata_version())
+    assert detail["zone_change"] == applied["change_no"]
     assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 2 * HOUR
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
-
-
-async def test_what_a_version_defined_meanwhile_decides_is_not_moved_by_the_older_one(
-    materialiser: Materialiser,
-    set_schedule: SetSchedule,
-    connection: Connection,
-    actor_no: int,
-) -> None:
-    hourly = {"cron": "0 * * * *", "timezone": "America/New_York"}
-    await set_schedule("d", hourly)
-    await tick_until_idle(materialiser)
-    await connection.execute("update ledger.due_item set tzdata = '2000a'")
-    (page, _) = await list_zoned_waiting(connection, tzdata_version(), 0, limit=1)
-    await connection.execute(
-        "update ledger.due_item set due_at = due_at + interval '1 hour' where id = $1", page[0].id
-    )
-    (change,) = await find_zone_changes(connection)
-    assert [each.id for each in change.moved] == [page[0].id]
-    await set_schedule("d", hourly, effective_from=NOON + HOUR, labels={"a": "b"})
-    assert await apply_zone_change(connection, change, actor_no=actor_no) == 0
-    await tick_until_idle(materialiser)
-    assert await find_zone_changes(connection) == []
 
 
 async def test_definitions_are_read_by_the_page_and_none_is_left_out(
@@ -170,11 +119,11 @@ async def test_definitions_are_read_by_the_page_and_none_is_left_out(
     waiting = await connection.fetchval(
         "select count(*) from ledger.due_item join ledger.pending using (item_no)"
     )
-    changes = await find_zone_changes(connection)
-    assert {each.version.name for each in changes} == set(names)
-    assert {each.version.version for each in changes} == {2}
-    assert sum(len(each.moved) for each in changes) == waiting
-    assert sum(len(each.added) for each in changes) == len(lost)
+    found = [each async for each in find_changes(connection) if each.steps]
+    assert {each.version.name for each in found} == set(names)
+    assert {each.version.version for each in found} == {2}
+    steps = Counter(step.step for each in found for step in each.steps)
+    assert steps == {Step.MOVED: waiting, Step.ADDED: len(lost)}
 
 
 def test_the_doctor_names_the_iana_version_that_decides(newer_tzdata: Path) -> None:
@@ -196,7 +145,7 @@ async def test_g13_what_events_owe_to_a_date_moves_with_its_zone(
     connection: Connection,
     actor_no: int,
     kind: str,
-    check_tz: Check,
+    apply_tz: Check,
 ) -> None:
     await set_time(NOON)
     when = {"relative": "P-30D", "at": "09:00", "timezone": "America/New_York"}
@@ -214,7 +163,7 @@ async def test_g13_what_events_owe_to_a_date_moves_with_its_zone(
     rule = parse_definition(document)
     drafts = [one for one in apply_rule(rule, event) if isinstance(one, ItemDraft)]
     await emit_items(connection, drafts, actor_no=actor_no, definition_no=number)
-    (shown,) = check_tz("--apply")
+    (shown,) = apply_tz()
     (moved,) = shown["items"]
     assert datetime.fromisoformat(moved["due_at"]) == drafts[0].due_at - HOUR
     (row,) = await connection.fetch(ROWS)
@@ -227,6 +176,7 @@ async def test_g13_what_falls_into_a_gap_that_the_newer_database_makes_ends_as_i
     set_time: SetTime,
     connection: Connection,
     check_tz: Check,
+    apply_tz: Check,
     newer_tzdata: Path,
 ) -> None:
     """Berlin springs forward at two on the 28th of March; New York will have its rules."""
@@ -240,7 +190,7 @@ async def test_g13_what_falls_into_a_gap_that_the_newer_database_makes_ends_as_i
     )
     await tick_until_idle(materialiser)
     (before,) = await connection.fetch(ROWS)
-    (applied,) = check_tz("--apply")
+    (applied,) = apply_tz()
     (shown,) = applied["items"]
     assert (shown["change"], shown["id"], shown["due_at"]) == ("skipped", str(before["id"]), None)
     story = await item_timeline(connection, before["id"])
@@ -258,7 +208,7 @@ async def test_g13_what_a_tz_database_moves_is_looked_for_by_the_calendar_that_p
     set_time: SetTime,
     connection: Connection,
     actor_no: int,
-    check_tz: Check,
+    apply_tz: Check,
 ) -> None:
     """Thursday is a holiday by the newer version, which moves nothing that is materialised."""
     days = {"weekend": ["sat", "sun"], "first_day": "2026-01-01", "last_day": "2027-03-31"}
@@ -275,7 +225,7 @@ async def test_g13_what_a_tz_database_moves_is_looked_for_by_the_calendar_that_p
     await put_calendar(connection, days | {"holidays": ["2027-03-04"]}, name="us", **key)
     await connection.execute("update ledger.calendar set document = '{}' where name = 'lost'")
     due_at = datetime(2027, 3, 4, 12, tzinfo=NOON.tzinfo)
-    failed, shown = sorted(check_tz("--apply", code=4), key=lambda one: one["definition"])
+    failed, shown = sorted(apply_tz(code=4), key=lambda one: one["definition"])
     assert (failed["definition"], failed["items"]) == ("by-lost", [])
     assert failed["failure"] == "calendar lost cannot be had"
     assert (shown["failure"], instants(shown["items"], "was")) == (None, [due_at])
