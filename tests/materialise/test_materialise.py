@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
 from ledger.materialise import Materialiser
-from ledger.store import Connection
+from ledger.store import Connection, Pool
+from ledger.store.definitions import take_materialisable
 from ledger.store.items import read_accounting
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, due_times, tick_until_idle, watermark
@@ -206,6 +207,22 @@ async def test_two_materialisers_at_once_divide_the_definitions(
     until = NOON + timedelta(seconds=DAY + 3_600)
     for number in range(20):
         assert await due_times(connection, f"often-{number:02}") == expected(600, NOON, until)
+
+
+async def test_a_materialiser_passes_by_what_another_holds(
+    set_schedule: SetSchedule, set_time: SetTime, connection: Connection, pool: Pool
+) -> None:
+    await set_time(NOON)
+    for number in range(4):
+        await set_schedule(f"often-{number}", every(600))
+    await connection.execute("set lock_timeout = '5s'")
+    async with pool.acquire() as other, other.transaction():
+        held = await take_materialisable(other, DAY, 2)
+        async with connection.transaction():
+            taken = await take_materialisable(connection, DAY, 4)
+    names = [{each.name for each in rows} for rows in (held, taken)]
+    assert [len(each) for each in names] == [2, 2]
+    assert not names[0] & names[1]
 
 
 async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
