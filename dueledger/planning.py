@@ -1,51 +1,45 @@
 """The load to come, by the minute: peaks, what smearing would do to them, and when it is quiet.
 
-Counted from definitions alone, by the code that materialises. What hangs on something that has not
-happened yet, an event or the end of an item, is named and not counted.
+It is what schedules owe, expanded from their definitions, and what waits in the ledger besides:
+items of events and services, the one that a fixed delay waits with, retries, snoozes, what a person
+triggered.
 """
 
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import Final
 
-from dueledger.preview import preview_definition
-from ledger.definitions import Definition
-from ledger.errors import BeyondCalendar, InvalidInput, Problem, WindowTooLarge
-from ledger.identity import item_id
-from ledger.schedule import CHAINED, DATED, Occurrence
-from ledger.schedule.smear import smear_seconds
-from ledger.scheduled import cycle_of
+from dueledger.planned_schedules import (
+    MINUTE,
+    QUARTER_MINUTES,
+    Schedules,
+    Source,
+    Uncounted,
+)
+from ledger.errors import InvalidInput, Problem, WindowTooLarge
+from ledger.store.waiting import Waiting
 
-QUARTER_MINUTES: Final = 15
-WINDOW_MAX: Final = timedelta(days=62)
-SMEAR_MAX: Final = timedelta(days=1)
-OCCURRENCES_MAX: Final = 2_000_000
 PEAKS_MAX: Final = 5
+WAITING_ROWS_MAX: Final = 500_000
+"""How many minutes of how many sources may wait in a window."""
+
 _BUSIEST_MAX: Final = 3
-_MINUTE: Final = timedelta(minutes=1)
-_SECOND: Final = timedelta(seconds=1)
-_QUARTER: Final = timedelta(minutes=QUARTER_MINUTES)
-
-
-@dataclass(frozen=True, slots=True)
-class InForce:
-    """A definition, and the part of a window in which it decides."""
-
-    definition: Definition
-    start: datetime
-    end: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Quarter:
-    """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared."""
+    """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared.
+
+    `waiting` is the part of `due` that is counted from the ledger; no smear moves it any more.
+    """
 
     start: datetime
     due: int
+    waiting: int
     busiest_minute: int
     smeared_due: int
     smeared_busiest_minute: int
@@ -56,7 +50,7 @@ class Peak:
     """One of the quarters with the busiest minutes, and the definitions that make most of it."""
 
     quarter: Quarter
-    most_of: tuple[tuple[str, int], ...]
+    most_of: tuple[tuple[Source, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +64,15 @@ class Quiet:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The load of a window."""
+    """The load of a window; `overdue` waits already and is worked as soon as it can be."""
 
     start: datetime
     end: datetime
     smear: timedelta
     quiet_for: timedelta
     definitions: int
-    not_counted: tuple[tuple[str, str], ...]
+    overdue: int
+    not_counted: tuple[Uncounted, ...]
     quarters: tuple[Quarter, ...]
     peaks: tuple[Peak, ...]
     quiet: tuple[Quiet, ...]
@@ -85,171 +80,101 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class _Times:
-    """The minutes, counted from the window's start, in which a definition's items fall due."""
+class _Minutes:
+    """How much falls due in each minute of the window."""
 
-    name: str
-    as_defined: "array[int]"
+    due: "array[int]"
     smeared: "array[int]"
+    waiting: "array[int]"
 
 
 def make_plan(
-    definitions: Iterable[InForce],
-    start: datetime,
-    end: datetime,
-    *,
-    smear: timedelta,
-    quiet_for: timedelta,
+    schedules: Schedules, waiting: Sequence[Waiting] = (), *, quiet_for: timedelta
 ) -> Plan:
-    """Count what falls due in [start, end), which is widened to whole quarters of an hour."""
-    start, end = _floor(start), _floor(end + _QUARTER - _SECOND)
-    _check(start, end, smear, quiet_for)
-    counted: list[_Times] = []
-    not_counted: list[tuple[str, str]] = []
-    room = OCCURRENCES_MAX
-    for each in definitions:
-        if reason := _uncountable(each.definition):
-            not_counted.append((_name(each.definition), reason))
-            continue
-        try:
-            times = _times(each, (start, end), smear, room)
-        except BeyondCalendar as error:
-            not_counted.append((_name(each.definition), error.problems[0].reason))
-            continue
-        room -= len(times.as_defined)
-        counted.append(times)
-    return _plan(counted, tuple(not_counted), (start, end), smear, quiet_for)
+    """Add what waits to what schedules owe, and find the peaks and when it is quiet.
 
-
-def _check(start: datetime, end: datetime, smear: timedelta, quiet_for: timedelta) -> None:
-    if not timedelta() < end - start <= WINDOW_MAX:
-        reason = f"a plan reaches from a quarter of an hour to {WINDOW_MAX.days} days"
-        problem = Problem("--to", end.isoformat(), reason, "a shorter window, a later --to")
-        raise InvalidInput("The window cannot be planned:", [problem])
-    if smear > SMEAR_MAX:
-        problem = Problem("--smear", str(smear), "longer than a day", "a period such as PT10M")
-        raise InvalidInput("The smear cannot be tried:", [problem])
+    Raises InvalidInput where no quiet window can be found, WindowTooLarge where more waits than
+    was read.
+    """
+    start, end = schedules.start, schedules.end
     if quiet_for > end - start:
         problem = Problem(
             "--quiet-for", str(quiet_for), "longer than the window", "a longer window"
         )
         raise InvalidInput("No quiet window can be found:", [problem])
-
-
-def _name(definition: Definition) -> str:
-    """Return how a plan names a definition: two tenants may each have one of a name."""
-    return f"{definition.tenant}/{definition.definition}"
-
-
-def _uncountable(definition: Definition) -> str | None:
-    if isinstance(definition.when, DATED):
-        return "hangs on events that have not come yet"
-    if isinstance(definition.when, CHAINED):
-        return "each follows when the one before it ends"
-    return None
-
-
-def _times(each: InForce, bounds: tuple[datetime, datetime], smear: timedelta, room: int) -> _Times:
-    """Expand a definition; beyond the window as well, by as much as a smear moves things."""
-    start, end = bounds
-    own = each.definition.smear
-    reach = max(smear, own or timedelta())
-    first, last = max(each.start, start - reach), min(each.end, end + reach)
-    as_defined, smeared = array("i"), array("i")
-    if first >= last:
-        return _Times(_name(each.definition), as_defined, smeared)
-    window = preview_definition(each.definition, since=first, until=last, effective_date=None)
-    if len(window.occurrences) > room:
+    if len(waiting) > WAITING_ROWS_MAX:
         raise WindowTooLarge(
-            f"From {start.isoformat()} to {end.isoformat()} there are more than "
-            f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window or for one --kind."
+            f"From {start.isoformat()} to {end.isoformat()} items of too many definitions wait; "
+            "ask for a shorter window or for one --kind."
         )
-    for found, seconds in _spread(
-        each.definition, window.occurrences, smear if own is None else own
-    ):
-        late = found.due_at + timedelta(seconds=seconds)
-        if start <= late < end:
-            smeared.append((late - start) // _MINUTE)
-        defined = found.due_at if own is None else late
-        if start <= defined < end:
-            as_defined.append((defined - start) // _MINUTE)
-    return _Times(_name(each.definition), as_defined, smeared)
-
-
-def _spread(
-    definition: Definition, occurrences: Sequence[Occurrence], smear: timedelta
-) -> Iterator[tuple[Occurrence, int]]:
-    """Yield by how many seconds each is moved: by its id, never to the next one or past it."""
-    rooms = [after.due_at - before.due_at for before, after in pairwise(occurrences)]
-    for found, room in zip(occurrences, [*rooms, smear], strict=False):
-        item = item_id(
-            definition.tenant,
-            definition.kind,
-            definition.business_key,
-            cycle_of(found.nominal, found.decision),
-            found.nominal.date(),
-        )
-        yield found, smear_seconds(item, smear, room)
-
-
-def _plan(
-    counted: Sequence[_Times],
-    not_counted: tuple[tuple[str, str], ...],
-    bounds: tuple[datetime, datetime],
-    smear: timedelta,
-    quiet_for: timedelta,
-) -> Plan:
-    start, end = bounds
-    length = (end - start) // _MINUTE
-    minutes = _tally((times.as_defined for times in counted), length)
-    smeared = _tally((times.smeared for times in counted), length)
-    quarters = tuple(
-        Quarter(
-            start + place * _MINUTE,
-            sum(minutes[place : place + QUARTER_MINUTES]),
-            max(minutes[place : place + QUARTER_MINUTES]),
-            sum(smeared[place : place + QUARTER_MINUTES]),
-            max(smeared[place : place + QUARTER_MINUTES]),
-        )
-        for place in range(0, length, QUARTER_MINUTES)
-    )
-    wanted = -(-quiet_for // _MINUTE)
-    quiet = tuple(_quiet(minutes, start, wanted))
+    minutes = _count(schedules, waiting)
+    quarters = tuple(_quarters(minutes, start))
+    wanted = -(-quiet_for // MINUTE)
+    quiet = tuple(_quiet(minutes.due, start, wanted))
     return Plan(
         start,
         end,
-        smear,
+        schedules.smear,
         quiet_for,
-        len(counted),
-        not_counted,
+        len(schedules.times),
+        sum(each.items for each in waiting if each.minute is None),
+        schedules.not_counted,
         quarters,
-        _peaks(quarters, counted, start),
+        _peaks(quarters, schedules, waiting),
         quiet,
-        None if quiet else _quietest(minutes, start, wanted),
+        None if quiet else _quietest(minutes.due, start, wanted),
     )
 
 
-def _tally(all_times: Iterable["array[int]"], length: int) -> "array[int]":
-    minutes = array("i", bytes(length * 4))
-    for times in all_times:
-        for minute in times:
-            minutes[minute] += 1
+def _count(schedules: Schedules, waiting: Sequence[Waiting]) -> _Minutes:
+    length = (schedules.end - schedules.start) // MINUTE
+    minutes = _Minutes(*(array("i", bytes(length * 4)) for _ in range(3)))
+    for times in schedules.times:
+        for minute in times.as_defined:
+            minutes.due[minute] += 1
+        for minute in times.smeared:
+            minutes.smeared[minute] += 1
+    for place, items in _placed(waiting, schedules.start):
+        for counts in (minutes.due, minutes.smeared, minutes.waiting):
+            counts[place] += items
     return minutes
 
 
+def _placed(waiting: Sequence[Waiting], start: datetime) -> Iterator[tuple[int, int]]:
+    for each in waiting:
+        if each.minute is not None:
+            yield (each.minute - start) // MINUTE, each.items
+
+
+def _quarters(minutes: _Minutes, start: datetime) -> Iterator[Quarter]:
+    for place in range(0, len(minutes.due), QUARTER_MINUTES):
+        within = slice(place, place + QUARTER_MINUTES)
+        yield Quarter(
+            start + place * MINUTE,
+            sum(minutes.due[within]),
+            sum(minutes.waiting[within]),
+            max(minutes.due[within]),
+            sum(minutes.smeared[within]),
+            max(minutes.smeared[within]),
+        )
+
+
 def _peaks(
-    quarters: Sequence[Quarter], counted: Sequence[_Times], start: datetime
+    quarters: Sequence[Quarter], schedules: Schedules, waiting: Sequence[Waiting]
 ) -> tuple[Peak, ...]:
     ranked = sorted(quarters, key=lambda each: (-each.busiest_minute, -each.due, each.start))
     chosen = [quarter for quarter in ranked[:PEAKS_MAX] if quarter.due]
     peaks: list[Peak] = []
     for quarter in chosen:
-        low = (quarter.start - start) // _MINUTE
+        low = (quarter.start - schedules.start) // MINUTE
         high = low + QUARTER_MINUTES
-        parts = Counter[str]()
-        for times in counted:
+        parts = Counter[Source]()
+        for times in schedules.times:
             if number := sum(low <= minute < high for minute in times.as_defined):
-                parts[times.name] += number
+                parts[times.source] += number
+        for each in waiting:
+            if each.minute and low <= (each.minute - schedules.start) // MINUTE < high:
+                parts[Source(each.tenant, each.kind, each.definition)] += each.items
         peaks.append(Peak(quarter, tuple(parts.most_common(_BUSIEST_MAX))))
     return tuple(peaks)
 
@@ -260,7 +185,7 @@ def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[Quie
     for is_quiet, run in groupby(minutes, key=lambda due: due == 0):
         length = len(list(run))
         if is_quiet and length >= wanted:
-            yield Quiet(start + place * _MINUTE, start + (place + length) * _MINUTE, 0)
+            yield Quiet(start + place * MINUTE, start + (place + length) * MINUTE, 0)
         place += length
 
 
@@ -272,9 +197,4 @@ def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> Quiet:
         due += minutes[place + wanted - 1] - minutes[place - 1]
         if due < least:
             least, best = due, place
-    return Quiet(start + best * _MINUTE, start + (best + wanted) * _MINUTE, least)
-
-
-def _floor(instant: datetime) -> datetime:
-    midnight = instant.replace(hour=0, minute=0, second=0, microsecond=0)
-    return midnight + (instant - midnight) // _QUARTER * _QUARTER
+    return Quiet(start + best * MINUTE, start + (best + wanted) * MINUTE, least)

@@ -11,7 +11,9 @@ from dueledger.cli.options import DsnOption, JsonOption, KindOption, TenantOptio
 from dueledger.cli.output import print_document, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.planning import InForce, Plan, Quiet
+    from dueledger.planned_ledger import Load, Wanted
+    from dueledger.planned_schedules import InForce, Source
+    from dueledger.planning import Plan, Quiet
     from ledger.definitions import Definition
 
 app = typer.Typer()
@@ -54,30 +56,26 @@ def plan(
     dsn: DsnOption = None,
 ) -> None:
     """Show the load to come by the quarter of an hour, its peaks, and when it is quiet."""
+    from dueledger.planned_ledger import Wanted
+    from dueledger.planned_schedules import expand_schedules
     from dueledger.planning import make_plan
 
-    periods = _period(smear, "--smear"), _period(quiet_for, "--quiet-for")
+    tried, quiet = _period(smear, "--smear"), _period(quiet_for, "--quiet-for")
     start, end = _instant(since, "--from"), _instant(until, "--to")
+    wanted = Wanted(tenant, kind, service)
     if files:
         if start is None:
             raise typer.BadParameter("files have no clock: say from when", param_hint="--from")
         end = end or start + _DAY
         read = _named(files, calendar, (weekend, valid_from, valid_to), dsn)
-        found = _of_files(read, start, end)
+        chosen = [each for each in read if wanted.chooses(each)]
+        schedules = expand_schedules(_of_files(chosen, start, end), start, end, smear=tried)
+        made = make_plan(schedules, quiet_for=quiet)
     else:
         from dueledger.cli.session import run
 
-        found, start, end = run(_of_database(dsn, start, end))
-
-    def wanted(definition: "Definition") -> bool:
-        return (
-            tenant in {None, definition.tenant}
-            and kind in {None, definition.kind}
-            and service in {None, definition.labels.get("service")}
-        )
-
-    chosen = [each for each in found if wanted(each.definition)]
-    made = make_plan(chosen, start, end, smear=periods[0], quiet_for=periods[1])
+        load = run(_of_database(dsn, (start, end), wanted, tried))
+        made = make_plan(load.schedules, load.waiting, quiet_for=quiet)
     if json_:
         print_document(_document(made))
     else:
@@ -98,31 +96,28 @@ def _named(
 
 
 def _of_files(read: "list[Definition]", start: datetime, end: datetime) -> "list[InForce]":
-    from dueledger.planning import InForce
+    from dueledger.planned_schedules import InForce
 
     margin = 2 * _DAY  # in force before and after: a smear reaches over the edge
     return [InForce(definition, start - margin, end + margin) for definition in read]
 
 
 async def _of_database(
-    dsn: str | None, start: datetime | None, end: datetime | None
-) -> "tuple[list[InForce], datetime, datetime]":
+    dsn: str | None,
+    bounds: tuple[datetime | None, datetime | None],
+    wanted: "Wanted",
+    smear: timedelta,
+) -> "Load":
     from dueledger.cli.session import ledger_connection
-    from dueledger.planning import InForce
-    from ledger.schedule.when import DUE_END
+    from dueledger.planned_ledger import read_load
     from ledger.store.clock import read_now
-    from reconciler.versions import read_versions
 
     async with ledger_connection(dsn) as connection:
-        start = start or await read_now(connection)
-        versions, failures = await read_versions(connection)
-    for tenant, _, name, number, reason in failures:
+        start = bounds[0] or await read_now(connection)
+        load = await read_load(connection, wanted, start, bounds[1] or start + _DAY, smear=smear)
+    for tenant, _, name, number, reason in load.failures:
         say(f"not counted: {tenant}/{name}, version {number}: {reason}")
-    found = [
-        InForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
-        for one in versions
-    ]
-    return found, start, end or start + _DAY
+    return load
 
 
 def _document(plan: "Plan") -> dict[str, object]:
@@ -140,6 +135,7 @@ def _document(plan: "Plan") -> dict[str, object]:
         {
             "from": instant_text(each.start),
             "due": each.due,
+            "waiting": each.waiting,
             "busiest_minute": each.busiest_minute,
             "smeared_due": each.smeared_due,
             "smeared_busiest_minute": each.smeared_busiest_minute,
@@ -154,12 +150,30 @@ def _document(plan: "Plan") -> dict[str, object]:
         "quiet_for": period_text(plan.quiet_for),
         "definitions": plan.definitions,
         "due": sum(each.due for each in plan.quarters),
-        "not_counted": [{"definition": name, "reason": why} for name, why in plan.not_counted],
+        "waiting": sum(each.waiting for each in plan.quarters),
+        "overdue": plan.overdue,
+        "not_counted": [
+            {
+                "tenant": each.source.tenant,
+                "definition": each.source.definition,
+                "kind": each.source.kind,
+                "reason": each.reason,
+            }
+            for each in plan.not_counted
+        ],
         "quarters": quarters,
         "peaks": [
             {
                 **shown[peak.quarter.start],
-                "most_of": [{"definition": name, "due": due} for name, due in peak.most_of],
+                "most_of": [
+                    {
+                        "tenant": source.tenant,
+                        "definition": source.definition,
+                        "kind": source.kind,
+                        "due": due,
+                    }
+                    for source, due in peak.most_of
+                ],
             }
             for peak in plan.peaks
         ],
@@ -177,7 +191,9 @@ def _print(plan: "Plan") -> None:
             "busiest_minute": peak.quarter.busiest_minute,
             "smeared": peak.quarter.smeared_due,
             "its_busiest_minute": peak.quarter.smeared_busiest_minute,
-            "most_of": ", ".join(f"{name} {due:,}" for name, due in peak.most_of),
+            "most_of": ", ".join(
+                f"{_named_source(source)} {due:,}" for source, due in peak.most_of
+            ),
         }
         for peak in plan.peaks
     ]
@@ -188,10 +204,19 @@ def _print(plan: "Plan") -> None:
     minutes = plan.smear // timedelta(minutes=1)
     say(f"Busiest minute: {busiest:,}; with a smear of {minutes} min it would be {smeared:,}.")
     _print_quiet(plan)
-    for reason in sorted({why for _, why in plan.not_counted}):
-        names = [name for name, why in plan.not_counted if why == reason]
+    if waiting := sum(each.waiting for each in plan.quarters):
+        say(f"Of all these, {waiting:,} wait in the ledger, where no smear moves them any more.")
+    if plan.overdue:
+        say(f"{plan.overdue:,} fell due before and wait: they are worked as soon as they can be.")
+    for reason in sorted({each.reason for each in plan.not_counted}):
+        names = [_named_source(one.source) for one in plan.not_counted if one.reason == reason]
         more = ", …" if len(names) > len(names[:3]) else ""
-        say(f"not counted ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
+        say(f"cannot be foretold ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
+
+
+def _named_source(source: "Source") -> str:
+    """Return tenant and definition, or the kind that a service emits itself."""
+    return f"{source.tenant}/{source.definition or f'{source.kind} (emitted)'}"
 
 
 def _print_quiet(plan: "Plan") -> None:

@@ -22,6 +22,7 @@ kind: NightlyDue
 business_key: nightly
 when: {cron: "30 2 * * *", timezone: UTC}
 """
+NOW = "2026-01-01"
 WINDOW = ("--from", "2027-03-01", "--to", "2027-03-02")
 
 
@@ -41,6 +42,7 @@ def test_a_plan_of_files_is_one_document(dueledger: Command, definitions: str) -
     assert document["quarters"][10] == {
         "from": "2027-03-01T02:30:00Z",
         "due": 1,
+        "waiting": 0,
         "busiest_minute": 1,
         "smeared_due": 1,
         "smeared_busiest_minute": 1,
@@ -53,7 +55,9 @@ def test_a_plan_of_files_is_one_document(dueledger: Command, definitions: str) -
     }
     assert len(document["quiet"]) == 22
     assert document["quietest"] is None
-    assert document["peaks"][0]["most_of"] == [{"definition": "acme/hourly", "due": 1}]
+    assert document["peaks"][0]["most_of"] == [
+        {"tenant": "acme", "definition": "hourly", "kind": "HourlyDue", "due": 1}
+    ]
     billing = dueledger("plan", definitions, *WINDOW, "--service", "billing", "--json").document
     assert (billing["definitions"], billing["due"]) == (1, 24)
 
@@ -104,3 +108,31 @@ def test_without_files_it_is_what_the_database_has_in_force(
     document = dueledger_on("plan", *WINDOW, "--kind", "HourlyDue", "--json").document
     assert document["due"] == 12 + 24
     assert dueledger_on("plan", "--json").document["due"] >= 24
+
+
+def test_what_waits_in_the_database_is_in_the_chart_and_the_document(
+    dueledger_on: Command, definitions: str
+) -> None:
+    assert dueledger_on("define", definitions).code == 0
+    owed = ("--kind", "ReminderDue", "--effective-date", "2027-03-31")
+    at = ("--key", "INV-1", "--due-at", "2027-03-01T09:07Z")
+    for tenant in ("acme", "umbra"):
+        assert dueledger_on("emit", "--tenant", tenant, *owed, *at).code == 0
+    assert dueledger_on("emit", "--tenant", "acme", *owed, "--key", "2", "--due-at", NOW).code == 0
+    document = dueledger_on("plan", *WINDOW, "--kind", "ReminderDue", "--json").document
+    assert (document["definitions"], document["due"], document["waiting"]) == (0, 2, 2)
+    assert document["overdue"] == 1
+    assert [one["to"] for one in document["quiet"]] == [
+        "2027-03-01T09:07:00Z",
+        "2027-03-02T00:00:00Z",
+    ]
+    assert document["peaks"][0]["most_of"] == [
+        {"tenant": tenant, "definition": None, "kind": "ReminderDue", "due": 1}
+        for tenant in ("acme", "umbra")
+    ]
+    of_one = dueledger_on("plan", *WINDOW, "--tenant", "umbra", "--json").document
+    assert (of_one["due"], of_one["waiting"]) == (1, 1)
+    shown = dueledger_on("plan", *WINDOW)
+    assert "umbra/ReminderDue (emitted) 1" in " ".join(shown.out.split())
+    assert "2 wait in the ledger" in shown.err
+    assert "1 fell due before and wait" in shown.err

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dueledger.planning import InForce, Plan, make_plan
+from dueledger.planned_schedules import InForce, Source, expand_schedules
+from dueledger.planning import WAITING_ROWS_MAX, Plan, make_plan
 from ledger.definitions import Definition, parse_definition
 from ledger.errors import InvalidInput
 from ledger.scheduled import draft_occurrences
+from ledger.store.waiting import Waiting
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -29,11 +31,16 @@ def by_minute(name: str, minutes: set[int]) -> Definition:
     return schedule(name, {"cron": cron, "timezone": "UTC"})
 
 
+def source(name: str, tenant: str = "acme") -> Source:
+    return Source(tenant, "X", name)
+
+
 def plan(
     *definitions: Definition, length: timedelta = DAY, quiet_for: timedelta = 30 * MINUTE
 ) -> Plan:
     in_force = [InForce(each, START - DAY, START + length + DAY) for each in definitions]
-    return make_plan(in_force, START, START + length, smear=SMEAR, quiet_for=quiet_for)
+    schedules = expand_schedules(in_force, START, START + length, smear=SMEAR)
+    return make_plan(schedules, quiet_for=quiet_for)
 
 
 MINUTES = st.lists(st.sets(st.integers(0, 59), min_size=1, max_size=6), min_size=1, max_size=4)
@@ -109,20 +116,48 @@ def test_the_peaks_name_what_makes_most_of_them() -> None:
     made = plan(by_minute("often", set(range(60))), by_minute("once", {20}))
     [first, *_] = made.peaks
     assert first.quarter.due == 16
-    assert first.most_of == (("acme/often", 15), ("acme/once", 1))
+    assert first.most_of == ((source("often"), 15), (source("once"), 1))
 
 
-def test_definitions_of_one_name_in_two_tenants_are_told_apart() -> None:
-    often, other = by_minute("often", set(range(60))), by_minute("often", {20, 21})
-    made = plan(often, other.model_copy(update={"tenant": "zeta"}))
-    assert made.peaks[0].most_of == (("acme/often", 15), ("zeta/often", 2))
+def test_definitions_of_one_name_in_two_tenants_are_two() -> None:
+    ours = by_minute("nightly", {20})
+    made = plan(ours, ours.model_copy(update={"tenant": "umbra"}))
+    assert made.peaks[0].most_of == ((source("nightly"), 1), (source("nightly", "umbra"), 1))
+
+
+def test_what_waits_is_added_and_no_smear_moves_it() -> None:
+    waiting = [
+        Waiting(START + 20 * MINUTE, "acme", "X", "hourly", 3),
+        Waiting(START + 20 * MINUTE, "umbra", "Y", None, 40),
+        Waiting(START + 29 * MINUTE, "umbra", "Y", None, 2),
+        Waiting(None, "umbra", "Y", None, 7),
+    ]
+    in_force = [InForce(by_minute("hourly", {20}), START, START + DAY)]
+    schedules = expand_schedules(in_force, START, START + HOUR, smear=timedelta(0))
+    made = make_plan(schedules, waiting, quiet_for=5 * MINUTE)
+    assert [each.due for each in made.quarters] == [0, 46, 0, 0]
+    assert [each.waiting for each in made.quarters] == [0, 45, 0, 0]
+    assert made.quarters[1].busiest_minute == made.quarters[1].smeared_busiest_minute == 44
+    assert [(peak.quarter.start, peak.most_of) for peak in made.peaks] == [
+        (START + 15 * MINUTE, ((Source("umbra", "Y", None), 42), (source("hourly"), 4)))
+    ]
+    quiet = [((one.start - START) // MINUTE, (one.end - START) // MINUTE) for one in made.quiet]
+    assert quiet == [(0, 20), (21, 29), (30, 60)]
+    assert made.overdue == 7
+
+
+def test_more_waits_than_a_plan_can_hold() -> None:
+    waiting = [Waiting(START, "acme", "X", None, 1)] * (WAITING_ROWS_MAX + 1)
+    with pytest.raises(InvalidInput) as refused:
+        make_plan(expand_schedules([], START, START + HOUR, smear=SMEAR), waiting, quiet_for=MINUTE)
+    assert refused.value.code == "WINDOW_TOO_LARGE"
 
 
 def test_a_version_counts_while_it_is_in_force() -> None:
     old, new = by_minute("old", {0}), by_minute("new", {30})
     noon = START + 12 * HOUR
     in_force = [InForce(old, START - DAY, noon), InForce(new, noon, START + 9 * DAY)]
-    made = make_plan(in_force, START, START + DAY, smear=SMEAR, quiet_for=HOUR)
+    made = make_plan(expand_schedules(in_force, START, START + DAY, smear=SMEAR), quiet_for=HOUR)
     due = {each.start for each in made.quarters if each.due}
     assert due == {START + n * HOUR for n in range(12)} | {
         noon + n * HOUR + 30 * MINUTE for n in range(12)
@@ -144,18 +179,13 @@ def test_what_cannot_be_foretold_is_named_and_not_counted() -> None:
     )
     made = plan(renewal, schedule("chain", {"after_completion": "PT1H"}))
     assert made.definitions == 0
-    assert [name for name, _ in made.not_counted] == ["acme/renewal", "acme/chain"]
+    assert [each.source for each in made.not_counted] == [source("renewal"), source("chain")]
     assert [(one.start, one.end) for one in made.quiet] == [(START, START + DAY)]
 
 
 def test_the_window_is_widened_to_whole_quarters() -> None:
-    made = make_plan(
-        [],
-        START + 7 * MINUTE,
-        START + HOUR + MINUTE,
-        smear=SMEAR,
-        quiet_for=MINUTE,
-    )
+    window = START + 7 * MINUTE, START + HOUR + MINUTE
+    made = make_plan(expand_schedules([], *window, smear=SMEAR), quiet_for=MINUTE)
     assert (made.start, made.end) == (START, START + HOUR + 15 * MINUTE)
     assert len(made.quarters) == 5
 
@@ -174,7 +204,7 @@ def test_a_plan_without_bound_is_refused(
     length: timedelta, smear: timedelta, quiet_for: timedelta, field: str
 ) -> None:
     with pytest.raises(InvalidInput) as refused:
-        make_plan([], START, START + length, smear=smear, quiet_for=quiet_for)
+        make_plan(expand_schedules([], START, START + length, smear=smear), quiet_for=quiet_for)
     assert refused.value.problems[0].field == field
 
 

@@ -1,0 +1,241 @@
+"""A plan of a ledger: what schedules owe is counted once, and what waits besides is counted too."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from dueledger.planned_ledger import Wanted, read_load
+from dueledger.planning import Plan, make_plan
+from dueledger.triggering import trigger_definition
+from ledger.drafts import ItemDraft, Overlap
+from ledger.materialise import Materialiser
+from ledger.states import TransitionEvent as Event
+from ledger.store import Connection
+from ledger.store.items import emit_items
+from ledger.store.runs import Outcome, Settlement, settle_runs
+
+from .conftest import NOON, SetSchedule, SetTime, hand_out, start, tick_until_idle
+
+HOUR = timedelta(hours=1)
+MINUTE = timedelta(minutes=1)
+HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
+HALF_PAST = {"cron": "30 * * * *", "timezone": "UTC"}
+
+MakePlan = Callable[..., Awaitable[Plan]]
+MakeDrafts = Callable[..., list[ItemDraft]]
+ON_EVENT = {
+    "event": "PolicyActivated",
+    "business_key": "data.policy_number",
+    "cycle": "data.term",
+    "effective_date": "data.expires_on",
+}
+
+pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
+
+
+@pytest.fixture
+def plan(connection: Connection) -> MakePlan:
+    """Plan twelve hours from a full hour on, noon unless told otherwise."""
+
+    async def make(
+        wanted: Wanted | None = None, *, since: datetime = NOON, quiet_for: timedelta = HOUR
+    ) -> Plan:
+        load = await read_load(
+            connection, wanted or Wanted(), since, since + 12 * HOUR, smear=timedelta(0)
+        )
+        return make_plan(load.schedules, load.waiting, quiet_for=quiet_for)
+
+    return make
+
+
+def due(made: Plan) -> dict[timedelta, int]:
+    """Return what falls due in each quarter, by the time since noon, where anything does."""
+    return {each.start - NOON: each.due for each in made.quarters if each.due}
+
+
+def hourly(offset: timedelta = timedelta(0), *, first: int = 0) -> dict[timedelta, int]:
+    return {number * HOUR + offset: 1 for number in range(first, 12)}
+
+
+async def settle(
+    connection: Connection, actor_no: int, run_no: int, outcomes: Sequence[Outcome]
+) -> None:
+    assert await settle_runs(connection, [Settlement(run_no, outcomes)], actor_no) == []
+
+
+@pytest.mark.parametrize("smear", [None, "PT40M"])
+async def test_rounds_that_are_there_already_are_counted_once(
+    materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan, smear: str | None
+) -> None:
+    await set_schedule("d", HOURLY, smear=smear)
+    before = await plan()
+    assert before.definitions == 1
+    assert sum(each.due for each in before.quarters) == 12
+    await tick_until_idle(materialiser)
+    assert await plan() == before
+
+
+async def test_items_of_events_leave_no_hour_quiet_in_which_they_fall_due(
+    connection: Connection,
+    set_schedule: SetSchedule,
+    make_drafts: MakeDrafts,
+    materialiser: Materialiser,
+    actor_no: int,
+    plan: MakePlan,
+) -> None:
+    when = {"relative": "P-30D", "at": "09:00", "timezone": "UTC"}
+    rule = await set_schedule("renewal", when, **ON_EVENT)
+    drafts = make_drafts(50, due_at=NOON + 3 * HOUR + 7 * MINUTE)
+    drafts = [replace(draft, nominal="2027-03-01T15:07", zone="UTC") for draft in drafts]
+    await emit_items(connection, drafts, actor_no=actor_no, definition_no=rule)
+    await tick_until_idle(materialiser)
+    made = await plan(quiet_for=4 * HOUR)
+    assert due(made) == {3 * HOUR: 50}
+    assert [(one.start, one.end) for one in made.quiet] == [
+        (NOON + 3 * HOUR + 8 * MINUTE, NOON + 12 * HOUR)
+    ]
+    [(source, items)] = made.peaks[0].most_of
+    assert (source.tenant, source.definition, items) == ("acme", "renewal", 50)
+    assert [each.source.definition for each in made.not_counted] == ["renewal"]
+
+
+async def test_a_fixed_delay_counts_with_the_item_that_waits(
+    materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan
+) -> None:
+    await set_schedule("poll", {"after_completion": "PT10M"}, effective_from=NOON + 2 * HOUR)
+    assert due(await plan()) == {}
+    await tick_until_idle(materialiser)
+    made = await plan()
+    assert due(made) == {2 * HOUR: 1}
+    assert [each.source.definition for each in made.not_counted] == ["poll"]
+
+
+async def test_retries_and_snoozes_are_counted_when_they_are_tried_again(
+    connection: Connection,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    actor_no: int,
+    plan: MakePlan,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    await set_time(NOON + HOUR)
+    fence, ids = await hand_out(connection, actor_no, 2)
+    assert len(ids) == 2
+    assert due(await plan()) == hourly()  # what is handed out is not tried again as far as is known
+    outcomes = Outcome(Event.FAILED, "{}", 2_000), Outcome(Event.SNOOZED, "{}", 7_800)
+    await settle(connection, actor_no, await start(connection, actor_no, fence, 2), outcomes)
+    again = {HOUR + 30 * MINUTE: 1, 3 * HOUR: 2}  # 33 min and 2 h 10 min after one o'clock
+    assert due(await plan()) == hourly() | again
+
+
+async def test_a_triggered_round_is_counted_beside_the_schedules_own(
+    connection: Connection,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    actor_no: int,
+    plan: MakePlan,
+) -> None:
+    await set_schedule("d", HALF_PAST)
+    await tick_until_idle(materialiser)
+    await trigger_definition(connection, "acme", "d", cycle=None, reason="rerun", actor_no=actor_no)
+    made = await plan()
+    assert due(made) == {timedelta(0): 1} | hourly(30 * MINUTE)
+    assert sum(each.waiting for each in made.quarters) == 1
+
+
+async def test_what_an_older_version_has_waiting_is_counted_with_the_newer_one(
+    materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    await set_schedule("d", HALF_PAST, effective_from=NOON + 6 * HOUR)
+    expected = {number * HOUR: 1 for number in range(6)} | hourly(30 * MINUTE, first=6)
+    assert due(await plan()) == expected  # before the newer one has taken over
+    await tick_until_idle(materialiser)
+    assert due(await plan()) == expected
+
+
+async def test_rounds_that_wait_are_counted_where_their_schedule_cannot_be_told(
+    connection: Connection, materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan
+) -> None:
+    calendar = {"weekend": ["sat", "sun"], "last_day": "2027-03-01", "roll": "skip"}
+    await set_schedule("d", HOURLY, calendar=calendar)
+    await tick_until_idle(materialiser)
+    waiting = await connection.fetchval("select count(*) from ledger.pending")
+    made = await plan(since=NOON + 6 * HOUR)
+    assert made.definitions == 0
+    assert [each.source.definition for each in made.not_counted] == ["d"]
+    assert sum(each.waiting for each in made.quarters) == waiting - 6 == 6
+
+
+async def test_what_was_due_before_is_said_apart_and_what_a_key_holds_back_with_it(
+    connection: Connection,
+    make_drafts: MakeDrafts,
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    actor_no: int,
+    plan: MakePlan,
+) -> None:
+    await set_schedule("d", HOURLY)
+    await tick_until_idle(materialiser)
+    held = [
+        replace(draft, overlap=Overlap.WAIT, overlap_key="k")
+        for draft in make_drafts(2, due_at=NOON)
+    ]
+    await emit_items(connection, held, actor_no=actor_no)
+    await connection.execute(
+        "update ledger.pending set available_at = 'infinity'"
+        " where item_no = (select max(item_no) from ledger.pending where serial is not null)"
+    )
+    await set_time(NOON + 2 * HOUR)
+    made = await plan(since=NOON + 2 * HOUR)
+    assert made.overdue == 4  # noon and one o'clock, and both of the key
+    assert due(made)[2 * HOUR] == 1
+    assert sum(each.waiting for each in made.quarters) == 0
+
+
+async def test_a_round_that_came_late_is_counted_once(
+    materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime, plan: MakePlan
+) -> None:
+    await set_schedule("d", HOURLY)
+    await set_time(NOON + 2 * HOUR + MINUTE)
+    await tick_until_idle(materialiser)
+    assert due(await plan()) == hourly()
+
+
+async def test_tenant_kind_and_service_choose_among_what_waits(
+    connection: Connection,
+    make_drafts: MakeDrafts,
+    materialiser: Materialiser,
+    actor_no: int,
+    kind: str,
+    plan: MakePlan,
+) -> None:
+    await tick_until_idle(materialiser)
+    at = {"due_at": NOON + HOUR}
+    labels = '{"service":"billing"}'
+    drafts = [
+        *make_drafts(1, **at),
+        *make_drafts(2, tenant="umbra", **at),
+        *make_drafts(4, kind=f"{kind}Other", **at),
+        *make_drafts(8, prefix="labelled", labels=labels, **at),
+    ]
+    await emit_items(connection, drafts, actor_no=actor_no)
+
+    async def counted(wanted: Wanted) -> int:
+        made, later = await plan(wanted), await plan(wanted, since=NOON + 2 * HOUR)
+        assert (made.overdue, sum(due(later).values())) == (0, 0)
+        assert later.overdue == sum(due(made).values())
+        return later.overdue
+
+    assert await counted(Wanted()) == 15
+    assert await counted(Wanted(tenant="umbra")) == 2
+    assert await counted(Wanted(kind=kind)) == 11
+    assert await counted(Wanted(service="billing")) == 8
+    assert await counted(Wanted(tenant="acme", kind=f"{kind}Other")) == 4
+    assert await counted(Wanted(service="shipping")) == 0
