@@ -109,7 +109,8 @@ class Cron(LocalRule):
         if self.sparse:
             return self
         begin = self.start or _REFERENCE
-        first = next(self.nominals(begin, begin + _SEARCH), None)
+        last = begin + _SEARCH
+        first = self._plan.first_nominal(begin, last if self.end is None else min(last, self.end))
         if first is not None and first.year < begin.year + _DENSE_YEARS:
             return self
         when = "it never falls due" if first is None else f"it first falls due in {first.year}"

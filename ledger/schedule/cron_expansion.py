@@ -37,6 +37,8 @@ _DAYS_OF_MONTH: Final = 31
 _MONTHS: Final = 12
 _KEPT_TIMES_MAX: Final = 1440  # of a day; what ticks by the second is made anew each time
 
+_KEPT_WINDOW_MAX: Final = 100  # occurrences: of 1,024 windows some 25 MB at most
+
 Times = tuple[timedelta, ...]
 OfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
@@ -71,6 +73,12 @@ class CronPlan:
                     yield year, month, found
             year, month = (year, month + 1) if month < _MONTHS else (year + 1, 1)
 
+    @property
+    def times_a_day(self) -> int:
+        """How many times of day it has."""
+        hours, minutes, seconds = self._of_day()
+        return len(hours) * len(minutes) * len(seconds)
+
     def times(self) -> Times:
         """Return its times of day since midnight, in order."""
         of_day = self._of_day()
@@ -84,6 +92,11 @@ class CronPlan:
                 for t in self._each_time():
                     if low <= (nominal := midnight + t) < high:
                         yield nominal
+
+    @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
+    def first_nominal(self, low: datetime, high: datetime) -> datetime | None:
+        """Return the first local time in [low, high), None where there is none."""
+        return next(self.nominals(low, high), None)
 
     def _each_time(self) -> Iterable[timedelta]:
         of_day = self._of_day()
@@ -132,8 +145,21 @@ def expand_plan(
 ) -> Window:
     """Return the occurrences whose instants lie in the half-open `bounds`, and what is skipped.
 
-    Nominal times count from `own[0]` on and before `own[1]`.
+    Nominal times count from `own[0]` on and before `own[1]`. Definitions that share an expression
+    are expanded over the same stretch, one after another: what is short is kept.
     """
+    days = (bounds[1] - bounds[0]) // _DAY + 1
+    expand = _expand_kept if plan.times_a_day * days <= _KEPT_WINDOW_MAX else _expand
+    return expand(plan, zone_name, policy, bounds, own)
+
+
+def _expand(
+    plan: CronPlan,
+    zone_name: str,
+    policy: tuple[Gap, Fold],
+    bounds: tuple[datetime, datetime],
+    own: tuple[datetime | None, datetime | None],
+) -> Window:
     start, end = (bound.astimezone(UTC) for bound in bounds)
     low, high = naive_bounds(start, end)
     low, high = max(low, own[0] or low), min(high, own[1] or high)
@@ -165,6 +191,9 @@ def expand_plan(
     if unsteady:
         _settle(unsteady, times, (low, high), (zone, policy, (start, end)), into)
     return Window(tuple(occurrences), tuple(skipped))
+
+
+_expand_kept = lru_cache(maxsize=1024)(_expand)
 
 
 def _settle(

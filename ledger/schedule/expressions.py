@@ -7,6 +7,7 @@ import re
 from calendar import monthrange
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from functools import lru_cache
 from typing import Annotated, Final
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
@@ -19,6 +20,7 @@ OFFSET_DAYS_MAX: Final = 36_525
 DUE_YEAR_MIN: Final = 1970
 DUE_YEAR_MAX: Final = 2199
 _PERIOD_CHARS_MAX: Final = 100
+_PERIOD_ACCEPTED: Final = "a period such as PT24H, PT90M or 4h30m"
 _MONTHS_A_YEAR: Final = 12
 
 _ISO_PERIOD: Final = re.compile(
@@ -64,11 +66,15 @@ def parse_period(text: object) -> timedelta:
     """Read elapsed time: ``PT24H``, ``P7D`` (seven times 24 hours), or short, ``4h30m``."""
     if isinstance(text, timedelta):
         return text
-    accepted = "a period such as PT24H, PT90M or 4h30m"
     if not isinstance(text, str) or not text.isascii():
-        raise refused("a period is a text", accepted)
+        raise refused("a period is a text", _PERIOD_ACCEPTED)
     if len(text) > _PERIOD_CHARS_MAX:  # the question below takes quadratic time
-        raise refused("not a period of elapsed time", accepted)
+        raise refused("not a period of elapsed time", _PERIOD_ACCEPTED)
+    return _read_period(text)
+
+
+@lru_cache(maxsize=1024)  # every definition of an estate says the same few, most of them defaults
+def _read_period(text: str) -> timedelta:
     match = _ISO_PERIOD.fullmatch(text) or _SHORT_PERIOD.fullmatch(text)
     parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}
     if not parts:
@@ -77,13 +83,13 @@ def parse_period(text: object) -> timedelta:
             and "T" not in text.partition("M")[0]
         ):
             raise refused("months and years have no fixed length", "the period in days or hours")
-        raise refused("not a period of elapsed time", accepted)
+        raise refused("not a period of elapsed time", _PERIOD_ACCEPTED)
     try:
         period = timedelta(**parts)
     except OverflowError:
         period = timedelta.max
     if not timedelta(seconds=1) <= period <= PERIOD_MAX:
-        raise refused("a period lies between one second and a century", accepted)
+        raise refused("a period lies between one second and a century", _PERIOD_ACCEPTED)
     return period
 
 
