@@ -12,7 +12,7 @@ from dueledger.definition_sources import ONE_SOURCE, Sources, place_of
 from ledger.calendar_shelf import CalendarShelf, name_in, of_tenant
 from ledger.definition_parts import START_MAX, STREAK_MAX
 from ledger.definitions import Definition, parse_definition
-from ledger.errors import InvalidDefinition, InvalidInput, Problem
+from ledger.errors import InvalidDefinition, InvalidInput, Problem, shown_value
 from ledger.http_dispatch import http_topic
 from ledger.schedule import RECURRING, Relative
 from ledger.schedule.ever_due import YEARS_SEARCHED, ever_due
@@ -26,6 +26,7 @@ from ledger.store.definitions import (
     list_versions,
     put_kind_policy,
 )
+from ledger.store.schedule_keys import SharedKey, list_shared_keys
 
 _PAST_MAX: Final = timedelta(days=366)
 _STANDING_MAX: Final = 1_000
@@ -64,7 +65,8 @@ async def put_in_force(
 
     Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
     schedule would owe more than a year of the past and `backfill` does not say that it shall, or
-    where two definitions of one kind, here or in the ledger, differ in how its work is handed out.
+    where two definitions of one kind, here or in the ledger, differ in how its work is handed out,
+    or two schedules of one kind have the same business key.
     InvalidDefinition where one names a calendar that is not there, or needs days beyond its last.
     """
     if effective_from is not None:
@@ -86,6 +88,9 @@ async def put_in_force(
             await _check_against_ledger(connection, definitions, kind, sources)
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
+        # Nobody else has come between: the kinds are locked.
+        for kind in sorted(policies):
+            await _check_keys(connection, definitions, kind, sources)
     return [answers[place] for place in range(len(definitions))]
 
 
@@ -186,6 +191,35 @@ async def _check_against_ledger(
     names = [one.definition for one in definitions if one.tenant == kind[0]]
     for other in (await list_kind_policies(connection, *kind, names)).items():
         _check_parts(ours[0], _parts(ours[0]), other, sources)
+
+
+async def _check_keys(
+    connection: Connection,
+    definitions: Sequence[Definition],
+    kind: tuple[str, str],
+    sources: Sources,
+) -> None:
+    """Refuse a schedule whose rounds are another's: one item would stand for both."""
+    ours = {one.definition: one for one in definitions if (one.tenant, one.kind) == kind}
+    shared = await list_shared_keys(connection, *kind, list(ours))
+    if shared:
+        places = {name: place for place, name in enumerate(ours)}
+        problems = [
+            Problem(
+                f"{place_of(ours[each.name], sources)}.business_key",
+                shown_value(each.business_key),
+                f"{_held(each)}, and a schedule's key names its rounds",
+                "a key of its own",
+            )
+            for each in shared
+            if places[each.name] > places.get(each.other, -1)  # of two here, the later one
+        ]
+        raise InvalidInput("The definitions cannot be put in force:", problems)
+
+
+def _held(shared: SharedKey) -> str:
+    until = f" until {shared.until_at.isoformat()}" if shared.until_at else ""
+    return f"the schedule {shared.other} of this kind has it{until}"
 
 
 def _parts(definition: Definition) -> dict[str, Any]:

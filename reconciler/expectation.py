@@ -26,6 +26,7 @@ from reconciler.schedules import (
     schedule_drafts,
     within,
 )
+from reconciler.shared_rounds import SharedRounds
 from reconciler.sources import Population, SourceFailed, SourceRead
 from reconciler.spool import Row, Spool
 from reconciler.terms import instant_of, microseconds_of, terms_of_draft, terms_of_population
@@ -193,14 +194,15 @@ async def gather_expectation(
             read.extract.extracted_at = as_of
         expectation.triggered = await findings.list_expedited(connection)
         expectation.lapses = await findings.list_lapses(connection)
-        _put_schedules(expectation, as_of)
+        with Spool() as rounds:
+            _put_schedules(expectation, SharedRounds(versions, rounds), as_of)
         await _put_events(connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
             await _put_population(expectation, population, place)
         yield expectation
 
 
-def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
+def _put_schedules(expectation: Expectation, shared: SharedRounds, as_of: datetime) -> None:
     began = monotonic()
     read = expectation.reads[DEFINITIONS]
     for version in expectation.versions:
@@ -218,6 +220,7 @@ def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
                 live = version.owes(at) and not within(lapses, at)
                 if live:
                     read.extract.add(identity)
+                    shared.put(version, draft, identity)
                 _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
         except (InvalidInput, WindowTooLarge) as refusal:
             expectation.failures.append(
@@ -228,6 +231,10 @@ def _put_schedules(expectation: Expectation, as_of: datetime) -> None:
             expectation.unmaterialised.append(
                 FailedVersion(*version.key, version.name, version.number, reason)
             )
+    expectation.unmaterialised += [
+        FailedVersion(*version.key, version.name, version.number, reason)
+        for version, reason in shared.find()
+    ]
     read.duration_seconds = monotonic() - began
 
 

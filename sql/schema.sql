@@ -1460,6 +1460,8 @@ CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, 
 
 CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant);
 
+CREATE INDEX definition_schedule_key_idx ON ledger.definition USING btree (kind, tenant, ((document ->> 'business_key'::text))) WHERE (event_type IS NULL);
+
 CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key, flow_no);
 
 CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_key, occurred_at);

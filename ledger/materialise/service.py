@@ -38,7 +38,7 @@ from ledger.store.definitions import (
     supersede_waiting,
     take_materialisable,
 )
-from ledger.store.items import emit_items, skip_items
+from ledger.store.items import emit_items
 
 _UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
 """What a stored document can make the pure modules raise; it is that definition's own failure."""
@@ -220,7 +220,8 @@ class Materialiser:
         row_of = {row.definition_no: row for row in rows}
         made = Made()
         refused: list[Failure] = []
-        for stretch in stretches:
+        # What a newer version lets go of, another definition may have from then on.
+        for stretch in sorted(stretches, key=lambda each: not each.takes_over):
             try:
                 async with connection.transaction():
                     made += await self._emit(connection, [stretch])
@@ -265,18 +266,20 @@ class Materialiser:
             answers = await emit_items(
                 connection, drafts, actor_no=self._actor_no, definition_nos=definition_nos
             )
-            emitted += sum(answer.created for answer in answers)
+            known = [
+                OwedRound(definition_no, answer.draft, None)
+                for definition_no, answer in zip(definition_nos, answers, strict=True)
+                if not answer.created
+            ]
+            issued = await issue_rounds(connection, known, actor_no=self._actor_no)
+            emitted += len(answers) - len(known) + sum(each.created for each in issued)
         lapsed = [
-            (stretch.definition_no, skip) for stretch in stretches for skip in stretch.owed.skipped
+            OwedRound(stretch.definition_no, skip.draft, None, skip.reason)
+            for stretch in stretches
+            for skip in stretch.owed.skipped
         ]
-        skipped = await skip_items(
-            connection,
-            [skip.draft for _, skip in lapsed],
-            [skip.reason for _, skip in lapsed],
-            actor_no=self._actor_no,
-            definition_nos=[definition_no for definition_no, _ in lapsed],
-        )
-        return Made(emitted, sum(answer.created for answer in skipped))
+        skipped = await issue_rounds(connection, lapsed, actor_no=self._actor_no)
+        return Made(emitted, sum(each.created for each in skipped))
 
     async def _take_over(self, connection: Connection, stretch: Stretch) -> Made:
         """Emit what a newer version owes, and take over what older ones owe alike."""

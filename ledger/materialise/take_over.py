@@ -2,19 +2,22 @@
 
 What both owe alike has the same identity: its item stays, under the newer terms. What only the
 older ones owe ends as Superseded. Neither touches what was ever handed out. A round that was
-ended so and is owed again, because a version was taken back, is issued anew: what has ended never
-changes.
+ended so and is owed again, because a version was taken back or another definition has its business
+key now, is issued anew: what has ended never changes. A round that stands as another definition's
+is lost to this one, and that is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from ledger.drafts import ItemDraft
+from ledger.errors import InvalidItem, Problem, shown_value
 from ledger.scheduled import reissue_cycle
 from ledger.store import Connection
 from ledger.store.items import Standing, emit_items, revise_items, skip_items
+from ledger.store.schedule_keys import find_shared_rounds
 
 NEWER_VERSION: Final = "version"
 """Why an item is revised or superseded when a version takes over."""
@@ -53,7 +56,8 @@ async def issue_rounds(
     """Emit rounds, or let the newer terms hold for what waits of them; in input order.
 
     All are items, or all are skipped. A round whose every issue was superseded by a version is
-    issued once more. Repeating it is harmless.
+    issued once more. Repeating it is harmless. Raises InvalidItem where a round stands as an item
+    of another definition.
     """
     issued: dict[int, Issued] = {}
     left, issue = list(range(len(owed))), 1
@@ -63,12 +67,11 @@ async def issue_rounds(
         created = await _emit(connection, drafts, rounds, actor_no)
         for place, draft, new in zip(left, drafts, created, strict=True):
             issued[place] = Issued(draft, new)
-        left = [
-            place
-            for place, new in zip(left, created, strict=True)
-            if not new and owed[place].since is not None
-        ]
-        left = await _revise(connection, owed, issued, left, actor_no=actor_no, reason=reason)
+        stand = [place for place, new in zip(left, created, strict=True) if not new]
+        ended = await _find_withdrawn(connection, owed, issued, stand)
+        own = [place for place in stand if owed[place].since is not None and place not in ended]
+        ended += await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
+        left = sorted(ended)
         issue += 1
     return [issued[place] for place in range(len(owed))]
 
@@ -91,6 +94,33 @@ async def _emit(
             connection, drafts, actor_no=actor_no, definition_nos=definition_nos
         )
     return [answer.created for answer in answers]
+
+
+async def _find_withdrawn(
+    connection: Connection,
+    owed: Sequence[OwedRound],
+    issued: Mapping[int, Issued],
+    places: Sequence[int],
+) -> list[int]:
+    """Return the places whose issue another definition withdrew; refuse those it has not."""
+    if not places:
+        return []
+    drafts = [issued[place].draft for place in places]
+    shared = await find_shared_rounds(
+        connection,
+        [draft.id for draft in drafts],
+        [draft.effective_date for draft in drafts],
+        [owed[place].definition_no for place in places],
+    )
+    for each in shared:
+        if not each.superseded:
+            draft = drafts[each.place]
+            reason = f"with this key the round {draft.cycle} is an item of {each.name} already"
+            key = Problem(
+                "business_key", shown_value(draft.business_key), reason, "a key of its own"
+            )
+            raise InvalidItem(f"{draft.definition_name} lacks a round:", [key])
+    return [places[each.place] for each in shared]
 
 
 async def _revise(

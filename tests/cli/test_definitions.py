@@ -23,6 +23,12 @@ when: {cron: "30 2 * * *", timezone: America/New_York, gap: skip}
 """
 
 
+def named_nightly(name: str) -> str:
+    """Return the same schedule under another name, with a business key of its own."""
+    named = NIGHTLY.replace("definition: nightly", f"definition: {name}")
+    return named.replace("business_key: nightly", f"business_key: {name}")
+
+
 @pytest.fixture
 def nightly(tmp_path: Path) -> str:
     (tmp_path / "nightly.yaml").write_text(NIGHTLY, encoding="utf-8")
@@ -123,7 +129,7 @@ def test_files_are_defined_together_though_they_change_what_holds_for_their_kind
     files = [tmp_path / "first.yaml", tmp_path / "second.yaml"]
     for attempts in (3, 4):
         for file in files:
-            named = NIGHTLY.replace("definition: nightly", f"definition: {file.stem}")
+            named = named_nightly(file.stem)
             file.write_text(named + f"retry: {{attempt_max: {attempts}}}\n", encoding="utf-8")
         if attempts == 4:
             alone = dueledger_on("define", str(files[1]), "--json")
@@ -148,6 +154,10 @@ def test_files_are_defined_together_though_they_change_what_holds_for_their_kind
             + "calendar: {weekend: [sun], last_day: 2020-01-01, roll: skip}\n",
             ": (third).calendar",
         ),
+        (
+            NIGHTLY.replace("nightly", "first").replace("definition: first", "definition: third"),
+            ": (third).business_key",
+        ),
         (": [", "line 1"),
     ],
 )
@@ -156,8 +166,7 @@ def test_a_file_that_is_refused_is_named_and_none_of_the_others_is_in_force(
 ) -> None:
     files = [tmp_path / f"{name}.yaml" for name in ("first", "second", "third")]
     for file in files[:2]:
-        named = NIGHTLY.replace("definition: nightly", f"definition: {file.stem}")
-        file.write_text(named, encoding="utf-8")
+        file.write_text(named_nightly(file.stem), encoding="utf-8")
     files[2].write_text(third, encoding="utf-8")
     ran = dueledger_on("define", *map(str, files), "--json")
     assert ran.code == 2

@@ -18,7 +18,7 @@ def document(kind: str, name: str = "letters", **kafka: str) -> dict[str, Any]:
         "definition": name,
         "tenant": "acme",
         "kind": kind,
-        "business_key": "letters",
+        "business_key": name,
         "when": {"cron": "0 4 * * *", "timezone": "UTC"},
         "dispatch": {"kafka": {**KAFKA, **kafka}},
     }

@@ -29,14 +29,16 @@ async def materialiser(frozen: Connection, analytic: Pool, database: str) -> Mat
     return Materialiser(analytic, settings, actor_no=actor_no)
 
 
-async def accept(connection: Connection, kind: str, at: datetime, **terms: object) -> int:
-    document = {"definition": "d", "tenant": "acme", "kind": kind, "business_key": "k"}
+async def accept(
+    connection: Connection, kind: str, at: datetime, *, name: str = "d", **terms: object
+) -> int:
+    document = {"definition": name, "tenant": "acme", "kind": kind, "business_key": "k"}
     definition = parse_definition(document | {"when": HOURLY} | terms)
     defined = await define(
         connection,
         definition.normalised(),
         tenant="acme",
-        name="d",
+        name=name,
         kind=kind,
         event_type=None,
         effective_from=at,
@@ -186,3 +188,40 @@ async def test_g11_a_round_that_a_version_withdrew_and_a_later_one_owes_is_expec
     await reconciler.repair(await reconciler.plan())
     assert await frozen.fetch(query) == before
     assert await found_types(reconciler) == set()
+
+
+async def test_g11_schedules_that_share_their_rounds_are_a_finding_until_each_has_its_own(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    since = NOON - timedelta(hours=3)
+    await accept(frozen, kind, since)
+    await accept(frozen, kind, NOON, name="next", when=HOURLY, business_key="k2")
+    await materialise(materialiser)
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set()
+
+    other = {"cron": "0 */2 * * *", "timezone": "UTC"}
+    await accept(frozen, kind, since, name="e", when=other)
+    result = await reconciler.pass_()
+    assert result.found[FindingType.MISSING] == 0, "each round has its row"
+    assert result.found[FindingType.DEFINITION_FAILED] == 1
+    (row,) = await findings.list_findings(frozen, type_=FindingType.DEFINITION_FAILED)
+    assert "definition e" in row["sentence"]
+    assert "its round 2027-03-01T10:00 and d's are one item" in row["sentence"]
+    assert (await materialiser.tick())["failed"] == 1
+    assert (await reconciler.pass_()).found[FindingType.DEFINITION_FAILED] == 1, "the same one"
+
+    await accept(frozen, kind, since, name="e", when=other, business_key="its own")
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()
+
+
+async def test_a_business_key_that_goes_from_one_schedule_to_another_is_no_finding(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON - timedelta(hours=3))
+    await materialise(materialiser)
+    await accept(frozen, kind, NOON, business_key="another")
+    await accept(frozen, kind, NOON, name="e")
+    await materialise(materialiser)
+    assert await found_types(make_reconciler()) == set()

@@ -205,7 +205,7 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 LITERAL = re.compile(r"\b(\d+) /\* (\w+) \*/")
-NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+(?! /\*)")
+NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+\b(?! /\*)")
 
 
 @pytest.mark.parametrize(
