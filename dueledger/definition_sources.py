@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ledger.definitions import PROBLEMS_MAX, Definition, load_definitions
+from ledger.documents import TEXT_CHARS_MAX
 from ledger.errors import InvalidDefinition, Problem, shown_value
 from ledger.schedule import NO_CALENDARS, Calendar
 
@@ -15,6 +16,8 @@ Sources = Mapping[tuple[str, str], Path]
 ONE_SOURCE: Final[Sources] = {}
 """Where all are from one place, nothing is gained by naming it."""
 
+_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
+
 
 def read_definitions(
     path: Path, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
@@ -23,8 +26,13 @@ def read_definitions(
 
     `calendars` are those that they may name; None leaves names to whoever knows them.
     """
+    with path.open("rb") as file:
+        read = file.read(_BYTES_MAX + 1)  # no more: a device or a pipe may have no end
+    if len(read) > _BYTES_MAX:
+        problem = Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes", "several files")
+        raise InvalidDefinition("The file cannot be read:", [problem])
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read.decode()
     except UnicodeDecodeError as error:
         problem = Problem(str(path), "", f"byte {error.start} is not UTF-8", "the file in UTF-8")
         raise InvalidDefinition("The file cannot be read:", [problem]) from None

@@ -24,6 +24,7 @@ from ledger.definition_parts import (
     Sla,
 )
 from ledger.fields import EventType, Name, Part, Path, Text, Token, check_path, misfit
+from ledger.identity import NUL
 from ledger.schedule import (
     CHAINED,
     DATED,
@@ -130,6 +131,7 @@ class Definition(Part):
             _check_schedule(self)
         else:
             _check_event_rule(self)
+        _check_storable(self.payload)
         if self.calendar is not None:
             _check_calendar(self, self.calendar)
         _check_falls_due(self)
@@ -330,6 +332,21 @@ def _check_constant(payload: JsonValue) -> None:
         raise misfit(
             "payload", "null, or over 256 KiB", "a JSON value of at most 262,144 bytes, or {}"
         )
+
+
+def _check_storable(payload: JsonValue) -> None:
+    """Refuse NUL in any text: Postgres stores none in JSON that it reads."""
+    waiting = [payload]
+    while waiting:
+        match waiting.pop():
+            case str() as text if NUL in text:
+                raise misfit("payload", "holds NUL (U+0000)", "a text without it")
+            case dict() as members:
+                waiting += [*members, *members.values()]
+            case list() as members:
+                waiting += members
+            case _:
+                pass
 
 
 def _check_dated(when: When) -> None:

@@ -14,6 +14,8 @@ START_MAX: Final = 30
 STREAK_MAX: Final = 3
 TOPIC_LEASE: Final = timedelta(minutes=10)
 LEASE_MAX: Final = timedelta(days=30)
+"""How long anything handed out may go without a word of it."""
+
 CATCH_UP_ITEMS_MAX: Final = 10_000
 
 
@@ -129,6 +131,13 @@ class Deadlines(Part):
         default=None, description="the hard end of a run, whatever heartbeats say"
     )
     run_late: Literal["retry", "park"] = "retry"
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        for field, period in (("dispatch", self.dispatch), ("queue", self.queue)):
+            if period > LEASE_MAX:
+                raise misfit(field, "longer than thirty days", "a deadline such as PT2M")
+        return self
 
 
 def _default_lease(fields: dict[str, Any]) -> timedelta | None:

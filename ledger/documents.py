@@ -89,6 +89,9 @@ def _read_json(text: str, source: str) -> list[Document] | None:
         value = json.loads(text, object_pairs_hook=unique, parse_constant=constant)
     except json.JSONDecodeError:
         return None
+    except ValueError:  # Python reads no integer of more than 4,300 digits
+        problem = Problem("document", "", "holds an integer of thousands of digits", "a text")
+        raise _unreadable(source, [problem]) from None
     except RecursionError:
         raise _unreadable(source, [_too_deep()]) from None
     return [Document(value, None)]

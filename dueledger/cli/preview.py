@@ -162,4 +162,4 @@ def _print(
 
 
 def _instant(text: str | None, option: str) -> datetime | None:
-    return None if text is None else options.read_instant(text, option)
+    return None if text is None else options.read_due_instant(text, option)

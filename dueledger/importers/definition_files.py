@@ -1,7 +1,7 @@
 """Definitions as YAML that a person reads and changes, and that reads back as the same."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +53,10 @@ def definitions_text(jobs: Iterable[Job]) -> str:
 
 
 def write_definitions(jobs: Iterable[Job], folder: Path) -> list[Path]:
-    """Write a file for each; none where one would overwrite what somebody has changed."""
+    """Write a file for each; none where one would overwrite what somebody has changed.
+
+    Raises InvalidInput for that, and where the folder cannot be made or written to.
+    """
     texts: dict[Path, str] = {}
     for job in jobs:
         name = _UNSAFE_IN_NAMES.sub(".", job.definition.definition).strip(".") or "definition"
@@ -61,10 +64,20 @@ def write_definitions(jobs: Iterable[Job], folder: Path) -> list[Path]:
         if path in texts:
             raise _refused(path, "two definitions would have this name", "one output folder each")
         texts[path] = definition_text(job)
+    try:
+        _check_unchanged(texts)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_bytes(text.encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _refused(Path(error.filename or folder), reason, "a folder of its own") from None
+    return list(texts)
+
+
+def _check_unchanged(texts: Mapping[Path, str]) -> None:
     changed = [
-        path
-        for path, text in texts.items()
-        if path.exists() and path.read_text(encoding="utf-8") != text
+        path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()
     ]
     if changed:
         problems = [
@@ -74,10 +87,6 @@ def write_definitions(jobs: Iterable[Job], folder: Path) -> list[Path]:
         raise InvalidInput(
             f"{len(changed)} files are left as they are, and none written:", problems
         )
-    folder.mkdir(parents=True, exist_ok=True)
-    for path, text in texts.items():
-        path.write_text(text, encoding="utf-8")
-    return list(texts)
 
 
 def _refused(path: Path, reason: str, accepted: str) -> InvalidInput:

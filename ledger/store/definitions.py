@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ledger.store.connection import Connection
+from ledger.store.refusals import translated
 from ledger.store.statements import statement
 
 
@@ -171,14 +172,23 @@ async def define(
 
     `effective_from` None means now. A schedule is materialised from then on, and the versions
     before it are no further: whoever expands one of them is waited for. The same document does make
-    a version where it shall hold earlier than the newest one, which is still to come.
+    a version where it shall hold earlier than the newest one, which is still to come. Raises
+    InvalidItem for a document that Postgres cannot store.
     """
     async with connection.transaction():
         await hold_definition(connection, tenant, name)
         await hold_versions(connection, tenant, name)
-        rows = await connection.fetch(
-            statement("define"), tenant, name, kind, event_type, document, effective_from, actor_no
-        )
+        with translated():
+            rows = await connection.fetch(
+                statement("define"),
+                tenant,
+                name,
+                kind,
+                event_type,
+                document,
+                effective_from,
+                actor_no,
+            )
     return Defined(**rows[0])
 
 

@@ -77,6 +77,8 @@ def test_a_preview_without_its_window_is_a_usage_error(
         (("--effective-date", "nope"), "--effective-date"),
         (("--from", "soon", "--to", "2027-03-01"), "--from"),
         (("--from", "2027-03-02", "--to", "2027-03-01"), "--to"),
+        (("--from", "0001-01-01", "--to", "2027-03-01"), "--from"),
+        (("--from", "2027-03-01", "--to", "9999-12-31T23:59:59-23:00"), "--to"),
     ],
 )
 def test_an_option_of_a_preview_that_makes_no_sense_is_refused_by_name(
@@ -98,6 +100,14 @@ def test_a_file_that_is_not_utf_8_is_refused_by_name(dueledger: Command, nightly
         imported = dueledger("import", scheduler, nightly, "--json")
         assert imported.code == 2
         assert nightly in imported.document["error"]["detail"]
+
+
+def test_a_file_without_an_end_is_refused_by_its_length(dueledger: Command) -> None:
+    ran = dueledger("preview", "/dev/zero", "--from", "2027-03-01", "--to", "2027-03-02", "--json")
+    assert ran.code == 2
+    (problem,) = ran.document["error"]["details"]["problems"]
+    assert problem["field"] == "/dev/zero"
+    assert problem["reason"].startswith("longer than")
 
 
 @pytest.mark.parametrize("since", ["1926-01-01", "2926-01-01", "0001-01-01T00:00:00+14:00"])

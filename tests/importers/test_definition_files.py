@@ -1,11 +1,19 @@
 """What is written as YAML reads back as the same, whatever the texts hold."""
 
+from pathlib import Path
+
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dueledger.importers.definition_files import definition_text, definitions_text
+from dueledger.importers.definition_files import (
+    definition_text,
+    definitions_text,
+    write_definitions,
+)
 from dueledger.importers.imported import Import, Known
 from ledger.definitions import load_definitions
+from ledger.errors import InvalidInput
 from ledger.fields import NAME_CHARS_MAX
 
 WHEN = {"cron": "0 1 * * *", "timezone": "UTC"}
@@ -37,3 +45,15 @@ def test_a_definition_reads_back_as_the_same(
     [read] = load_definitions(definition_text(job), source="written")
     assert read == job.definition
     assert len(load_definitions(definitions_text([job]) * 1, source="stream")) == 1
+
+
+@pytest.mark.parametrize("folder", ["taken", "taken/below", "folder"])
+def test_where_the_files_cannot_be_written_is_said_by_name(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "taken").write_text("somebody's")
+    (tmp_path / "folder" / "daily.yaml").mkdir(parents=True)
+    found = Import()
+    document: dict[str, object] = {"definition": "daily", "tenant": "acme", "kind": "X"}
+    found.carry("here", document | {"business_key": "daily", "when": WHEN}, Known())
+    with pytest.raises(InvalidInput, match=str(tmp_path / folder)):
+        write_definitions(found.jobs, tmp_path / folder)
+    assert (tmp_path / "taken").read_text() == "somebody's"

@@ -2,6 +2,9 @@
 
 import asyncio
 
+import pytest
+
+from ledger.errors import InvalidItem
 from ledger.store import Connection, connect
 from ledger.store.definitions import Defined, define
 
@@ -32,3 +35,10 @@ async def test_the_same_document_defined_by_many_at_once_is_one_version(
     assert (changed.version, changed.changed) == (2, True)
     for caller in callers:
         await caller.close()
+
+
+async def test_a_document_that_postgres_cannot_store_is_refused_in_our_words(
+    connection: Connection, actor_no: int
+) -> None:
+    with pytest.raises(InvalidItem):
+        await _define(connection, {"payload": "x\0y"}, actor_no)
