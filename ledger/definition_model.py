@@ -4,6 +4,7 @@ One definition is a schedule (no `event`: recurs by itself) or an event rule (`e
 that type owes one item). Whatever is not honoured yet is refused by name, never ignored.
 """
 
+import json
 from collections.abc import Mapping
 from functools import cached_property
 from hashlib import sha256
@@ -48,6 +49,7 @@ BUSINESS_KEY_CHARS_MAX: Final = 512
 CYCLE_CHARS_MAX: Final = 200
 LABELS_MAX: Final = 32
 LABEL_CHARS_MAX: Final = 100
+LABELS_BYTES_MAX: Final = 8_192
 PAYLOAD_BYTES_MAX: Final = 262_144
 
 
@@ -320,6 +322,9 @@ def _check_schedule(definition: Definition) -> None:
             raise misfit(
                 f"labels.{name}", f"longer than {LABEL_CHARS_MAX} characters", "a shorter text"
             )
+    # As Postgres writes them, whose bound it is.
+    if len(json.dumps(definition.labels, ensure_ascii=False).encode()) > LABELS_BYTES_MAX:
+        raise misfit("labels", "larger than 8 KiB together", "fewer labels, or shorter ones")
     _check_constant(definition.payload)
 
 

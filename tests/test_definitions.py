@@ -561,6 +561,23 @@ REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
     (RENEWAL, {"payload": {"a\0": "data"}}, "payload", "NUL", "without it"),
     (NIGHTLY, {"payload": {"a": [{"b": "x\0y"}]}}, "payload", "NUL", "without it"),
     (NIGHTLY, {"payload": {"a": {"b\0": 1}}}, "payload", "NUL", "without it"),
+    (
+        NIGHTLY,
+        {"labels": {f"label-{number}": "\U0001f4c5" * 100 for number in range(32)}},
+        "labels",
+        "8 KiB",
+        "fewer",
+    ),
+    (
+        NIGHTLY,
+        {"dispatch": {"kafka": {"topic": ".."}}},
+        "dispatch.kafka.topic",
+        "Kafka has no topic",
+        "due.orders",
+    ),
+    (NIGHTLY, {"definition": "report\u202efdp"}, "definition", "holds U+202E", "seen"),
+    (NIGHTLY, {"definition": "two\nlines"}, "definition", "holds U+000A", "seen"),
+    (NIGHTLY, {"definition": "zero\u200bwidth"}, "definition", "holds U+200B", "seen"),
     (NIGHTLY, {"deadlines": {"queue": "P36525D"}}, "deadlines.queue", "thirty days", "PT2M"),
     (NIGHTLY, {"deadlines": {"dispatch": "P31D"}}, "deadlines.dispatch", "thirty days", "PT2M"),
     (

@@ -22,7 +22,8 @@ PECULIAR = st.sampled_from(
     ["yes", "1.5e10", "17:00", "~", "0o7", "1_000", "2026-12-25", "- a", "#x", "<<"]
 )
 TEXTS = PECULIAR | st.text(CHARACTERS, min_size=1)
-NAMES = PECULIAR | st.text(CHARACTERS, min_size=1, max_size=NAME_CHARS_MAX)
+SEEN = st.characters(exclude_categories=("Cs", "Cc", "Cf", "Zl", "Zp"))
+NAMES = PECULIAR | st.text(SEEN, min_size=1, max_size=NAME_CHARS_MAX)
 
 
 @settings(max_examples=60)

@@ -6,6 +6,10 @@ import signal
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
+from ledger.definition_model import LABELS_BYTES_MAX
+from ledger.errors import InvalidDefinition
 from ledger.materialise import Materialiser
 from ledger.store import Connection, Pool
 from ledger.store.definitions import take_materialisable
@@ -256,3 +260,16 @@ async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
         assert await due_times(connection, name) == expected(
             300 + number, NOON - timedelta(days=2), until
         ), name
+
+
+async def test_labels_as_large_as_the_door_lets_in_become_an_item(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    labels = {f"label-{number:02}": "\U0001f4c5" * 100 for number in range(19)}
+    labels |= {"rest-a": "x" * 100, "rest-b": "\n" * 50, "rest-c": '"' * 23}
+    await set_schedule("labelled", cron("0 9 * * *"), labels=labels)
+    assert (await materialiser.tick())["emitted"] == 1
+    size = await connection.fetchval("select octet_length(labels::text) from ledger.due_item")
+    assert size == LABELS_BYTES_MAX
+    with pytest.raises(InvalidDefinition, match="labels: larger than 8 KiB"):
+        await set_schedule("beyond", cron("0 9 * * *"), labels=labels | {"rest-d": "x"})
