@@ -26,10 +26,12 @@ from ledger.store.definitions import (
     list_versions,
     put_kind_policy,
 )
+from ledger.store.lock_wait import limit_lock_wait
 from ledger.store.schedule_keys import SharedKey, list_shared_keys
 
 _PAST_MAX: Final = timedelta(days=366)
 _STANDING_MAX: Final = 1_000
+_LOCK_SECONDS: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ async def put_in_force(
     effective_from: datetime | None = None,
     backfill: bool = False,
     sources: Sources = ONE_SOURCE,
+    lock_seconds: float = _LOCK_SECONDS,
 ) -> list[DefinedDocument]:
     """Define all in one transaction; the same documents again change nothing.
 
@@ -67,6 +70,7 @@ async def put_in_force(
     schedule would owe more than a year of the past and `backfill` does not say that it shall, or
     where two definitions of one kind, here or in the ledger, differ in how its work is handed out,
     or two schedules of one kind have the same business key.
+    Conflict where somebody else defines the same for more than `lock_seconds`.
     InvalidDefinition where one names a calendar that is not there, or needs days beyond its last.
     """
     if effective_from is not None:
@@ -82,6 +86,7 @@ async def put_in_force(
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
     answers: dict[int, DefinedDocument] = {}
     async with connection.transaction():
+        await limit_lock_wait(connection, lock_seconds)
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
             # Now that the kind is locked: who defines another of it at once is seen, or sees this.

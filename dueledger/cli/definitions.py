@@ -1,9 +1,7 @@
 """Putting definitions in force, and looking at their versions."""
 
-from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +14,8 @@ from dueledger.cli.output import print_lines, print_rows, say
 if TYPE_CHECKING:
     from dueledger.defining import DefinedDocument, Preview
     from ledger.definitions import Definition
+
+    Change = tuple[Definition, DefinedDocument, Preview]
 
 app = typer.Typer()
 
@@ -49,20 +49,21 @@ def define(
     from dueledger.cli.session import run
 
     since = _instant(effective_from, "--effective-from")
-    show = partial(_show_diff, dry_run=dry_run)
-    defining = _define(
-        dsn,
-        files,
-        since,
-        backfill=backfill,
-        dry_run=dry_run,
-        show=None if json_ else show,
-    )
-    defined = run(defining)
+    # Shown once the transaction has ended: whoever reads it page by page keeps nobody waiting.
+    changes, told = run(_define(dsn, files, since, backfill=backfill, dry_run=dry_run))
+    if not json_:
+        for change in changes:
+            _show_diff(*change, dry_run=dry_run)
+    for line in told:
+        say(line)
     if json_:
-        print_lines(defined)
+        print_lines(_defined_document(*change) for change in changes)
     else:
-        print_rows(defined, ("tenant", "definition", "version", "changed"), empty="")
+        print_rows(
+            [asdict(defined) for _, defined, _ in changes],
+            ("tenant", "definition", "version", "changed"),
+            empty="",
+        )
         if dry_run:
             say("Nothing was changed.")
 
@@ -131,8 +132,8 @@ async def _define(
     *,
     backfill: bool,
     dry_run: bool,
-    show: "Callable[[Definition, DefinedDocument, Preview], None] | None",
-) -> list[dict[str, object]]:
+) -> "tuple[list[Change], list[str]]":
+    """Return what was, or would be, defined, with what it changes, and what is to be told of it."""
     from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
     from dueledger.defining import preview_change, put_in_force, told_idle
@@ -154,25 +155,25 @@ async def _define(
                 backfill=backfill,
                 sources=sources,
             )
-            if show is not None:
-                for one in zip(read, defined, previews, strict=True):
-                    show(*one)
         except BaseException:
             await transaction.rollback()
             raise
         await (transaction.rollback() if dry_run else transaction.commit())
-        for told in await told_reach(connection, read):
-            say(told)
-        for one, answer, preview in zip(read, defined, previews, strict=True):
-            if answer.changed and (told := told_idle(one, since or preview.diff.since)):
-                say(told)
-    documents: list[dict[str, object]] = []
-    for answer, preview in zip(defined, previews, strict=True):
-        document: dict[str, object] = asdict(answer)
-        if answer.changed:
-            document["diff"] = _diff_document(preview)
-        documents.append(document)
-    return documents
+        told = await told_reach(connection, read)
+    changes = list(zip(read, defined, previews, strict=True))
+    for one, answer, preview in changes:
+        if answer.changed and (idle := told_idle(one, since or preview.diff.since)):
+            told.append(idle)
+    return changes, told
+
+
+def _defined_document(
+    _: "Definition", defined: "DefinedDocument", preview: "Preview"
+) -> dict[str, object]:
+    document: dict[str, object] = asdict(defined)
+    if defined.changed:
+        document["diff"] = _diff_document(preview)
+    return document
 
 
 def _diff_document(preview: "Preview") -> dict[str, object]:
@@ -201,7 +202,7 @@ def _diff_document(preview: "Preview") -> dict[str, object]:
 def _show_diff(
     definition: "Definition", defined: "DefinedDocument", preview: "Preview", *, dry_run: bool
 ) -> None:
-    """Show, before it is done, what becomes of the next occurrences."""
+    """Show what becomes of the next occurrences."""
     from ledger.schedule import AfterCompletion
 
     if not defined.changed:

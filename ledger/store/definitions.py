@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from ledger.store.connection import Connection
+from ledger.store.lock_wait import waiting_for
 from ledger.store.refusals import translated
 from ledger.store.statements import statement
 
@@ -173,22 +174,25 @@ async def define(
     `effective_from` None means now. A schedule is materialised from then on, and the versions
     before it are no further: whoever expands one of them is waited for. The same document does make
     a version where it shall hold earlier than the newest one, which is still to come. Raises
-    InvalidItem for a document that Postgres cannot store.
+    InvalidItem for a document that Postgres cannot store, Conflict where `limit_lock_wait` was too
+    short.
     """
-    async with connection.transaction():
-        await hold_definition(connection, tenant, name)
-        await hold_versions(connection, tenant, name)
-        with translated():
-            rows = await connection.fetch(
-                statement("define"),
-                tenant,
-                name,
-                kind,
-                event_type,
-                document,
-                effective_from,
-                actor_no,
-            )
+    who = f"the definition {tenant}/{name}, or expands it"
+    with waiting_for(who):
+        async with connection.transaction():
+            await hold_definition(connection, tenant, name)
+            await hold_versions(connection, tenant, name)
+            with translated():
+                rows = await connection.fetch(
+                    statement("define"),
+                    tenant,
+                    name,
+                    kind,
+                    event_type,
+                    document,
+                    effective_from,
+                    actor_no,
+                )
     return Defined(**rows[0])
 
 
@@ -361,32 +365,36 @@ async def mark_definition_failed(connection: Connection, definition_no: int, fai
 
 
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
-    """Set how a kind's work is handed out; return the kind's number."""
-    return await connection.fetchval(
-        statement("put_kind_policy"),
-        policy.tenant,
-        policy.kind,
-        policy.topic,
-        policy.queue_seconds,
-        policy.lease_seconds,
-        policy.attempt_max,
-        policy.start_max,
-        policy.backoff_base_seconds,
-        policy.backoff_cap_seconds,
-        policy.grace_seconds,
-        policy.no_replay,
-        policy.dispatch,
-        policy.http,
-        policy.settled_by,
-        policy.dispatch_seconds,
-        policy.run_seconds,
-        policy.total_seconds,
-        policy.queue_late,
-        policy.run_late,
-        policy.ordering,
-        policy.failure_holds,
-        policy.streak_max,
-    )
+    """Set how a kind's work is handed out; return the kind's number.
+
+    Raises Conflict where `limit_lock_wait` was too short.
+    """
+    with waiting_for(f"the kind {policy.tenant}/{policy.kind}"):
+        return await connection.fetchval(
+            statement("put_kind_policy"),
+            policy.tenant,
+            policy.kind,
+            policy.topic,
+            policy.queue_seconds,
+            policy.lease_seconds,
+            policy.attempt_max,
+            policy.start_max,
+            policy.backoff_base_seconds,
+            policy.backoff_cap_seconds,
+            policy.grace_seconds,
+            policy.no_replay,
+            policy.dispatch,
+            policy.http,
+            policy.settled_by,
+            policy.dispatch_seconds,
+            policy.run_seconds,
+            policy.total_seconds,
+            policy.queue_late,
+            policy.run_late,
+            policy.ordering,
+            policy.failure_holds,
+            policy.streak_max,
+        )
 
 
 async def list_kind_policies(

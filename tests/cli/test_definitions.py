@@ -1,5 +1,8 @@
 """Definitions from files: previewed without a database, defined once."""
 
+import asyncio
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +11,7 @@ import asyncpg
 import pytest
 
 import dueledger
+from ledger.store import Connection
 
 Command = Callable[..., Any]
 
@@ -288,3 +292,26 @@ async def test_a_definition_that_the_materialiser_cannot_expand_is_listed_as_rej
     shown = dueledger_on("definitions")
     assert "rejected" in shown.out
     assert "InvalidDefinition" in shown.err
+
+
+async def test_define_holds_nothing_while_somebody_reads_what_it_shows(
+    connection: Connection, tmp_path: Path, database: str
+) -> None:
+    many = tmp_path / "many.yaml"
+    many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dueledger", "define", str(many), "--dry-run"),
+        env=os.environ | {"DUELEDGER_DSN": database},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        limit=1_024,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readexactly(1), "more than a pipe holds is still to come"
+    open_ = await connection.fetchval(
+        "select count(*) from pg_stat_activity"
+        " where datname = current_database() and application_name = 'dueledger-cli'"
+        " and xact_start is not null"
+    )
+    assert len(await process.stdout.read()) > 100_000
+    assert (open_, await process.wait()) == (0, 0)

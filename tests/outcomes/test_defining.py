@@ -7,7 +7,7 @@ import pytest
 
 from dueledger.defining import put_in_force
 from ledger.definitions import parse_definition
-from ledger.errors import InvalidInput
+from ledger.errors import Conflict, InvalidInput
 from ledger.store import Connection, connect
 
 KAFKA = {"topic": "due.Letters"}
@@ -132,3 +132,19 @@ async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
     await other.close()
     assert sorted(isinstance(answer, InvalidInput) for answer in answers) == [False, True]
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
+
+
+@pytest.mark.parametrize("held", ["kind", "materialised"])
+async def test_who_waits_too_long_for_another_is_told_for_what(
+    database: str, connection: Connection, actor_no: int, kind: str, held: str
+) -> None:
+    definition = parse_definition(document(kind))
+    await put_in_force(connection, [definition], actor_no=actor_no)
+    other = await connect(database, application_name="other")
+    async with other.transaction():
+        await other.execute(f"select from ledger.{held} for update")
+        named = f"the kind acme/{kind}" if held == "kind" else "the definition acme/letters"
+        with pytest.raises(Conflict, match=f"Somebody else defines {named}"):
+            await put_in_force(connection, [definition], actor_no=actor_no, lock_seconds=0.05)
+    await other.close()
+    await put_in_force(connection, [definition], actor_no=actor_no, lock_seconds=0.05)
