@@ -1,7 +1,9 @@
 """Putting definitions in force, and looking at their versions."""
 
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,13 +51,9 @@ def define(
     from dueledger.cli.session import run
 
     since = _instant(effective_from, "--effective-from")
-    # Shown once the transaction has ended: whoever reads it page by page keeps nobody waiting.
-    changes, told = run(_define(dsn, files, since, backfill=backfill, dry_run=dry_run))
-    if not json_:
-        for change in changes:
-            _show_diff(*change, dry_run=dry_run)
-    for line in told:
-        say(line)
+    show = None if json_ else partial(_show_all, dry_run=dry_run)
+    defining = _define(dsn, files, since, backfill=backfill, dry_run=dry_run, show=show)
+    changes = run(defining)
     if json_:
         print_lines(_defined_document(*change) for change in changes)
     else:
@@ -132,39 +130,53 @@ async def _define(
     *,
     backfill: bool,
     dry_run: bool,
-) -> "tuple[list[Change], list[str]]":
-    """Return what was, or would be, defined, with what it changes, and what is to be told of it."""
+    show: "Callable[[list[Change]], None] | None",
+) -> "list[Change]":
+    """Find out what changes, show it, and do that and nothing else.
+
+    What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
+    """
     from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
     from dueledger.defining import preview_change, put_in_force, told_idle
     from dueledger.definition_sources import read_files
+    from ledger.errors import Conflict
 
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
         read = await observe_ledger(connection, read, sources)
         actor_no = await person(connection)
+        put = partial(
+            *(put_in_force, connection, read),
+            actor_no=actor_no,
+            effective_from=since,
+            backfill=backfill,
+            sources=sources,
+        )
         previews = [await preview_change(connection, one, since) for one in read]
-        transaction = connection.transaction()
-        await transaction.start()
+        trial = connection.transaction()
+        await trial.start()
         try:
-            defined = await put_in_force(
-                connection,
-                read,
-                actor_no=actor_no,
-                effective_from=since,
-                backfill=backfill,
-                sources=sources,
-            )
-        except BaseException:
-            await transaction.rollback()
-            raise
-        await (transaction.rollback() if dry_run else transaction.commit())
-        told = await told_reach(connection, read)
-    changes = list(zip(read, defined, previews, strict=True))
-    for one, answer, preview in changes:
-        if answer.changed and (idle := told_idle(one, since or preview.diff.since)):
-            told.append(idle)
-    return changes, told
+            defined = await put()
+        finally:
+            await trial.rollback()
+        changes = list(zip(read, defined, previews, strict=True))
+        if show is not None:
+            show(changes)
+        for told in await told_reach(connection, read):
+            say(told)
+        for one, answer, preview in changes:
+            if answer.changed and (idle := told_idle(one, since or preview.diff.since)):
+                say(idle)
+        if dry_run:
+            return changes
+        async with connection.transaction():
+            if await put() != defined:
+                raise Conflict(
+                    "Somebody else has defined one of these meanwhile: nothing was done. Look at "
+                    "what changes now."
+                )
+    return changes
 
 
 def _defined_document(
@@ -199,10 +211,15 @@ def _diff_document(preview: "Preview") -> dict[str, object]:
     }
 
 
+def _show_all(changes: "list[Change]", *, dry_run: bool) -> None:
+    for change in changes:
+        _show_diff(*change, dry_run=dry_run)
+
+
 def _show_diff(
     definition: "Definition", defined: "DefinedDocument", preview: "Preview", *, dry_run: bool
 ) -> None:
-    """Show what becomes of the next occurrences."""
+    """Show, before it is done, what becomes of the next occurrences."""
     from ledger.schedule import AfterCompletion
 
     if not defined.changed:

@@ -315,3 +315,28 @@ async def test_define_holds_nothing_while_somebody_reads_what_it_shows(
     )
     assert len(await process.stdout.read()) > 100_000
     assert (open_, await process.wait()) == (0, 0)
+
+
+async def test_define_does_what_it_showed_or_nothing(
+    dueledger_on: Command, tmp_path: Path, database: str
+) -> None:
+    many, one = tmp_path / "many.yaml", tmp_path / "one.yaml"
+    many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
+    one.write_text(named_nightly("nightly-0").replace("New_York", "Chicago"))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dueledger", "define", str(many)),
+        env=os.environ | {"DUELEDGER_DSN": database},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        limit=1_024,
+    )
+    assert process.stderr is not None
+    assert await process.stderr.readexactly(1), "more than a pipe holds is still to come"
+    first = await asyncio.to_thread(dueledger_on, "define", str(one))
+    assert first.code == 0
+    said = await process.stderr.read()
+    assert b"Somebody else has defined one of these meanwhile: nothing was done." in said
+    assert await process.wait() == 1
+    assert [each["definition"] for each in dueledger_on("definitions", "--json").lines] == [
+        "nightly-0"
+    ]
