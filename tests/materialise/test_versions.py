@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from asyncpg import LockNotAvailableError
 
+from ledger.errors import Conflict
 from ledger.materialise import Materialiser
 from ledger.states import TransitionEvent
 from ledger.store import Connection, Pool
@@ -427,7 +427,7 @@ async def test_a_version_that_begins_while_another_is_expanded_waits_for_it(
     async with pool.acquire() as other, other.transaction():
         (held,) = await take_materialisable(other, DAY, 10)
         await connection.execute("set lock_timeout = '50ms'")
-        with pytest.raises(LockNotAvailableError):
+        with pytest.raises(Conflict):
             await set_schedule("d", HALF_PAST)
         assert held.version == 1
     await connection.execute("reset lock_timeout")

@@ -94,10 +94,12 @@ def fields(draw: st.DrawFn, low: int, high: int) -> Field:
             return Field(f"{one:02}", frozenset([one]))
         case "range":
             first, last = sorted((draw(value), draw(value)))
-            step = draw(st.integers(1, 9))
+            whole = (first, last) == (low, high)  # of which a step past the end is refused
+            step = draw(st.integers(1, min(9, high - low + 1) if whole else 9))
             return Field(f"{first}-{last}/{step}", frozenset(range(first, last + 1, step)))
         case "from":
-            first, step = draw(st.integers(low, high - 1)), draw(st.integers(1, 9))
+            first = draw(st.integers(low, high - 1))
+            step = draw(st.integers(1, min(9, high - first + 1)))
             return Field(f"{first}/{step}", frozenset(range(first, high + 1, step)))
         case _:
             several = draw(st.lists(value, min_size=1, max_size=4))
