@@ -5,7 +5,7 @@ to before that instant, and the one before had rolled to after it, neither stret
 """
 
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from ledger.definition_model import Definition
@@ -24,6 +24,7 @@ from ledger.schedule import (
     resolve,
 )
 from ledger.schedule.calendars import Beyond
+from ledger.schedule.landing import TIMES_MAX
 from ledger.schedule.observance import roll_days_max
 from ledger.schedule.resolution import SCAN_MARGIN
 from ledger.schedule.when import DUE_END, DUE_MIN
@@ -45,12 +46,17 @@ def reach_of(definition: Definition, before: Calendar) -> timedelta:
 
 
 def draft_overtaken(
-    definition: Definition, before: Calendar, since: datetime, at: datetime
+    definition: Definition,
+    before: Calendar,
+    since: datetime,
+    at: datetime,
+    *,
+    times_max: int = TIMES_MAX,
 ) -> list[ItemDraft]:
     """Return what a schedule owes in [since, at) that it was to owe at `at` or later before.
 
     It was expanded by `before` up to `at`, and is by its own calendar from then on. Raises
-    BeyondCalendar where its own does not reach back so far.
+    BeyondCalendar where its own does not reach back so far, WindowTooLarge as `expand` does.
     """
     when, observance = definition.when, definition.observance()
     if observance is None or not isinstance(when, RECURRING):
@@ -67,7 +73,8 @@ def draft_overtaken(
         roll = (when.business.roll if isinstance(when, Business) else None) or observance.roll
         if roll is Roll.SKIP:
             return []
-        found = owed_window(definition, low, at).occurrences
+        low = max(low, _nearest_from(before, observance.calendar, at))
+        found = owed_window(definition, low, at, times_max=times_max).occurrences
         late = [each for each in found if _due_by(each, when, Observance(before, roll)) >= at]
     return draft_window(definition, Window(tuple(late), ()), at).drafts if late else []
 
@@ -99,6 +106,19 @@ def known_until(definition: Definition, start: datetime, end: datetime) -> datet
             draft_occurrences(definition, start, known)
             return known
     return start
+
+
+def _nearest_from(before: Calendar, after: Calendar, at: datetime) -> datetime:
+    """Return the earliest instant to which `after` rolls what `before` rolls to `at` or later.
+
+    No roll passes a business day: it is as far as the closed days of both reach back.
+    """
+    day = (at - SCAN_MARGIN).astimezone(UTC).date()
+    if before.last_day is not None:  # what nobody knew then counts as later
+        day = min(day, before.last_day)
+    for calendar in (before, after):
+        day = calendar.spread(day, day)[0]
+    return datetime(day.year, day.month, day.day, tzinfo=UTC) - _DAY - SCAN_MARGIN
 
 
 def _due_by(found: Occurrence, when: Recurring, before: Observance) -> datetime:

@@ -23,6 +23,7 @@ from ledger.schedule import (
     load_zone,
     tzdata_version,
 )
+from ledger.schedule.landing import TIMES_MAX
 from ledger.schedule.smear import rooms, smear_seconds
 
 MISSED: Final = "catch_up"
@@ -30,6 +31,12 @@ MISSED: Final = "catch_up"
 
 TRIGGERED: Final = "manual-"
 """How the cycle of a round begins that a person triggered."""
+
+STRETCH_TIMES_MAX: Final = 250_000
+"""Local times looked at for one stretch that is materialised, at most: a fraction of a second.
+
+More than a day has that no calendar heaps up; a definition beyond it fails, for others wait for it.
+"""
 
 OVERLAPS: Final[Mapping[str, Overlap | None]] = {
     "allow": None,
@@ -60,15 +67,20 @@ def draft_occurrences(definition: Definition, start: datetime, end: datetime) ->
     return draft_window(definition, owed_window(definition, start, end), end)
 
 
-def owed_window(definition: Definition, start: datetime, end: datetime) -> Window:
-    """Return a schedule's own occurrences in the half-open [start, end), not yet smeared."""
+def owed_window(
+    definition: Definition, start: datetime, end: datetime, *, times_max: int = TIMES_MAX
+) -> Window:
+    """Return a schedule's own occurrences in the half-open [start, end), not yet smeared.
+
+    Raises WindowTooLarge and BeyondCalendar as `expand` does.
+    """
     when = definition.when
     if isinstance(when, Relative):
         problem = Problem("when", "relative", "hangs on an event; it has no window of its own")
         raise InvalidItem(f"{definition.definition} is no schedule.", [problem])
     if isinstance(when, AfterCompletion):
         return Window((), ())  # only what ends owes the next: see draft_first
-    return expand(when, start, end, definition.observance())
+    return expand(when, start, end, definition.observance(), times_max=times_max)
 
 
 def draft_window(

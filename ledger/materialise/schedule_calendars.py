@@ -12,6 +12,7 @@ from ledger.definitions import parse_definition
 from ledger.drafts import ItemDraft
 from ledger.errors import DueledgerError
 from ledger.schedule import Calendar
+from ledger.scheduled import STRETCH_TIMES_MAX
 from ledger.store import Connection
 from ledger.store.calendars import (
     CalendarUse,
@@ -67,7 +68,8 @@ class Reading:
         if before is None:
             return Observed(observing, use)
         since, at = row.effective_from, row.materialised_until
-        return Observed(observing, use, draft_overtaken(observing, before, since, at))
+        overtaken = draft_overtaken(observing, before, since, at, times_max=STRETCH_TIMES_MAX)
+        return Observed(observing, use, overtaken)
 
 
 class ScheduleCalendars:

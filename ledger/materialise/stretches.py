@@ -12,7 +12,7 @@ from ledger.drafts import ItemDraft
 from ledger.errors import BeyondCalendar
 from ledger.materialise.schedule_calendars import Observed
 from ledger.schedule import AfterCompletion, Relative, Window
-from ledger.scheduled import Scheduled, draft_first, draft_window, owed_window
+from ledger.scheduled import STRETCH_TIMES_MAX, Scheduled, draft_first, draft_window, owed_window
 from ledger.store.calendars import CalendarUse
 from ledger.store.definitions import Materialisable
 
@@ -108,7 +108,7 @@ def expand_stretch(
     expected = when.estimate(start, until)
     if expected > items_max:
         until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
-    window = owed_window(definition, start, until)
+    window = owed_window(definition, start, until, times_max=STRETCH_TIMES_MAX)
     found = window.occurrences
     if len(found) > items_max and found[items_max].due_at > start:
         until = found[items_max].due_at

@@ -1,12 +1,13 @@
 """`when: {at: …}`: one local time, once."""
 
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import date, datetime
 
 from pydantic import Field
 
 from ledger.schedule.expressions import LocalTime, ZoneName
 from ledger.schedule.local_rule import LocalRule, Ruling
+from ledger.schedule.local_times import Times, midnight_of
 from ledger.schedule.resolution import Fold, Gap, naive_bounds
 from ledger.schedule.zones import load_zone
 
@@ -24,10 +25,14 @@ class At(LocalRule):
         """Return how its local time becomes an instant."""
         return Ruling(load_zone(self.timezone), self.gap, self.fold)
 
-    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield its local time where it lies in [low, high)."""
-        if low <= self.at < high:
-            yield self.at
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield its day where that is one of `first` to `last`."""
+        if first <= self.at.date() <= last:
+            yield self.at.date()
+
+    def times_on(self, day: date) -> Times:
+        """Return its time on its day."""
+        return (self.at - midnight_of(day),) if day == self.at.date() else ()
 
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences [start, end) holds."""

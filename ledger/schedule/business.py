@@ -14,9 +14,11 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 
 from ledger.schedule.calendars import Calendar, Roll
 from ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, refused
+from ledger.schedule.landing import observed_window
 from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
-from ledger.schedule.observance import Observance, observed_window, roll_days_max
-from ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, Window, naive_bounds
+from ledger.schedule.local_times import Times, midnight_of, times_between
+from ledger.schedule.observance import Observance
+from ledger.schedule.resolution import Fold, Gap, Window, collapse, naive_bounds, resolve_all
 from ledger.schedule.zones import load_zone
 
 _DAYS_MAX: Final = 31
@@ -126,13 +128,12 @@ class Business(LocalRule):
         calendar, ruling = observance.calendar, self.ruling
         if self.business.nth is None:
             rolled = Observance(calendar, self.business.roll or observance.roll)
-            low, high = naive_bounds(start, end, SCAN_MARGIN + roll_days_max(rolled))
-            return observed_window(self._dates(low, high), ruling, rolled, (start, end))
+            return observed_window(self, ruling, rolled, (start, end))
         low, high = naive_bounds(start, end)
         shown = (start.astimezone(ruling.zone), (end - _INSTANT).astimezone(ruling.zone))
         known = (shown[0].date(), shown[1].date())
-        counted = self._counted(low, high, calendar, known)
-        return observed_window(counted, ruling, None, (start, end))
+        counted = list(self._counted(low, high, calendar, known))
+        return collapse(resolve_all(counted, *ruling.policy), (start, end))
 
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences [start, end) holds."""
@@ -145,21 +146,26 @@ class Business(LocalRule):
             return False
         return low <= nominal < high
 
-    def _dates(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the dates that `day_of_month` names, before any roll."""
-        day = self.business.day_of_month or 0
-        for month in _months(low, high):
-            if day <= monthrange(month.year, month.month)[1]:
-                nominal = datetime.combine(month.replace(day=day), self.at)
-                if self._within(nominal, low, high):
-                    yield nominal
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the dates that `day_of_month` names from `first` to `last`, before any roll."""
+        number = self.business.day_of_month or 0
+        for month in _months(first, last):
+            if number <= monthrange(month.year, month.month)[1]:
+                day = month.replace(day=number)
+                if first <= day <= last:
+                    yield day
+
+    def times_on(self, day: date) -> Times:
+        """Return its time of a day between its own start and end."""
+        of_day = datetime.combine(day, self.at) - midnight_of(day)
+        return times_between((of_day,), day, self.start, self.end)
 
     def _counted(
         self, low: datetime, high: datetime, calendar: Calendar, known: tuple[date, date]
     ) -> Iterator[datetime]:
         """Yield the nth business days of the months; those in `known` must be known."""
         nth = self.business.nth or 0
-        for month in _months(low, high):
+        for month in _months(low.date(), high.date()):
             length = monthrange(month.year, month.month)[1]
             days = [month.replace(day=day) for day in range(1, length + 1)]
             outside = next(
@@ -183,8 +189,8 @@ class Business(LocalRule):
         )
 
 
-def _months(low: datetime, high: datetime) -> Iterator[date]:
-    month = low.date().replace(day=1)
-    while month <= high.date():
+def _months(first: date, last: date) -> Iterator[date]:
+    month = first.replace(day=1)
+    while month <= last:
         yield month
         month = date(month.year + month.month // 12, month.month % 12 + 1, 1)

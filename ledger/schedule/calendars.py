@@ -4,6 +4,7 @@ A calendar knows the days from its first to its last and no other: what lies out
 taken for a business day, nor for a holiday.
 """
 
+from collections.abc import Iterable, Iterator
 from datetime import date, timedelta
 from enum import Enum, StrEnum
 from functools import cached_property
@@ -146,28 +147,59 @@ class Calendar(BaseModel):
 
         Beyond tells that days decide which the calendar does not know.
         """
-        side = self.beyond(day)
-        if side is not None:
-            return side
-        rolled: date | Beyond = day
-        if self._open(day):
-            return rolled
+        return next(self.roll_all((day,), roll))[1]
+
+    def roll_all(self, days: Iterable[date], roll: Roll) -> Iterator[tuple[date, date | Beyond]]:
+        """Yield days, given in order, each with what it becomes: see `roll`.
+
+        The days of one run of closed days lie between the same two others, looked for once.
+        """
+        before: date | Beyond = Beyond.BEFORE
+        after: date | Beyond = Beyond.AFTER
+        run_end = date.min  # up to where `before` and `after` hold, exclusive
+        for day in days:
+            side = self.beyond(day)
+            if side is not None:
+                yield day, side
+            elif roll is Roll.SKIP or self._open(day):
+                yield day, day
+            else:
+                if day >= run_end:
+                    before, after = self._next(day, -_DAY), self._next(day, _DAY)
+                    run_end = after if isinstance(after, date) else self.last_day or date.max
+                yield day, self._between(day, before, after, roll)
+
+    def _between(
+        self, day: date, before: date | Beyond, after: date | Beyond, roll: Roll
+    ) -> date | Beyond:
+        """Return what a closed day becomes that lies between two business days."""
         match roll:
             case Roll.FOLLOWING:
-                rolled = self._next(day, _DAY)
+                return after
             case Roll.PRECEDING:
-                rolled = self._next(day, -_DAY)
+                return before
             case Roll.MODIFIED_FOLLOWING:
-                rolled = self._next(day, _DAY)
-                if _month(self.edge(rolled, day)) != _month(day):
-                    rolled = self._next(day, -_DAY)
+                return after if _month(self.edge(after, day)) == _month(day) else before
             case Roll.NEAREST:
-                rolled = self._nearest(day)
+                ahead = self.edge(after, day) - day
+                back = day - self.edge(before, day)
+                return after if ahead <= back else before
             case Roll.SKIP:
-                pass
+                return day
             case _:
                 assert_never(roll)
-        return rolled
+
+    def spread(self, first: date, last: date) -> tuple[date, date]:
+        """Return the first and the last day that may be rolled into `first` to `last`.
+
+        A roll passes no business day, so these reach to the next one on either side, and no further
+        than what is known.
+        """
+        while self.beyond(first - _DAY) is None and not self._open(first - _DAY):
+            first -= _DAY
+        while self.beyond(last + _DAY) is None and not self._open(last + _DAY):
+            last += _DAY
+        return first, last
 
     def edge(self, found: date | Beyond, day: date) -> date:
         """Return `found`, or the first day outside what is known on that side."""
@@ -216,12 +248,6 @@ class Calendar(BaseModel):
                 return side
             if self._open(day):
                 return day
-
-    def _nearest(self, day: date) -> date | Beyond:
-        following, preceding = self._next(day, _DAY), self._next(day, -_DAY)
-        ahead = self.edge(following, day) - day
-        back = day - self.edge(preceding, day)
-        return following if ahead <= back else preceding
 
 
 def _month(day: date) -> tuple[int, int]:

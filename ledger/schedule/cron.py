@@ -4,7 +4,7 @@ Expanded in `cron_expansion`; croniter, on naive local times, is the oracle of i
 """
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Final, Self
 
@@ -21,6 +21,7 @@ from ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
 from ledger.schedule.cron_expansion import CronPlan, expand_plan, plan_cron
 from ledger.schedule.expressions import LocalTime, ZoneName
 from ledger.schedule.local_rule import LocalRule, Preset, Ruling, check_bounds
+from ledger.schedule.local_times import Times, days_between, nominals_of, times_between
 from ledger.schedule.resolution import Fold, Gap, Window
 from ledger.schedule.zones import load_zone
 
@@ -145,11 +146,17 @@ class Cron(LocalRule):
         shown = (last - first).days + 1
         return of_day * days * ((end - start) / _DAY) / shown
 
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the days that match from `first` to `last`, as far as its start and end reach."""
+        return self._plan.days_matching(*days_between(first, last, self.start, self.end))
+
+    def times_on(self, day: date) -> Times:
+        """Return its times of a day between its own start and end."""
+        return times_between(self._plan.times(), day, self.start, self.end)
+
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Return the local times in [low, high) and between its own start and end, in order."""
-        low = low if self.start is None else max(low, self.start)
-        high = high if self.end is None else min(high, self.end)
-        return self._plan.nominals(low, high)
+        return nominals_of(self, low, high)
 
     @property
     def shortest_period(self) -> timedelta | None:

@@ -6,14 +6,14 @@ times as fast as croniter steps, which is the oracle of the tests.
 """
 
 from calendar import monthrange
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from itertools import pairwise, product, repeat
 from typing import Final, final
-from zoneinfo import ZoneInfo
 
 from ledger.schedule.cron_dialect import CronFields
+from ledger.schedule.local_times import Times, midnight_of, times_between, times_within
 from ledger.schedule.resolution import (
     Decision,
     Fold,
@@ -21,25 +21,22 @@ from ledger.schedule.resolution import (
     Occurrence,
     Skipped,
     Window,
+    collapse,
     naive_bounds,
-    settle_window,
+    resolve_all,
 )
-from ledger.schedule.steadiness import steady_offsets
+from ledger.schedule.steadiness import reach_into
 from ledger.schedule.zones import load_zone
 
-_NONE: Final = timedelta()
 _DAY: Final = timedelta(days=1)
-_TICK_MIN: Final = timedelta(seconds=1)
 _CYCLE_START: Final = date(2024, 1, 1)  # weekdays and leap days come round again after 28 years
 _CYCLE_END: Final = date(2052, 12, 31)
 _DAYS_A_WEEK: Final = 7
 _DAYS_OF_MONTH: Final = 31
 _MONTHS: Final = 12
-_KEPT_TIMES_MAX: Final = 1440  # of a day; what ticks by the second is made anew each time
-
+_TIMES_MANY: Final = 1440  # of a day; of what ticks by the second only a few are kept
 _KEPT_WINDOW_MAX: Final = 100  # occurrences: of 1,024 windows some 25 MB at most
 
-Times = tuple[timedelta, ...]
 OfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
@@ -73,6 +70,20 @@ class CronPlan:
                     yield year, month, found
             year, month = (year, month + 1) if month < _MONTHS else (year + 1, 1)
 
+    def days_matching(self, first: date, last: date) -> Iterator[date]:
+        """Yield the days that match from `first` to `last`."""
+        for year, month, days in self.days(first, last):
+            for day in days:
+                yield date(year, month, day)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
+    def first_nominal(self, low: datetime, high: datetime) -> datetime | None:
+        """Return the first local time in [low, high), None where there is none."""
+        for day in self.days_matching(low.date(), high.date()):
+            if within := times_between(self.times(), day, low, high):
+                return midnight_of(day) + within[0]
+        return None
+
     @property
     def times_a_day(self) -> int:
         """How many times of day it has."""
@@ -81,26 +92,8 @@ class CronPlan:
 
     def times(self) -> Times:
         """Return its times of day since midnight, in order."""
-        of_day = self._of_day()
-        return tuple(_times(*of_day)) if _many(*of_day) else _kept_times(*of_day)
-
-    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the local times in [low, high), in order."""
-        for year, month, days in self.days(low.date(), high.date()):
-            for day in days:
-                midnight = datetime(year, month, day)  # noqa: DTZ001 -- nominal times are naive
-                for t in self._each_time():
-                    if low <= (nominal := midnight + t) < high:
-                        yield nominal
-
-    @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
-    def first_nominal(self, low: datetime, high: datetime) -> datetime | None:
-        """Return the first local time in [low, high), None where there is none."""
-        return next(self.nominals(low, high), None)
-
-    def _each_time(self) -> Iterable[timedelta]:
-        of_day = self._of_day()
-        return _times(*of_day) if _many(*of_day) else _kept_times(*of_day)
+        many = self.times_a_day > _TIMES_MANY
+        return (_many_times if many else _few_times)(*self._of_day())
 
     def _of_day(self) -> OfDay:
         return self._fields.hours, self._fields.minutes, self._fields.seconds
@@ -108,9 +101,6 @@ class CronPlan:
     @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
     def shortest_period(self) -> timedelta | None:
         """Return the shortest time between two nominal occurrences, None where there are no two."""
-        apart = (after - before for before, after in pairwise(self._each_time()))
-        if _TICK_MIN in apart:  # at once, as a rule, where there are many
-            return _TICK_MIN
         times = self.times()
         within = min((after - before for before, after in pairwise(times)), default=None)
         days = self._days_apart()
@@ -160,59 +150,44 @@ def _expand(
     bounds: tuple[datetime, datetime],
     own: tuple[datetime | None, datetime | None],
 ) -> Window:
-    start, end = (bound.astimezone(UTC) for bound in bounds)
+    start, end = window = bounds[0].astimezone(UTC), bounds[1].astimezone(UTC)
     low, high = naive_bounds(start, end)
     low, high = max(low, own[0] or low), min(high, own[1] or high)
     zone, times = load_zone(zone_name), plan.times()
     occurrences: list[Occurrence] = []
     skipped: list[Skipped] = []
-    into = occurrences, skipped
-    unsteady: list[datetime] = []
-    for year, month, days in plan.days(low.date(), high.date()):
-        offsets = steady_offsets(zone_name, year, month)
-        for day in days:
-            offset = offsets[day - 1]
-            midnight = datetime(year, month, day)  # noqa: DTZ001 -- nominal times are naive
-            if offset is None:
-                unsteady.append(midnight)
-                continue
-            if unsteady:
-                _settle(unsteady, times, (low, high), (zone, policy, (start, end)), into)
-            base = datetime(year, month, day, tzinfo=UTC) - offset
-            if base >= end or base + _DAY <= start:
-                continue
-            first, last = max(start - base, low - midnight), min(end - base, high - midnight)
-            whole = first <= _NONE and last >= _DAY
-            within = times if whole else [t for t in times if first <= t < last]
-            instants, nominals = [base + t for t in within], [midnight + t for t in within]
-            occurrences += map(
-                Occurrence._make, zip(instants, nominals, repeat(offset), repeat(Decision.EXACT))
-            )
-    if unsteady:
-        _settle(unsteady, times, (low, high), (zone, policy, (start, end)), into)
+    unsteady: list[datetime] = []  # the local times of days near a change, which affect no others
+
+    def settle() -> None:
+        found = collapse(resolve_all(unsteady, zone, *policy), window)
+        occurrences.extend(found.occurrences)
+        skipped.extend(found.skipped)
+        unsteady.clear()
+
+    for day in plan.days_matching(low.date(), high.date()):
+        reach = reach_into(zone_name, day, window)
+        if reach is None:
+            continue
+        midnight = midnight_of(day)
+        within = times_within(
+            times, max(reach.low, low - midnight), min(reach.high, high - midnight)
+        )
+        nominals = [midnight + of_day for of_day in within]
+        if reach.offset is None:
+            unsteady += nominals
+            continue
+        if unsteady:
+            settle()
+        base = midnight.replace(tzinfo=UTC) - reach.offset
+        instants = [base + of_day for of_day in within]
+        occurrences += map(
+            Occurrence._make, zip(instants, nominals, repeat(reach.offset), repeat(Decision.EXACT))
+        )
+    settle()
     return Window(tuple(occurrences), tuple(skipped))
 
 
 _expand_kept = lru_cache(maxsize=1024)(_expand)
-
-
-def _settle(
-    midnights: list[datetime],
-    times: Times,
-    local: tuple[datetime, datetime],
-    terms: tuple[ZoneInfo, tuple[Gap, Fold], tuple[datetime, datetime]],
-    into: tuple[list[Occurrence], list[Skipped]],
-) -> None:
-    """Resolve days near a change one local time after another; nothing of them leaves them."""
-    zone, policy, bounds = terms
-    low, high = local
-    nominals = (
-        nominal for midnight in midnights for t in times if low <= (nominal := midnight + t) < high
-    )
-    window = settle_window(nominals, zone, policy, bounds)
-    into[0].extend(window.occurrences)
-    into[1].extend(window.skipped)
-    midnights.clear()
 
 
 def _days_of_month(
@@ -249,21 +224,13 @@ def _each(weekday: int, first: int, length: int) -> range:
     return range(1 + (weekday - first) % _DAYS_A_WEEK, length + 1, _DAYS_A_WEEK)
 
 
-@lru_cache(maxsize=256)
-def _kept_times(
-    hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]
-) -> Times:
-    return tuple(_times(hours, minutes, seconds))
-
-
-def _times(
-    hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]
-) -> Iterator[timedelta]:
-    return (
-        timedelta(seconds=hour * 3600 + minute * 60 + second)
+def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> Times:
+    since_midnight = (
+        hour * 3600 + minute * 60 + second
         for hour, minute, second in product(hours, minutes, seconds)
     )
+    return tuple(map(timedelta, repeat(0), since_midnight))
 
 
-def _many(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> bool:
-    return len(hours) * len(minutes) * len(seconds) > _KEPT_TIMES_MAX
+_few_times: Final = lru_cache(maxsize=256)(_times)
+_many_times: Final = lru_cache(maxsize=4)(_times)  # 4 MB each at most

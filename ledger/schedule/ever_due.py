@@ -1,21 +1,20 @@
-"""Whether a rule falls due at all: looked for in its own times, one after the other.
+"""Whether a rule falls due at all: looked for day by day, up to the first that counts.
 
-A window up to the first that counts could hold millions of times that a calendar leaves out.
+A window up to that one could hold millions of times that a calendar leaves out.
 """
 
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
 from ledger.errors import BeyondCalendar
 from ledger.schedule.at import At
 from ledger.schedule.business import Business
-from ledger.schedule.calendars import Beyond, Roll
 from ledger.schedule.cron import Cron
 from ledger.schedule.every import Every
+from ledger.schedule.landing import falls_due
 from ledger.schedule.local_rule import Ruling
-from ledger.schedule.observance import Observance, resolve_observed, roll_days_max
-from ledger.schedule.resolution import SCAN_MARGIN, Occurrence, Skipped
+from ledger.schedule.observance import Observance, roll_days_max
+from ledger.schedule.resolution import SCAN_MARGIN
 from ledger.schedule.rrule import Rrule
 from ledger.schedule.rrule_text import parse_rrule
 from ledger.schedule.when import DUE_END, DUE_MIN, Recurring, expand
@@ -27,7 +26,6 @@ YEARS_SEARCHED: Final = 8
 _SEARCHED: Final = timedelta(days=YEARS_SEARCHED * 366)
 _COUNTED_MAX: Final = 1_000
 _MONTHS: Final = timedelta(days=70)
-_DAY: Final = timedelta(days=1)
 _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock
 
 
@@ -44,10 +42,9 @@ def ever_due(when: Recurring, observance: Observance | None, since: datetime | N
     end = DUE_END if isinstance(when, Every | At) else min(DUE_END, start + _SEARCHED)
     if isinstance(when, Business):
         return _business_due(when, start, end, observance)
-    return any(
-        found is None or (isinstance(found, Occurrence) and found.due_at >= (since or DUE_MIN))
-        for found in _resolved(when, start, end, observance)
-    )
+    # A calendar may roll what it names to before it begins.
+    first = max(start - SCAN_MARGIN - roll_days_max(observance), since or DUE_MIN)
+    return falls_due(when, _ruling(when), observance, (first, end))
 
 
 def _begin(when: Recurring) -> datetime:
@@ -73,36 +70,6 @@ def _business_due(
         )
     except BeyondCalendar:
         return True
-
-
-def _resolved(
-    when: Cron | Rrule | Every | At, start: datetime, end: datetime, observance: Observance | None
-) -> Iterator[Occurrence | Skipped | None]:
-    """Yield what becomes of its times, None of one that hangs on days after the last known."""
-    ruling = _ruling(when)
-    margin = SCAN_MARGIN + roll_days_max(observance)
-    low, high = (each.replace(tzinfo=None) for each in (start - margin, end))
-    while low < high:
-        left_out: date | None = None
-        for nominal in when.nominals(low, high):
-            if _leaves_out(observance, nominal.date()):
-                left_out = nominal.date()
-                break
-            doubtful: list[tuple[datetime, Beyond]] = []
-            yield from resolve_observed([nominal], ruling, observance, doubtful)
-            if any(side is Beyond.AFTER for _, side in doubtful):
-                yield None
-        if left_out is None:
-            return
-        low = datetime.combine(left_out + _DAY, time())
-
-
-def _leaves_out(observance: Observance | None, day: date) -> bool:
-    """Tell whether nothing falls due on a whole day."""
-    if observance is None or observance.roll is not Roll.SKIP:
-        return False
-    calendar = observance.calendar
-    return calendar.beyond(day) is None and not calendar.is_business_day(day)
 
 
 def _ruling(when: Cron | Rrule | Every | At) -> Ruling:

@@ -4,15 +4,19 @@ No zone and no scan: occurrence n is anchor + n * period. Nothing is owed before
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Self
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from ledger.schedule.expressions import Instant, Period
 from ledger.schedule.local_rule import Ruling, check_bounds
+from ledger.schedule.local_times import Times, midnight_of
 from ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, Window
 from ledger.schedule.zones import load_zone
+
+_DAY: Final = timedelta(days=1)
 
 
 class Every(BaseModel):
@@ -36,10 +40,31 @@ class Every(BaseModel):
         """Return how nominal times become instants: they are UTC."""
         return Ruling(load_zone("UTC"), Gap.SKIP, Fold.BOTH)
 
-    def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the nominal times in [low, high), which are UTC."""
-        instants = self._instants(low.replace(tzinfo=UTC), high.replace(tzinfo=UTC))
-        return (each.replace(tzinfo=None) for each in instants)
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the days of UTC from `first` to `last` on which one may fall."""
+        low = max(midnight_of(first).replace(tzinfo=UTC), self._begin)
+        day = self._from(low).date()
+        end = last if self.end is None else min(last, self.end.astimezone(UTC).date())
+        while day <= end:
+            yield day
+            after = midnight_of(day).replace(tzinfo=UTC) + _DAY
+            day = self._from(after).date() if self.every > _DAY else after.date()
+
+    def times_on(self, day: date) -> Times:
+        """Return the times of a day of UTC."""
+        midnight = midnight_of(day).replace(tzinfo=UTC)
+        end = midnight + _DAY if self.end is None else min(midnight + _DAY, self.end)
+        first = self._from(max(midnight, self._begin))
+        count = max(0, -((first - end) // self.every))
+        return _ticks(first - midnight, self.every, count)
+
+    @property
+    def _begin(self) -> datetime:
+        return self.anchor if self.start is None else max(self.anchor, self.start)
+
+    def _from(self, low: datetime) -> datetime:
+        """Return the first instant at or after `low`, which is not before its begin."""
+        return self.anchor - (self.anchor - low) // self.every * self.every
 
     def expand(self, start: datetime, end: datetime) -> Window:
         """Return what falls into the half-open [start, end)."""
@@ -59,3 +84,8 @@ class Every(BaseModel):
 
 def _exactly(instant: datetime) -> Occurrence:
     return Occurrence(instant, instant.replace(tzinfo=None), timedelta(0), Decision.EXACT)
+
+
+@lru_cache(maxsize=16)  # days that begin alike share one; 4 MB each at most
+def _ticks(first: timedelta, every: timedelta, count: int) -> Times:
+    return tuple(first + n * every for n in range(count))

@@ -39,6 +39,11 @@ class Ruling:
     fold: Fold
     last: datetime | None = None
 
+    @property
+    def policy(self) -> tuple[ZoneInfo, Gap, Fold]:
+        """Return what resolves a local time."""
+        return self.zone, self.gap, self.fold
+
 
 def check_bounds(start: datetime | None, end: datetime | None) -> None:
     """Refuse an end that leaves nothing after the start."""

@@ -5,12 +5,13 @@ INTERVAL is arithmetic from the start. So the cost is that of the stretch, whate
 """
 
 from calendar import isleap, monthrange
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
+from ledger.schedule.local_times import Times, days_between, times_between
 from ledger.schedule.rrule_text import Frequency, RecurrenceRule
 
 _DAY_HOURS: Final = 24
@@ -18,6 +19,7 @@ _DAY_MINUTES: Final = 1440
 _HOUR_MINUTES: Final = 60
 _PERIODS_OF_DAY: Final = {Frequency.HOURLY: _DAY_HOURS, Frequency.MINUTELY: _DAY_MINUTES}
 _DAY: Final = timedelta(days=1)
+_SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,24 +29,29 @@ class Recurrence:
     rule: RecurrenceRule
     start: datetime
 
-    def between(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the local times in [low, high), in order. A COUNT is not looked at."""
-        low = max(low, self.start)
-        until = self.rule.until
-        if until is not None and until.tzinfo is None:
-            high = min(high, until + timedelta(seconds=1))
-        if low >= high:
-            return
-        picks = self.rule.positions and self.rule.frequency >= Frequency.WEEKLY
-        found = self._picked(low, high) if picks else self._daily(low, high)
-        for nominal in found:
-            if nominal >= high:
-                return
-            if nominal >= low:
-                yield nominal
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield in order the days from `first` to `last` that it names; COUNT is not looked at."""
+        first, last = days_between(first, last, self.start, self._until)
+        if self._picks:
+            return self._picked_days(first, last)
+        return self._daily(first, last)
 
-    def _daily(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        day, last = low.date(), high.date()
+    def times_on(self, day: date) -> Times:
+        """Return the times of a day that it names."""
+        times = self._picked(day).get(day, ()) if self._picks else self._times_of(day)
+        return times_between(times, day, self.start, self._until)
+
+    @property
+    def _picks(self) -> bool:
+        return bool(self.rule.positions) and self.rule.frequency >= Frequency.WEEKLY
+
+    @property
+    def _until(self) -> datetime | None:
+        """Return before which local time it ends, where UNTIL is one."""
+        until = self.rule.until
+        return None if until is None or until.tzinfo is not None else until + _SECOND
+
+    def _daily(self, day: date, last: date) -> Iterator[date]:
         while day <= last:
             idle = self._idle_days(day)
             if not _month_matches(self.rule, day):
@@ -53,8 +60,7 @@ class Recurrence:
                 day += timedelta(days=idle)
             else:
                 if _day_matches(self.rule, self.start.date(), day):
-                    for of_day in self._times_of(day):
-                        yield datetime.combine(day, of_day)
+                    yield day
                 day += _DAY
 
     def _idle_days(self, day: date) -> int:
@@ -80,17 +86,16 @@ class Recurrence:
             of_start = of_start * _HOUR_MINUTES + self.start.minute
         return (of_start - days * _PERIODS_OF_DAY[self.rule.frequency]) % self.rule.interval
 
-    def _picked(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield what BYSETPOS chooses among the times of each week, month or year."""
-        times = _times(self.rule, self.start)
-        first = _period_of(self.rule, low.date())
-        while first < high.date() + _DAY:
-            following = _next_period(self.rule.frequency, first)
-            if self._in_interval(first):
-                days = _days_of(self.rule, self.start.date(), first, following)
-                for place in _places(self.rule.positions, len(days) * len(times)):
-                    yield datetime.combine(days[place // len(times)], times[place % len(times)])
-            first = following
+    def _picked_days(self, first: date, last: date) -> Iterator[date]:
+        period = _period_of(self.rule, first)
+        while period <= last:
+            if self._in_interval(period):
+                yield from (day for day in self._picked(period) if first <= day <= last)
+            period = _next_period(self.rule.frequency, period)
+
+    def _picked(self, day: date) -> Mapping[date, Times]:
+        """Return what BYSETPOS chooses among the times of the week, month or year of a day."""
+        return _picks_of(self.rule, self.start, _period_of(self.rule, day))
 
     def _in_interval(self, day: date) -> bool:
         rule, start = self.rule, self.start.date()
@@ -103,7 +108,7 @@ class Recurrence:
                 periods = (_week_of(rule, day) - _week_of(rule, start)).days // 7
         return periods % rule.interval == 0
 
-    def _times_of(self, day: date) -> Iterable[time]:
+    def _times_of(self, day: date) -> Times:
         match self.rule.frequency:
             case Frequency.HOURLY:
                 return _times_of_hours(self.rule, self.start, self._first_period(day))
@@ -114,10 +119,10 @@ class Recurrence:
 
 
 @lru_cache(maxsize=1024)
-def _times(rule: RecurrenceRule, start: datetime) -> tuple[time, ...]:
+def _times(rule: RecurrenceRule, start: datetime) -> Times:
     """Return the times of day of a rule by the day or longer."""
     times = tuple(
-        time(hour, minute, second)
+        timedelta(hours=hour, minutes=minute, seconds=second)
         for hour in rule.hours or (start.hour,)
         for minute in rule.minutes or (start.minute,)
         for second in rule.seconds or (start.second,)
@@ -128,7 +133,7 @@ def _times(rule: RecurrenceRule, start: datetime) -> tuple[time, ...]:
 
 
 @lru_cache(maxsize=1024)
-def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> tuple[time, ...]:
+def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> Times:
     within = [
         (minute, second)
         for minute in rule.minutes or (start.minute,)
@@ -137,7 +142,7 @@ def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> tuple[
     if rule.positions:
         within = [within[place] for place in _places(rule.positions, len(within))]
     return tuple(
-        time(hour, minute, second)
+        timedelta(hours=hour, minutes=minute, seconds=second)
         for hour in range(first, _DAY_HOURS, rule.interval)
         if not rule.hours or hour in rule.hours
         for minute, second in within
@@ -145,18 +150,29 @@ def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> tuple[
 
 
 @lru_cache(maxsize=1024)
-def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> tuple[time, ...]:
+def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> Times:
     seconds = rule.seconds or (start.second,)
     if rule.positions:
         seconds = tuple(seconds[place] for place in _places(rule.positions, len(seconds)))
     hours, minutes = frozenset(rule.hours), frozenset(rule.minutes)
     return tuple(
-        time(*divmod(minute, _HOUR_MINUTES), second)
+        timedelta(minutes=minute, seconds=second)
         for minute in range(first, _DAY_MINUTES, rule.interval)
         if not hours or minute // _HOUR_MINUTES in hours
         if not minutes or minute % _HOUR_MINUTES in minutes
         for second in seconds
     )
+
+
+@lru_cache(maxsize=64)
+def _picks_of(rule: RecurrenceRule, start: datetime, period: date) -> Mapping[date, Times]:
+    times = _times(rule, start)
+    days = _days_of(rule, start.date(), period, _next_period(rule.frequency, period))
+    picked: dict[date, Times] = {}
+    for place in _places(rule.positions, len(days) * len(times)):
+        day = days[place // len(times)]
+        picked[day] = (*picked.get(day, ()), times[place % len(times)])
+    return picked
 
 
 def _places(positions: tuple[int, ...], size: int) -> list[int]:
@@ -193,7 +209,6 @@ def _next_month(day: date) -> date:
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)
 
 
-@lru_cache(maxsize=512)
 def _days_of(rule: RecurrenceRule, start: date, first: date, following: date) -> tuple[date, ...]:
     days = (first + timedelta(days=n) for n in range((following - first).days))
     return tuple(

@@ -5,7 +5,7 @@ that an offset change skips (gap) or repeats (fold) is settled by policy, and th
 Pure: the zone is given, nothing is read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,11 @@ from typing import Final, NamedTuple, assert_never
 from zoneinfo import ZoneInfo
 
 SCAN_MARGIN: Final = timedelta(hours=48)  # Samoa and Kwajalein skipped a whole day
+PROBE: Final = timedelta(hours=6)
+"""Within so long no zone changes its offset twice: the tests hold that against the database."""
+
 _ONE_SECOND: Final = timedelta(seconds=1)
+_RESOLVED_ALONE: Final = 4
 
 
 class Gap(StrEnum):
@@ -72,6 +76,11 @@ class Skipped:
     decision: Decision = Decision.GAP_SKIPPED
 
 
+def instant_of(found: Occurrence | Skipped) -> datetime:
+    """Return the instant that tells which window it belongs to."""
+    return found.due_at if isinstance(found, Occurrence) else found.at
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
     """What a schedule says of one half-open stretch of time, each part in order of time."""
@@ -99,28 +108,45 @@ def resolve(
             return (_resolve_gap(nominal, instants, zone, gap),)
 
 
+def resolve_all(
+    nominals: Sequence[datetime], zone: ZoneInfo, gap: Gap, fold: Fold
+) -> Iterator[Occurrence | Skipped]:
+    """Resolve local times that are given in order: what each of them means, one after the other.
+
+    Where one offset settles two that lie at most PROBE apart it settles all between them, so only
+    those close to a change are resolved by themselves.
+    """
+    if len(nominals) <= _RESOLVED_ALONE:
+        for nominal in nominals:
+            yield from resolve(nominal, zone, gap, fold)
+        return
+    first, last = nominals[0], nominals[-1]
+    if last - first <= PROBE:
+        offset = _exact_offset(resolve(first, zone, gap, fold))
+        if offset is not None and offset == _exact_offset(resolve(last, zone, gap, fold)):
+            for nominal in nominals:
+                due_at = nominal.replace(tzinfo=UTC) - offset
+                yield Occurrence(due_at, nominal, offset, Decision.EXACT)
+            return
+    middle = len(nominals) // 2
+    yield from resolve_all(nominals[:middle], zone, gap, fold)
+    yield from resolve_all(nominals[middle:], zone, gap, fold)
+
+
+def _exact_offset(resolved: tuple[Occurrence | Skipped, ...]) -> timedelta | None:
+    match resolved:
+        case (Occurrence(utc_offset=offset, decision=Decision.EXACT),):
+            return offset
+        case _:
+            return None
+
+
 def naive_bounds(
     start: datetime, end: datetime, margin: timedelta = SCAN_MARGIN
 ) -> tuple[datetime, datetime]:
     """Return the naive times to scan for what may resolve into [start, end) in any zone."""
     low, high = (each.astimezone(UTC).replace(tzinfo=None) for each in (start, end))
     return low - margin, high + margin
-
-
-def settle_window(
-    nominals: Iterable[datetime],
-    zone: ZoneInfo,
-    policy: tuple[Gap, Fold],
-    bounds: tuple[datetime, datetime],
-) -> Window:
-    """Resolve nominal times and keep what falls into the half-open `bounds`.
-
-    Give nominal times from SCAN_MARGIN before to SCAN_MARGIN after, so that windows compose.
-    """
-    gap, fold = policy
-    return collapse(
-        (found for nominal in nominals for found in resolve(nominal, zone, gap, fold)), bounds
-    )
 
 
 def collapse(resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, datetime]) -> Window:

@@ -5,7 +5,7 @@ due itself only where the rule says so.
 """
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from itertools import islice
 from typing import Annotated, Final, Self
@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validat
 
 from ledger.schedule.expressions import LocalTime, ZoneName, misfit
 from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from ledger.schedule.local_times import Times, days_between, nominals_of, times_between
 from ledger.schedule.recurrence import Recurrence
 from ledger.schedule.resolution import (
     SCAN_MARGIN,
@@ -82,7 +83,7 @@ class Rrule(LocalRule):
 
     def _check_dense(self) -> None:
         horizon = self.start.replace(year=self.start.year + _DENSE_YEARS, day=1)
-        first = next(self._nominals(self.start, horizon), None)
+        first = next(nominals_of(self, self.start, horizon), None)
         until = parse_rrule(self.rrule).until
         if first is not None and until is not None and until.tzinfo is not None:
             first = first if first <= naive_bounds(until, until)[1] else None
@@ -108,9 +109,21 @@ class Rrule(LocalRule):
             return Ruling(zone, self.gap, self.fold)
         return Ruling(zone, self.gap, self.fold, self._last(rule.count))
 
+    def days(self, first: date, last: date) -> Iterator[date]:
+        """Yield the days from `first` to `last` that it names, those after `ruling.last` too."""
+        return self._recurrence.days(*days_between(first, last, None, self._end))
+
+    def times_on(self, day: date) -> Times:
+        """Return the times of a day that it names, those after `ruling.last` too."""
+        return times_between(self._recurrence.times_on(day), day, None, self._end)
+
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Yield the local times in [low, high), in order; those after `ruling.last` among them."""
-        return self._nominals(low, high)
+        return nominals_of(self, low, high)
+
+    @property
+    def _end(self) -> datetime:
+        return _SCAN_END if self.end is None else min(self.end, _SCAN_END)
 
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences [start, end) holds, from the numbers alone."""
@@ -145,22 +158,18 @@ class Rrule(LocalRule):
             return times * (len(rule.hours) or 24)
         return times * (len(rule.hours) or 1)
 
-    def _nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        last = high if self.end is None else min(high, self.end)
-        return self._recurrence.between(low, min(last, _SCAN_END))
-
     def _last(self, count: int) -> datetime | None:
         """Return the instant of the occurrence that COUNT names, or None where none is left."""
         zone = load_zone(self.timezone)
         names = count
         while True:
-            series = self._nominals(self.start, _SCAN_END)
+            series = nominals_of(self, self.start, _SCAN_END)
             nominals = list(islice(series, names))
             if not nominals:
                 return None
             named = nominals[-1]
             # What comes after the last of them may still fall due before it.
-            nominals += self._nominals(named + _SECOND, named + SCAN_MARGIN)
+            nominals += nominals_of(self, named + _SECOND, named + SCAN_MARGIN)
             resolved = (
                 each for nominal in nominals for each in resolve(nominal, zone, self.gap, self.fold)
             )

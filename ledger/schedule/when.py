@@ -1,9 +1,9 @@
 """The union of every kind of `when`; its own key tells each: `cron`, `every` and so on.
 
 To add a kind: a module with one frozen model whose first field bears the kind's name and which
-has `nominals`, `ruling` and `estimate` (it recurs by itself), `due_for` (it hangs on a date) or
-`first` (each follows the one before); then one line in RECURRING, DATED or CHAINED, one in KINDS
-and one in `When`.
+is LocalTimes with `ruling` and `estimate` (it recurs by itself), or has `due_for` (it hangs on a
+date) or `first` (each follows the one before); then one line in RECURRING, DATED or CHAINED, one in
+KINDS and one in `When`.
 """
 
 from collections.abc import Mapping
@@ -20,14 +20,10 @@ from ledger.schedule.business import Business
 from ledger.schedule.calendars import Roll
 from ledger.schedule.cron import Cron
 from ledger.schedule.every import Every
-from ledger.schedule.observance import (
-    Observance,
-    observed_window,
-    roll_days_max,
-    weekdays_rule,
-)
+from ledger.schedule.landing import TIMES_MAX, observed_window
+from ledger.schedule.observance import Observance, weekdays_rule
 from ledger.schedule.relative import Relative
-from ledger.schedule.resolution import SCAN_MARGIN, Occurrence, Window, naive_bounds
+from ledger.schedule.resolution import Occurrence, Window
 from ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
@@ -73,12 +69,18 @@ When = Annotated[
 
 
 def expand(
-    when: Recurring, start: datetime, end: datetime, observance: Observance | None = None
+    when: Recurring,
+    start: datetime,
+    end: datetime,
+    observance: Observance | None = None,
+    *,
+    times_max: int = TIMES_MAX,
 ) -> Window:
     """Return the occurrences of a recurring `when` whose instants lie in [start, end).
 
     Windows compose: two that touch give what their union gives. Both bounds are aware; what lies
-    outside 1970 to 2199 is not owed. Raises WindowTooLarge instead of expanding without bound, and
+    outside 1970 to 2199 is not owed. Raises WindowTooLarge instead of expanding without bound, be
+    it over occurrences or over the `times_max` local times that a calendar may bring together, and
     BeyondCalendar where the answer depends on days that the calendar does not know. `business`
     without a calendar counts Monday to Friday.
     """
@@ -97,8 +99,7 @@ def expand(
         return when.observed(low, high, observance or _WEEKDAYS)
     if observance is None and isinstance(when, Cron | Every):
         return when.expand(low, high)
-    first, last = naive_bounds(low, high, SCAN_MARGIN + roll_days_max(observance))
-    return observed_window(when.nominals(first, last), when.ruling, observance, (low, high))
+    return observed_window(when, when.ruling, observance, (low, high), times_max)
 
 
 def due_for(

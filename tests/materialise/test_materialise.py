@@ -273,3 +273,30 @@ async def test_labels_as_large_as_the_door_lets_in_become_an_item(
     assert size == LABELS_BYTES_MAX
     with pytest.raises(InvalidDefinition, match="labels: larger than 8 KiB"):
         await set_schedule("beyond", cron("0 9 * * *"), labels=labels | {"rest-d": "x"})
+
+
+async def test_a_schedule_that_its_calendar_heaps_up_beyond_bounds_fails_alone(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    """A gap skips an hour of seconds of each of 300 days rolled onto it, each to be recorded."""
+    change = datetime(2027, 3, 14, 7, tzinfo=UTC)
+    closed = [(change.date() - timedelta(days=n)).isoformat() for n in range(1, 301)]
+    await set_time(change)
+    heaped = await set_schedule(
+        "heaped",
+        cron("* * * * * *", "America/New_York"),
+        effective_from=change,
+        calendar={"weekend": [], "holidays": closed, "roll": "following"},
+    )
+    await set_schedule("often", every(420), effective_from=change)
+    counts = await materialiser.tick()
+    assert (counts["definitions"], counts["failed"]) == (1, 1)
+    row = await connection.fetchrow(
+        "select definition_no, failure from ledger.materialised where failed_at is not null"
+    )
+    assert row is not None
+    assert row["definition_no"] == heaped
+    assert "WindowTooLarge" in row["failure"]

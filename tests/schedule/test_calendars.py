@@ -25,40 +25,15 @@ from ledger.schedule import (
     expand,
 )
 
-DAY = timedelta(days=1)
+from .rolled_days import DAY, calendars_of, is_open, rolled
+
 WEEKEND = (Weekday.SAT, Weekday.SUN)
 ROLLS = st.sampled_from([roll for roll in Roll if roll is not Roll.SKIP])
 DATES = st.dates(date(2026, 12, 1), date(2027, 2, 15))
 
 
-@st.composite
-def calendars(draw: st.DrawFn) -> Calendar:
-    weekend = draw(st.lists(st.sampled_from(list(Weekday)), max_size=3, unique=True))
-    holidays = draw(st.sets(DATES, max_size=25))
-    workdays = draw(st.sets(DATES, max_size=3)) - holidays
-    return Calendar(weekend=tuple(weekend), holidays=tuple(holidays), workdays=tuple(workdays))
-
-
-def is_open(calendar: Calendar, day: date) -> bool:
-    if [*Weekday][day.weekday()] in calendar.weekend:
-        return day in calendar.workdays
-    return day not in calendar.holidays
-
-
-def rolled(calendar: Calendar, day: date, roll: Roll) -> date:
-    """Roll as the words say, by looking at every day around."""
-    around = [day + n * DAY for n in range(-90, 91)]
-    before = [each for each in around if each <= day and is_open(calendar, each)]
-    after = [each for each in around if each >= day and is_open(calendar, each)]
-    match roll:
-        case Roll.FOLLOWING:
-            return after[0]
-        case Roll.PRECEDING:
-            return before[-1]
-        case Roll.MODIFIED_FOLLOWING:
-            return after[0] if after[0].month == day.month else before[-1]
-        case _:
-            return after[0] if after[0] - day <= day - before[-1] else before[-1]
+def calendars() -> st.SearchStrategy[Calendar]:
+    return calendars_of(DATES)
 
 
 @given(calendars(), DATES, ROLLS)

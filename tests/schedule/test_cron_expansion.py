@@ -1,19 +1,29 @@
 """Expansion by days and times of day, held against croniter, which steps, on naive local times."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import pytest
 from croniter import CroniterBadDateError, croniter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger.schedule import Cron, Decision, Fold, Gap, Occurrence, expand, load_zone, zone_names
-from ledger.schedule.resolution import SCAN_MARGIN, naive_bounds, settle_window
-from ledger.schedule.steadiness import PROBE, steady_offsets
+from ledger.schedule import (
+    Cron,
+    Decision,
+    Fold,
+    Gap,
+    Occurrence,
+    Window,
+    expand,
+    load_zone,
+    zone_names,
+)
+from ledger.schedule.resolution import PROBE, SCAN_MARGIN, collapse, naive_bounds, resolve
+from ledger.schedule.steadiness import Offsets, day_offsets
 
 ZONES = ("UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.datetimes(datetime(1999, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -68,6 +78,13 @@ def stepped(cron: Cron, low: datetime, high: datetime) -> Iterator[datetime]:
             yield nominal
 
 
+def settled(nominals: Iterable[datetime], cron: Cron, bounds: tuple[datetime, datetime]) -> Window:
+    """Resolve each local time by itself."""
+    zone = load_zone(cron.timezone)
+    each = (resolve(nominal, zone, cron.gap, cron.fold) for nominal in nominals)
+    return collapse(chain.from_iterable(each), bounds)
+
+
 def cron_of(text: str, day_rule: str, zone: str = "UTC", **policies: object) -> Cron:
     document = {"cron": text, "timezone": zone, "day_rule": day_rule, "sparse": True}
     return Cron.model_validate(document | policies)
@@ -105,22 +122,19 @@ def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
     end = start + timedelta(days=min(200, 1500 / of_day))
     assume(of_day <= 1440)
     nominals = list(stepped(cron, start - SCAN_MARGIN, end + SCAN_MARGIN))
-    assert expand(cron, start, end) == settle_window(
-        nominals, load_zone(zone), (gap, fold), (start, end)
-    )
+    assert expand(cron, start, end) == settled(nominals, cron, (start, end))
     within = [nominal for nominal in nominals if begin <= nominal < stop]
-    assert expand(bounded, start, end) == settle_window(
-        within, load_zone(zone), (gap, fold), (start, end)
-    )
+    assert expand(bounded, start, end) == settled(within, cron, (start, end))
     assert list(bounded.nominals(*naive_bounds(start, end))) == within
 
 
-def test_a_month_without_a_change_has_one_offset_and_days_near_a_change_have_none() -> None:
-    assert set(steady_offsets("America/New_York", 2027, 7)) == {timedelta(hours=-4)}
-    march = steady_offsets("America/New_York", 2027, 3)  # the clocks change on the 14th, at 07:00Z
-    assert march[:11] == (timedelta(hours=-5),) * 11
-    assert march[11:16] == (None,) * 5
-    assert march[16:] == (timedelta(hours=-4),) * 15
+def test_a_month_without_a_change_has_one_offset_and_days_near_a_change_have_two() -> None:
+    summer, winter = timedelta(hours=-4), timedelta(hours=-5)
+    assert set(day_offsets("America/New_York", 2027, 7)) == {Offsets(summer, summer)}
+    march = day_offsets("America/New_York", 2027, 3)  # the clocks change on the 14th, at 07:00Z
+    assert march[:11] == (Offsets(winter, winter),) * 11
+    assert march[11:16] == (Offsets(winter, summer),) * 5
+    assert march[16:] == (Offsets(summer, summer),) * 15
 
 
 def test_what_ticks_by_the_second_is_expanded_too() -> None:
@@ -170,6 +184,4 @@ def test_a_generation_of_every_zone_equals_each_time_resolved_by_itself(zone: st
     start, end = datetime(2000, 1, 1, tzinfo=UTC), datetime(2038, 1, 1, tzinfo=UTC)
     first = datetime(1999, 12, 29, 2, 30)  # noqa: DTZ001 - nominal times are naive
     nominals = (first + n * timedelta(hours=12) for n in range((end - start).days * 2 + 12))
-    assert expand(cron, start, end) == settle_window(
-        nominals, load_zone(zone), (cron.gap, cron.fold), (start, end)
-    )
+    assert expand(cron, start, end) == settled(nominals, cron, (start, end))

@@ -11,6 +11,8 @@ from ledger.schedule import RECURRING
 from ledger.schedule.ever_due import ever_due
 
 CLOSED = {"weekend": ["sat", "sun"], "roll": "skip"}
+HOLIDAYS = {"weekend": [], "holidays": [f"2027-01-{day:02}" for day in range(1, 21)]}
+NEAREST = HOLIDAYS | {"roll": "nearest"}
 T = "2026-01-01T00:00:00Z"
 PARIS = {"timezone": "Europe/Paris"}
 
@@ -56,6 +58,11 @@ def definition(when: dict[str, Any], calendar: dict[str, Any] | None = None) -> 
         ({"at": "2027-03-28T02:30", "gap": "skip", **PARIS}, None, "when"),
         ({"at": "2027-03-27T02:30", **PARIS}, CLOSED, "calendar.roll"),
         (
+            {"at": "2027-03-26T02:30", **PARIS},
+            CLOSED | {"first_day": "2027-03-29"},
+            "calendar.roll",
+        ),
+        (
             {"cron": "30 2 25-31 3 sun", "day_rule": "all", "gap": "skip", **PARIS},
             None,
             "when",
@@ -86,6 +93,9 @@ def test_what_can_never_fall_due_is_refused(
         ({"rrule": "FREQ=DAILY;COUNT=3", "start": "2027-01-02T00:00", **PARIS}, CLOSED),
         ({"business": {"nth": 23}, "at": "09:00", **PARIS}, None),
         ({"at": "1999-01-01T00:00", **PARIS}, None),
+        # It rolls to the year before, long before the start.
+        ({"at": "2027-01-09T09:00", **PARIS}, HOLIDAYS | {"roll": "preceding"}),
+        ({"rrule": "FREQ=DAILY;COUNT=1", "start": "2027-01-09T09:00", **PARIS}, NEAREST),
     ],
 )
 def test_what_may_fall_due_one_day_is_accepted(

@@ -1,0 +1,233 @@
+"""Frequent schedules that observe calendars, held against each local time rolled by itself."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import TypeAdapter
+
+from ledger.errors import WindowTooLarge
+from ledger.schedule import (
+    Calendar,
+    Cron,
+    Decision,
+    Every,
+    Observance,
+    Occurrence,
+    Recurring,
+    Roll,
+    Rrule,
+    Skipped,
+    SkipReason,
+    Window,
+    expand,
+    resolve,
+)
+from ledger.schedule.landing import falls_due
+from ledger.schedule.local_times import LocalTimes, Times
+from ledger.schedule.resolution import collapse, instant_of
+
+from .minute_scan import HOUR, INTERESTING, MINUTE, changes
+from .rolled_days import DAY, calendars_of, is_open, rolled
+
+KINDS: TypeAdapter[Recurring] = TypeAdapter(Cron | Rrule | Every)
+MARGIN = 30 * DAY
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[Recurring, Calendar, Roll, datetime]:
+    """Draw a schedule that is owed often, a calendar and a change of the clocks amid its days."""
+    zone = draw(st.sampled_from(INTERESTING[:-1]))
+    change = draw(st.sampled_from(changes(zone)))
+    begin = (change - 60 * DAY).replace(tzinfo=None, second=0, microsecond=0)
+    policies: dict[str, object] = {
+        "timezone": zone,
+        "gap": draw(st.sampled_from(["skip", "shift_forward", "gap_end"])),
+        "fold": draw(st.sampled_from(["first", "second", "both"])),
+    }
+    number = draw(st.integers(20, 70))
+    document: dict[str, object]
+    match draw(st.sampled_from(["cron", "bounded", "minutely", "counted", "until", "every"])):
+        case "cron":
+            document = {"cron": f"*/{number % 30 + 15} * * * *", **policies}
+        case "bounded":
+            document = {"cron": "*/20 0-4,22 * * *", **policies}
+            document["start"] = (begin + 59 * DAY).isoformat()
+            document["end"] = (begin + 62 * DAY + number * MINUTE).isoformat()
+        case "minutely":
+            document = {"rrule": f"FREQ=MINUTELY;INTERVAL={number}", **policies}
+        case "counted":
+            rule = f"FREQ=HOURLY;BYMINUTE=10,{number % 60};COUNT={60 * 48 + number}"
+            document = {"rrule": rule, **policies}
+        case "until":
+            until = change + (number - 45) * HOUR
+            document = {"rrule": f"FREQ=MINUTELY;INTERVAL=25;UNTIL={until:%Y%m%dT%H%M%SZ}"}
+            document |= policies
+        case _:
+            document = {"every": f"PT{number}M", "anchor": begin.replace(tzinfo=UTC).isoformat()}
+    if "rrule" in document:
+        document["start"] = begin.isoformat()
+    days = st.dates(change.date() - 12 * DAY, change.date() + 12 * DAY)
+    calendar = draw(calendars_of(days))
+    return KINDS.validate_python(document), calendar, draw(st.sampled_from(list(Roll))), change
+
+
+def each_by_itself(
+    when: Recurring, calendar: Calendar, roll: Roll, bounds: tuple[datetime, datetime]
+) -> Window:
+    """Roll and resolve every local time alone, from long before to long after."""
+    low, high = (each.replace(tzinfo=None) for each in (bounds[0] - MARGIN, bounds[1] + MARGIN))
+    return collapse(_each(when, calendar, roll, (low, high)), bounds)
+
+
+def _each(
+    when: Recurring, calendar: Calendar, roll: Roll, naive: tuple[datetime, datetime]
+) -> Iterator[Occurrence | Skipped]:
+    ruling = when.ruling
+    landing: dict[date, date] = {}
+    for nominal in nominals(when, *naive):
+        day = nominal.date()
+        own = [
+            each
+            for each in resolve(nominal, *ruling.policy)
+            if ruling.last is None or instant_of(each) <= ruling.last
+        ]
+        if is_open(calendar, day):
+            yield from own
+        elif roll is Roll.SKIP:
+            for each in own:
+                left_out = SkipReason.CALENDAR
+                yield (
+                    each
+                    if isinstance(each, Skipped)
+                    else Skipped(each.due_at, nominal, left_out, each.decision)
+                )
+        elif own:
+            if day not in landing:
+                landing[day] = rolled(calendar, day, roll)
+            moved = datetime.combine(landing[day], nominal.time())
+            for each in resolve(moved, *ruling.policy):
+                if isinstance(each, Skipped):
+                    yield replace(each, nominal=nominal)
+                else:
+                    exact = each.decision is Decision.EXACT
+                    decision = Decision.ROLLED if exact else each.decision
+                    yield each._replace(nominal=nominal, decision=decision)
+
+
+def nominals(when: Recurring, low: datetime, high: datetime) -> Iterator[datetime]:
+    if isinstance(when, Every):
+        at = when.anchor.replace(tzinfo=None)
+        while at < high:
+            if at >= low:
+                yield at
+            at += when.every
+    elif isinstance(when, Cron | Rrule):
+        yield from when.nominals(low, high)
+
+
+@settings(max_examples=60)
+@given(cases(), st.lists(st.integers(-3000, 3000), min_size=3, max_size=5))
+def test_a_frequent_schedule_lands_as_each_time_by_itself_and_windows_compose(
+    case: tuple[Recurring, Calendar, Roll, datetime], cuts: list[int]
+) -> None:
+    when, calendar, roll, change = case
+    bounds = [change + cut * MINUTE for cut in sorted(cuts)]
+    observance = Observance(calendar, roll)
+    found = expand(when, bounds[0], bounds[-1], observance)
+    assert found == each_by_itself(when, calendar, roll, (bounds[0], bounds[-1]))
+    parts = [expand(when, low, high, observance) for low, high in pairwise(bounds)]
+    assert found.occurrences == tuple(each for part in parts for each in part.occurrences)
+    assert found.skipped == tuple(each for part in parts for each in part.skipped)
+
+
+@settings(max_examples=60)
+@given(cases(), st.integers(-3000, 3000), st.integers(1, 200))
+def test_whether_anything_falls_due_is_what_its_window_tells(
+    case: tuple[Recurring, Calendar, Roll, datetime], begin: int, length: int
+) -> None:
+    when, calendar, roll, change = case
+    observance = Observance(calendar, roll)
+    start = change + begin * MINUTE
+    bounds = start, start + length * MINUTE
+    found = expand(when, *bounds, observance).occurrences
+    assert isinstance(when, Cron | Rrule | Every)
+    assert falls_due(when, when.ruling, observance, bounds) == bool(found)
+
+
+class Watched:
+    """A rule that keeps in mind of which days the times were asked for."""
+
+    def __init__(self, rule: LocalTimes) -> None:
+        self.rule = rule
+        self.asked: list[date] = []
+
+    def days(self, first: date, last: date) -> Iterator[date]:
+        return self.rule.days(first, last)
+
+    def times_on(self, day: date) -> Times:
+        self.asked.append(day)
+        return self.rule.times_on(day)
+
+
+def test_days_left_out_are_not_looked_into_for_what_falls_due() -> None:
+    when = Cron(cron="* * * * * *", timezone="America/New_York")
+    watched = Watched(when)
+    observance = Observance(closed_from(date(2027, 1, 1), 330), Roll.SKIP)
+    start = datetime(2027, 1, 5, tzinfo=UTC)
+    assert falls_due(watched, when.ruling, observance, (start, start + 3000 * DAY))
+    assert watched.asked == [date(2027, 1, 1) + 330 * DAY]
+
+
+def closed_from(first: date, days: int) -> Calendar:
+    return Calendar(weekend=(), holidays=tuple(first + n * DAY for n in range(days)))
+
+
+SECONDS: list[dict[str, object]] = [
+    {"cron": "* * * * * *", "timezone": "America/New_York"},
+    {"every": "PT1S", "anchor": "2026-01-01T00:00:00Z"},
+    {
+        "rrule": "FREQ=MINUTELY;BYSECOND=" + ",".join(map(str, range(60))),
+        "start": "2026-01-01T00:00",
+        "timezone": "America/New_York",
+    },
+]
+
+
+@pytest.mark.parametrize("document", SECONDS)
+@pytest.mark.parametrize("roll", [Roll.FOLLOWING, Roll.NEAREST, Roll.SKIP])
+def test_an_hour_of_every_second_costs_an_hour_whatever_the_calendar(
+    document: dict[str, object], roll: Roll
+) -> None:
+    when = KINDS.validate_python(document)
+    observance = Observance(closed_from(date(2026, 2, 1), 330), roll)
+    start = datetime(2026, 12, 28, 12, tzinfo=UTC)  # the first business day after them
+    # What it looks at: those of the hour, and the days that roll onto theirs; not 330 x 86,400.
+    found = expand(when, start, start + HOUR, observance, times_max=4000).occurrences
+    assert len(found) == 3600
+    assert {each.decision for each in found} == {Decision.EXACT}
+
+
+def test_what_closed_days_heap_up_is_refused_beyond_a_bound() -> None:
+    # All of the hour that the gap skips comes from each of 300 days, and each is to be recorded.
+    when = Cron(cron="* * * * * *", timezone="America/New_York")
+    observance = Observance(closed_from(date(2027, 3, 14) - 300 * DAY, 300), Roll.FOLLOWING)
+    start = datetime(2027, 3, 14, 7, tzinfo=UTC)
+    with pytest.raises(WindowTooLarge, match="more than 250,000 local times"):
+        expand(when, start, start + MINUTE, observance, times_max=250_000)
+    minutes = Cron(cron="* * * * *", timezone="America/New_York")
+    found = expand(minutes, start, start + MINUTE, observance, times_max=250_000)
+    assert len(found.skipped) == 60 * 301
+    assert len(found.occurrences) == 1
+
+
+def test_a_count_that_is_past_asks_no_more_of_its_calendar() -> None:
+    when = Rrule(rrule="FREQ=DAILY;COUNT=3", start=datetime(2027, 1, 4, 9), timezone="UTC")  # noqa: DTZ001
+    known = Calendar(weekend=(), last_day=date(2027, 1, 31))
+    start = datetime(2027, 1, 30, tzinfo=UTC)
+    for roll in (Roll.SKIP, Roll.FOLLOWING):
+        assert expand(when, start, start + 9 * DAY, Observance(known, roll)) == Window((), ())
