@@ -20,6 +20,9 @@ _HOUR_MINUTES: Final = 60
 _PERIODS_OF_DAY: Final = {Frequency.HOURLY: _DAY_HOURS, Frequency.MINUTELY: _DAY_MINUTES}
 _DAY: Final = timedelta(days=1)
 _SECOND: Final = timedelta(seconds=1)
+_YEARS_ALIKE: Final = {
+    (date(year, 1, 1).weekday(), isleap(year)): year for year in range(2000, 2028)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,8 @@ class Recurrence:
         first, last = days_between(first, last, self.start, self._until)
         if self._picks:
             return self._picked_days(first, last)
+        if self.rule.frequency >= Frequency.MONTHLY and not self.rule.week_numbers:
+            return self._monthly(first, last)
         return self._daily(first, last)
 
     def times_on(self, day: date) -> Times:
@@ -50,6 +55,16 @@ class Recurrence:
         """Return before which local time it ends, where UNTIL is one."""
         until = self.rule.until
         return None if until is None or until.tzinfo is not None else until + _SECOND
+
+    def _monthly(self, first: date, last: date) -> Iterator[date]:
+        month = first.replace(day=1)
+        while month <= last:
+            if self._in_interval(month) and _month_matches(self.rule, month):
+                alike = _YEARS_ALIKE[date(month.year, 1, 1).weekday(), isleap(month.year)]
+                for number in _numbers_of(self.rule, self.start.date(), alike, month.month):
+                    if first <= (day := month.replace(day=number)) <= last:
+                        yield day
+            month = _next_month(month)
 
     def _daily(self, day: date, last: date) -> Iterator[date]:
         while day <= last:
@@ -207,6 +222,13 @@ def _next_period(frequency: Frequency, first: date) -> date:
 
 def _next_month(day: date) -> date:
     return date(day.year + day.month // 12, day.month % 12 + 1, 1)
+
+
+@lru_cache(maxsize=4096)
+def _numbers_of(rule: RecurrenceRule, start: date, year: int, month: int) -> tuple[int, ...]:
+    """Return the days of a month that match, as numbers, where no BYWEEKNO asks for the year."""
+    first = date(year, month, 1)
+    return tuple(day.day for day in _days_of(rule, start, first, _next_month(first)))
 
 
 def _days_of(rule: RecurrenceRule, start: date, first: date, following: date) -> tuple[date, ...]:

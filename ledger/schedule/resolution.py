@@ -113,8 +113,8 @@ def resolve_all(
 ) -> Iterator[Occurrence | Skipped]:
     """Resolve local times that are given in order: what each of them means, one after the other.
 
-    Where one offset settles two that lie at most PROBE apart it settles all between them, so only
-    those close to a change are resolved by themselves.
+    Where one offset settles two that lie at most PROBE apart it settles all between them, and so
+    does one gap. Only those around the ends of a gap or a fold are resolved by themselves.
     """
     if len(nominals) <= _RESOLVED_ALONE:
         for nominal in nominals:
@@ -122,23 +122,25 @@ def resolve_all(
         return
     first, last = nominals[0], nominals[-1]
     if last - first <= PROBE:
-        offset = _exact_offset(resolve(first, zone, gap, fold))
-        if offset is not None and offset == _exact_offset(resolve(last, zone, gap, fold)):
-            for nominal in nominals:
-                due_at = nominal.replace(tzinfo=UTC) - offset
-                yield Occurrence(due_at, nominal, offset, Decision.EXACT)
-            return
+        ends = resolve(first, zone, gap, fold), resolve(last, zone, gap, fold)
+        match ends:
+            case (
+                (Occurrence(utc_offset=offset, decision=Decision.EXACT),),
+                (Occurrence(utc_offset=other, decision=Decision.EXACT),),
+            ) if offset == other:
+                for nominal in nominals:
+                    due_at = nominal.replace(tzinfo=UTC) - offset
+                    yield Occurrence(due_at, nominal, offset, Decision.EXACT)
+                return
+            case ((Skipped(at=gap_end),), (Skipped(at=other),)) if gap_end == other:
+                for nominal in nominals:
+                    yield Skipped(gap_end, nominal, SkipReason.GAP)
+                return
+            case _:
+                pass
     middle = len(nominals) // 2
     yield from resolve_all(nominals[:middle], zone, gap, fold)
     yield from resolve_all(nominals[middle:], zone, gap, fold)
-
-
-def _exact_offset(resolved: tuple[Occurrence | Skipped, ...]) -> timedelta | None:
-    match resolved:
-        case (Occurrence(utc_offset=offset, decision=Decision.EXACT),):
-            return offset
-        case _:
-            return None
 
 
 def naive_bounds(

@@ -4,7 +4,7 @@
 due itself only where the rule says so.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
 from itertools import islice
@@ -14,24 +14,24 @@ from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validat
 
 from ledger.schedule.expressions import LocalTime, ZoneName, misfit
 from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
-from ledger.schedule.local_times import Times, days_between, nominals_of, times_between
-from ledger.schedule.recurrence import Recurrence
-from ledger.schedule.resolution import (
-    SCAN_MARGIN,
-    Fold,
-    Gap,
-    Occurrence,
-    collapse,
-    naive_bounds,
-    resolve,
+from ledger.schedule.local_times import (
+    Times,
+    days_between,
+    midnight_of,
+    nominals_of,
+    times_between,
 )
+from ledger.schedule.recurrence import Recurrence
+from ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, Occurrence, Skipped, resolve_all
 from ledger.schedule.rrule_text import Frequency, parse_rrule
+from ledger.schedule.steadiness import day_offsets
 from ledger.schedule.zones import load_zone
 
 _DENSE_YEARS: Final = 8  # as for cron
 _SCAN_END: Final = datetime(2200, 1, 3)  # noqa: DTZ001 -- naive by design; past every due year
-_SECOND: Final = timedelta(seconds=1)
-_EVER: Final = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+_TOGETHER: Final = 64
+_FEW: Final = 8  # times of a month, which take less to resolve than its offsets to find
+_SKIPPED_MAX: Final = 5_000  # an hour of seconds, and some years of minutes
 _DAYS_OF: Final = {
     Frequency.MINUTELY: 1 / 1440,
     Frequency.HOURLY: 1 / 24,
@@ -74,6 +74,8 @@ class Rrule(LocalRule):
             if count > most + 2:
                 reason = f"COUNT={count} never ends: there are about {most / 2:.0f} before 2200"
                 raise misfit("rrule", reason, "a smaller COUNT, UNTIL or `end:`")
+        if count is not None and self.gap is Gap.SKIP:
+            _ = self.ruling  # under this policy alone its times may come to nothing
         return self
 
     def _ends_before_start(self, until: datetime) -> bool:
@@ -83,10 +85,10 @@ class Rrule(LocalRule):
 
     def _check_dense(self) -> None:
         horizon = self.start.replace(year=self.start.year + _DENSE_YEARS, day=1)
-        first = next(nominals_of(self, self.start, horizon), None)
+        first = self._first(self.start, horizon)
         until = parse_rrule(self.rrule).until
         if first is not None and until is not None and until.tzinfo is not None:
-            first = first if first <= naive_bounds(until, until)[1] else None
+            first = first if first.due_at <= until else None
         if first is None:
             raise misfit(
                 "rrule",
@@ -159,23 +161,61 @@ class Rrule(LocalRule):
         return times * (len(rule.hours) or 1)
 
     def _last(self, count: int) -> datetime | None:
-        """Return the instant of the occurrence that COUNT names, or None where none is left."""
-        zone = load_zone(self.timezone)
-        names = count
-        while True:
-            series = nominals_of(self, self.start, _SCAN_END)
-            nominals = list(islice(series, names))
-            if not nominals:
-                return None
-            named = nominals[-1]
-            # What comes after the last of them may still fall due before it.
-            nominals += nominals_of(self, named + _SECOND, named + SCAN_MARGIN)
-            resolved = (
-                each for nominal in nominals for each in resolve(nominal, zone, self.gap, self.fold)
-            )
-            found: tuple[Occurrence, ...] = collapse(resolved, _EVER).occurrences
-            if len(found) >= count and found[count - 1].nominal <= named:
-                return found[count - 1].due_at
-            if next(series, None) is None:
-                return found[count - 1].due_at if len(found) >= count else None
-            names += count
+        """Return the instant of the occurrence that COUNT names, or None where none is left.
+
+        One walk. The times of a steady day are counted, where they are many; others are resolved,
+        and counted once none that comes later can fall due before them.
+        """
+        near: set[datetime] = set()
+        skipped = 0
+        begin = self.start.replace(tzinfo=UTC)
+        many = self.estimate(begin, begin + timedelta(days=30)) > _FEW
+        for day in self.days(self.start.date(), _SCAN_END.date()):
+            times, midnight = self.times_on(day), midnight_of(day)
+            steady = self._steady_offset(day) if many else None
+            edge = midnight.replace(tzinfo=UTC) - SCAN_MARGIN
+            passed = sorted(near if steady is not None else (at for at in near if at < edge))
+            if count <= len(passed):
+                return passed[count - 1]
+            count -= len(passed)
+            near.difference_update(passed)
+            if steady is None:
+                found = list(self._resolved(midnight + of_day for of_day in times))
+                near.update(each.due_at for each in found if isinstance(each, Occurrence))
+                skipped = _count_skipped(skipped, found)
+            elif count <= len(times):
+                return (midnight + times[count - 1] - steady).replace(tzinfo=UTC)
+            else:
+                count -= len(times)
+        return sorted(near)[count - 1] if count <= len(near) else None
+
+    def _steady_offset(self, day: date) -> timedelta | None:
+        offsets = day_offsets(self.timezone, day.year, day.month)[day.day - 1]
+        return offsets.least if offsets.steady else None
+
+    def _first(self, low: datetime, high: datetime) -> Occurrence | None:
+        """Return the first that falls due of the local times in [low, high)."""
+        nominals, skipped = nominals_of(self, low, high), 0
+        while some := list(islice(nominals, _TOGETHER)):
+            found = list(self._resolved(some))
+            for each in found:
+                if isinstance(each, Occurrence):
+                    return each
+            skipped = _count_skipped(skipped, found)
+        return None
+
+    def _resolved(self, nominals: Iterable[datetime]) -> Iterator[Occurrence | Skipped]:
+        return resolve_all(list(nominals), load_zone(self.timezone), self.gap, self.fold)
+
+
+def _count_skipped(before: int, found: Iterable[Occurrence | Skipped]) -> int:
+    """Add up what gaps skip; refuses a rule of which they skip so many that it might never end."""
+    skipped = before + sum(isinstance(each, Skipped) for each in found)
+    if skipped > _SKIPPED_MAX:
+        raise misfit(
+            "rrule",
+            "it does not fall due as often as it must: where clocks go forward more than "
+            f"{_SKIPPED_MAX:,} of its times are skipped",
+            "`gap: shift_forward`, or times that every day has",
+        )
+    return skipped

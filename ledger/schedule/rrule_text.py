@@ -83,6 +83,9 @@ class RecurrenceRule:
     months: tuple[int, ...]
     positions: tuple[int, ...]
 
+    def __hash__(self) -> int:
+        return hash(self.text)  # it keys caches, once a day of a window
+
 
 @lru_cache(maxsize=4096)
 def parse_rrule(text: str) -> RecurrenceRule:

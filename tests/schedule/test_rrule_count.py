@@ -1,0 +1,90 @@
+"""COUNT counts what falls due: where it ends, and that finding out ends soon itself."""
+
+from datetime import datetime
+from itertools import islice
+from time import process_time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from ledger.schedule import Fold, Gap, Occurrence, Rrule, load_zone, resolve
+
+from .minute_scan import INTERESTING
+
+EACH = ",".join(map(str, range(60)))
+IN_THE_GAP = "FREQ=YEARLY;BYMONTH=3;BYDAY=2SU;BYHOUR=2;BYMINUTE=" + EACH
+
+
+def rrule(rule: str, start: str = "2027-01-01T18:00", **fields: object) -> Rrule:
+    document = {"rrule": rule, "start": start, "timezone": "America/New_York", **fields}
+    return Rrule.model_validate(document)
+
+
+@pytest.mark.parametrize(
+    ("rule", "start", "sparse", "reason"),
+    [
+        (f"{IN_THE_GAP};COUNT=1", "2027-01-01T00:00", False, "does not fall due within"),
+        (IN_THE_GAP, "2027-01-01T00:00", False, "does not fall due within"),
+        (f"{IN_THE_GAP};COUNT=1", "2027-01-01T00:00", True, "as often as it must"),
+        (f"{IN_THE_GAP};BYSECOND={EACH};COUNT=1", "2027-01-01T00:00", False, "as often as it must"),
+        # Until 2006 the clocks went forward in April.
+        (f"{IN_THE_GAP};COUNT=121", "2005-01-01T00:00", False, "as often as it must"),
+    ],
+)
+def test_a_counted_rule_whose_times_gaps_skip_is_refused_fast(
+    rule: str, start: str, *, sparse: bool, reason: str
+) -> None:
+    before = process_time()
+    with pytest.raises(ValidationError) as refused:
+        rrule(rule, start, gap="skip", sparse=sparse)
+    assert process_time() - before < 0.1  # of processor time; killed after 15 s once
+    assert reason in refused.value.errors()[0].get("ctx", {})["reason"]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    ["FREQ=MINUTELY;COUNT=10000", "FREQ=DAILY;COUNT=10000", "FREQ=MONTHLY;COUNT=2000"],
+)
+def test_a_long_count_is_counted_once_and_fast(rule: str) -> None:
+    before = process_time()
+    when = rrule(rule)
+    assert when.ruling.last is not None
+    assert process_time() - before < 0.3
+    again = process_time()
+    assert when.ruling.last is not None
+    assert process_time() - again < 0.01
+
+
+@settings(max_examples=60)
+@given(
+    st.sampled_from(
+        [
+            "FREQ=MINUTELY;INTERVAL=13",
+            "FREQ=HOURLY;BYMINUTE=0,30",
+            "FREQ=DAILY;BYHOUR=0,1,2,3",
+            "FREQ=DAILY;BYHOUR=2;BYMINUTE=30",
+            "FREQ=WEEKLY;BYDAY=SA,SU,MO;BYHOUR=0,2,3",
+            "FREQ=MONTHLY;BYMONTHDAY=-1,14,29;BYHOUR=1,2",
+        ]
+    ),
+    st.integers(1, 700),
+    st.sampled_from(INTERESTING),
+    st.sampled_from(list(Gap)),
+    st.sampled_from(list(Fold)),
+    st.datetimes(datetime(2008, 1, 1), datetime(2012, 1, 1)),  # noqa: DTZ001 - local times
+)
+def test_count_ends_where_counting_every_instant_ends(
+    rule: str, count: int, zone: str, gap: Gap, fold: Fold, start: datetime
+) -> None:
+    start = start.replace(second=0, microsecond=0)
+    when = Rrule(rrule=f"{rule};COUNT={count}", start=start, timezone=zone, gap=gap, fold=fold)
+    nominal = islice(when.nominals(start, datetime(2199, 1, 1)), 2 * count + 300)  # noqa: DTZ001
+    found = {
+        each.due_at
+        for one in nominal
+        for each in resolve(one, load_zone(zone), gap, fold)
+        if isinstance(each, Occurrence)
+    }
+    assert when.ruling.last == sorted(found)[count - 1]
