@@ -29,6 +29,8 @@ from ledger.schedule.steadiness import reach_into
 from ledger.schedule.zones import load_zone
 
 _DAY: Final = timedelta(days=1)
+_DAY_SECONDS: Final = 86_400
+_UNITS: Final = (1, 60, 3600)  # seconds of a second, a minute, an hour
 _CYCLE_START: Final = date(2024, 1, 1)  # weekdays and leap days come round again after 28 years
 _CYCLE_END: Final = date(2052, 12, 31)
 _DAYS_A_WEEK: Final = 7
@@ -100,12 +102,20 @@ class CronPlan:
 
     @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
     def shortest_period(self) -> timedelta | None:
-        """Return the shortest time between two nominal occurrences, None where there are no two."""
-        times = self.times()
-        within = min((after - before for before, after in pairwise(times)), default=None)
+        """Return the shortest time between two nominal occurrences, None where there are no two.
+
+        By units: between two that follow each other in one, the last of the lesser units lies
+        before and their first after.
+        """
+        first = last = 0
+        apart: list[int] = []
+        for values, unit in zip(reversed(self._of_day()), _UNITS, strict=True):
+            apart += ((after - before) * unit + first - last for before, after in pairwise(values))
+            first, last = first + values[0] * unit, last + values[-1] * unit
         days = self._days_apart()
-        over = None if days is None else days * _DAY + times[0] - times[-1]
-        return min((each for each in (within, over) if each is not None), default=None)
+        if days is not None:
+            apart.append(days * _DAY_SECONDS + first - last)
+        return timedelta(seconds=min(apart)) if apart else None
 
     def _days_apart(self) -> int | None:
         least: int | None = None

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from itertools import chain, pairwise
+from time import process_time
 
 import pytest
 from croniter import CroniterBadDateError, croniter
@@ -144,6 +145,38 @@ def test_what_ticks_by_the_second_is_expanded_too() -> None:
     assert [each.due_at for each in found] == [start + timedelta(seconds=n) for n in range(4)]
     first = Occurrence(start, datetime(2027, 3, 1, 7, 0, 58), timedelta(hours=-5), Decision.EXACT)  # noqa: DTZ001
     assert found[0] == first
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"cron": "* * * * * *", "start": "2027-01-01T23:59:59", "end": "2027-01-02T00:00"},
+        {"cron": "*/2 * * * * *"},
+        {"cron": "0/2 1-59 * * * *"},
+    ],
+)
+def test_what_ticks_by_the_second_is_checked_fast(fields: dict[str, object]) -> None:
+    before = process_time()
+    cron = Cron.model_validate({"timezone": "UTC", **fields})
+    assert cron.shortest_period is not None
+    assert process_time() - before < 0.1  # what the issue promises, of processor time
+
+
+@given(lists(0, 59), lists(0, 59), lists(0, 23))
+def test_the_shortest_period_is_that_of_all_times_of_two_days(
+    seconds: str, minutes: str, hours: str
+) -> None:
+    cron = cron_of(f"{seconds} {minutes} {hours} * * *", "any")
+    fields = cron.fields
+    assume(len(fields.hours) * len(fields.minutes) * len(fields.seconds) <= 3_000)
+    of_day = [
+        timedelta(hours=hour, minutes=minute, seconds=second)
+        for hour in fields.hours
+        for minute in fields.minutes
+        for second in fields.seconds
+    ]
+    times = [*of_day, of_day[0] + timedelta(days=1)]
+    assert cron.shortest_period == min(after - before for before, after in pairwise(times))
 
 
 def test_the_last_day_beside_others_is_no_restriction_to_it_in_a_short_month() -> None:
