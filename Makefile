@@ -69,8 +69,8 @@ format: env ## format the code and mend what ruff can
 	@$(BIN)/ruff check --quiet --fix-only
 	@$(BIN)/ruff format
 
-lock: env ## pin the newest versions that pyproject.toml allows
-	@tools/lock
+lock: env ## pin what pyproject.toml asks for; what is pinned stays (ARGS=--upgrade: the newest of everything)
+	@tools/lock $(ARGS)
 
 clean: ## remove the environment and everything made by running
 	rm -rf .venv* .tools .dueledger .pytest_cache .ruff_cache .import_linter_cache .hypothesis build dist
