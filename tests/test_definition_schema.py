@@ -1,0 +1,173 @@
+"""The published JSON Schema of definitions, held by a validator against what is read and refused.
+
+It accepts whatever is read; of what is refused it refuses what a schema can say.
+"""
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from jsonschema import Draft202012Validator
+from pydantic import ValidationError
+
+from ledger.definitions import Definition, parse_definition
+from ledger.documents import read_documents
+from ledger.errors import InvalidDefinition
+from ledger.schedule.when import KINDS, kind_of
+from tests.test_definitions import NIGHTLY, REFUSED, RENEWAL, document
+
+ROOT = Path(__file__).parents[1]
+DOCS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+SCHEMA = json.loads((ROOT / "docs" / "definition.schema.json").read_text(encoding="utf-8"))
+VALIDATOR: Any = Draft202012Validator(SCHEMA)
+
+EXPRESSED = (
+    *("no such field", "does not belong here", "must be a text", "mapping", "not one of the words"),
+    *("greater than or equal", "less than", "characters", "which kind", "not a date"),
+    *("no such roll", "not a business day", "without a time of day", "not a local time"),
+)
+"""Reasons of refusal that a schema can express."""
+
+FREE = ("payload", "labels", "body", "headers", "secret_headers")
+"""Fields whose own fields are the author's."""
+
+
+def written(text: str) -> list[dict[str, Any]]:
+    """Return the documents of a text as they are written, before any model has read them."""
+    return [
+        cast("dict[str, Any]", each.value)
+        for each in read_documents(text, source="test")
+        if isinstance(each.value, dict)
+    ]
+
+
+def shown(text: str) -> Iterator[dict[str, Any]]:
+    """Yield what a page shows; a part of a definition is shown in a whole one."""
+    for block in re.findall(r"^```yaml\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for one in written(block):
+            yield one if "definition" in one else document(NIGHTLY, **one)
+    for row in re.findall(r"^\| `(\{.*\})` \|", text, re.MULTILINE):
+        (when,) = written(row)
+        if kind_of(when):
+            yield document(RENEWAL if "relative" in when else NIGHTLY, when=when)
+
+
+SHOWN = [
+    *written(RENEWAL + "---" + NIGHTLY),
+    *written((ROOT / "examples" / "insurer" / "definitions.yaml").read_text(encoding="utf-8")),
+    *(one for page in DOCS for one in shown(page.read_text(encoding="utf-8"))),
+]
+
+
+def definitions_of_tests() -> Iterator[dict[str, Any]]:
+    """Yield definitions that stand in tests as text or as a mapping, and each `when`, in one."""
+    for path in TESTS:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield from readable(node.value)
+            elif isinstance(node, ast.Dict):
+                try:
+                    found = cast("dict[str, Any]", ast.literal_eval(node))
+                    json.dumps(found)
+                except (ValueError, TypeError):
+                    continue
+                yield found
+                if kind_of(found):
+                    text = RENEWAL if "relative" in found else NIGHTLY
+                    yield document(text, when=found)
+                    yield document(text, when={"timezone": "UTC"} | found)
+
+
+def readable(text: str) -> list[dict[str, Any]]:
+    if "definition:" not in text:
+        return []
+    try:
+        return written(text)
+    except InvalidDefinition:
+        return []
+
+
+def is_read(raw: Mapping[str, Any]) -> bool:
+    try:
+        Definition.model_validate(raw)
+    except ValidationError:
+        return False
+    return True
+
+
+def places(value: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
+    """Yield where each value of a document stands; what is the author's own is left out."""
+    if path:
+        yield path
+    if isinstance(value, dict) and not (path and path[-1] in FREE):
+        for name, member in cast("dict[str, object]", value).items():
+            yield from places(member, *path, name)
+    elif isinstance(value, list):
+        for index, member in enumerate(cast("list[object]", value)):
+            yield from places(member, *path, index)
+
+
+def parent_of(raw: dict[str, Any], path: tuple[str | int, ...]) -> dict[str | int, object]:
+    found = cast("dict[str | int, object]", raw)
+    for step in path[:-1]:
+        found = cast("dict[str | int, object]", found[step])
+    return found
+
+
+def test_the_schema_is_a_schema_and_the_docs_show_every_kind() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
+    assert {kind_of(one["when"]) for one in SHOWN} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    "raw", SHOWN, ids=lambda raw: f"{raw['definition']}-{kind_of(raw['when'])}"
+)
+def test_what_is_shown_is_read_and_is_valid_as_written_and_as_stored(raw: dict[str, Any]) -> None:
+    stored = parse_definition(raw, calendars=None).normalised()
+    assert [each.message for each in VALIDATOR.iter_errors(raw)] == []
+    assert [each.message for each in VALIDATOR.iter_errors(stored)] == []
+
+
+def test_whatever_definition_of_the_tests_is_read_is_valid() -> None:
+    accepted = [raw for raw in definitions_of_tests() if is_read(raw)]
+    assert {kind_of(raw["when"]) for raw in accepted} == set(KINDS)
+    assert [raw for raw in accepted if not VALIDATOR.is_valid(raw)] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "changes", "field"),
+    [row[:3] for row in REFUSED if any(reason in row[3] for reason in EXPRESSED)],
+)
+def test_what_a_schema_can_refuse_it_refuses_where_it_stands(
+    text: str, changes: dict[str, object], field: str
+) -> None:
+    (error, *_) = VALIDATOR.iter_errors(document(text, **changes))
+    assert field.startswith(".".join(map(str, error.absolute_path)))
+
+
+@pytest.mark.parametrize(
+    "raw", SHOWN, ids=lambda raw: f"{raw['definition']}-{kind_of(raw['when'])}"
+)
+def test_a_value_of_another_type_or_an_unknown_field_is_refused_on_every_floor(
+    raw: dict[str, Any],
+) -> None:
+    stored = parse_definition(raw, calendars=None).normalised()
+    for path in places(stored):
+        if path[-1] in ("payload", "body"):
+            continue  # any JSON
+        changed = deepcopy(stored)
+        parent = parent_of(changed, path)
+        value = parent[path[-1]]
+        parent[path[-1]] = 7 if isinstance(value, list | dict) else [value]
+        assert not VALIDATOR.is_valid(changed), path
+        assert not is_read(changed), path
+        if isinstance(value, dict) and path[-1] not in FREE:
+            parent[path[-1]] = {**value, "unknown": 7}
+            assert not VALIDATOR.is_valid(changed), path
+            assert not is_read(changed), path
