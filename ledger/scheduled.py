@@ -1,7 +1,7 @@
 """What a schedule owes: its occurrences as drafts, smeared, and what it missed. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, Final
@@ -150,10 +150,15 @@ def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
 def reissue_cycle(cycle: str, issue: int) -> str:
     """Return the name of a round's second, third … issue; the first has the name as it is.
 
-    A round that a version withdrew, and a later version owes again, is a new item: what has ended
-    never changes.
+    A round that a version or a tz database ended, and a later one owes again, is a new item: what
+    has ended never changes.
     """
     return cycle if issue == 1 else f"{cycle}~{issue}"
+
+
+def issue_draft(draft: ItemDraft, issue: int) -> ItemDraft:
+    """Return a round's second, third … issue, given its first."""
+    return draft if issue == 1 else replace(draft, cycle=reissue_cycle(draft.cycle, issue))
 
 
 def split_cycle(cycle: str) -> tuple[str, int]:

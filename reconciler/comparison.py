@@ -13,11 +13,12 @@ from reconciler.timeliness import Lateness
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
+SKIPPED: Final = int(TransitionEvent.SKIPPED)
 EXCUSING: Final = frozenset(
     {
         int(TransitionEvent.CANCELLED),
         SUPERSEDED,
-        int(TransitionEvent.SKIPPED),
+        SKIPPED,
     }
 )
 
@@ -230,20 +231,25 @@ class WindowComparison:
                     result.duplicates.append(Duplicate(other, item))
 
     def _expect_again(self, item: Actual, row: tuple[Any, ...]) -> None:
-        """Expect the next issue of a round that a schedule owes though a version withdrew it.
+        """Expect the next issue of a round that a schedule owes though it was withdrawn.
 
-        It stands behind the one before, if it stands: items come in the order in which they were
-        numbered, and both have the same date.
+        Where it was skipped instead, that accounts for it; yet a newer tz database may have issued
+        it again. The next issue stands behind the one before, if it stands: items come in the order
+        in which they were numbered, and both have the same date.
         """
-        if item.event != SUPERSEDED or item.ended_at is None or item.ended_at > self.whole.as_of:
+        if item.event not in (SUPERSEDED, SKIPPED):
+            return
+        if item.ended_at is None or item.ended_at > self.whole.as_of:
             return
         was = Expected._make(row)
-        if was.live and was.definition_no is not None and was.reference is None:
-            cycle, issue = split_cycle(was.cycle)
+        cycle, issue = split_cycle(was.cycle)
+        owed = was.live or issue > 1
+        if owed and was.definition_no is not None and was.reference is None:
             cycle = reissue_cycle(cycle, issue + 1)
             day = date.fromordinal(was.day)
             identity = item_id(was.tenant, was.kind, was.business_key, cycle, day).bytes
-            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle))
+            live = item.event == SUPERSEDED
+            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, live=live))
 
     def finish(self) -> WindowResult:
         """Return what is left over on either side, and add the window's tallies to the whole."""

@@ -6,7 +6,7 @@ rows is asked.
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
 from time import monotonic
@@ -15,7 +15,7 @@ from typing import Final
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidInput, WindowTooLarge
 from ledger.schedule import AfterCompletion
-from ledger.scheduled import reissue_cycle, split_cycle
+from ledger.scheduled import issue_draft, split_cycle
 from ledger.store import Connection, findings
 from reconciler.comparison import Actual, Expected, KindKey
 from reconciler.event_rules import Birth, EventRules, Withdrawn
@@ -146,7 +146,7 @@ class Expectation:
                 moved = (overtaken_drafts(version, phase) for phase in version.phases)
                 for draft in chain(schedule_drafts(version, *span), *moved):
                     if draft.cycle == cycle and draft.business_key == expected.business_key:
-                        issued = replace(draft, cycle=reissue_cycle(cycle, issue))
+                        issued = issue_draft(draft, issue)
                         terms[expected.id] = terms_of_draft(issued, version.definition_no, None)
         wanted = {expected.id for expected in missing if expected.source == EVENTS}
         numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})

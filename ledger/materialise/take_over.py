@@ -14,8 +14,9 @@ from typing import Final
 
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidItem, Problem, shown_value
-from ledger.scheduled import reissue_cycle
+from ledger.scheduled import issue_draft
 from ledger.store import Connection
+from ledger.store.findings import find_known_ids
 from ledger.store.items import Standing, emit_items, revise_items, skip_items
 from ledger.store.schedule_keys import find_shared_rounds
 
@@ -56,13 +57,14 @@ async def issue_rounds(
     """Emit rounds, or let the newer terms hold for what waits of them; in input order.
 
     All are items, or all are skipped. A round whose every issue was superseded by a version is
-    issued once more. Repeating it is harmless. Raises InvalidItem where a round stands as an item
-    of another definition.
+    issued once more; of one that a tz database ended and that was issued again, the last issue
+    counts. Repeating it is harmless. Raises InvalidItem where a round stands as an item of another
+    definition.
     """
     issued: dict[int, Issued] = {}
     left, issue = list(range(len(owed))), 1
     while left:
-        drafts = [_issue(owed[place].draft, issue) for place in left]
+        drafts = [issue_draft(owed[place].draft, issue) for place in left]
         rounds = [owed[place] for place in left]
         created = await _emit(connection, drafts, rounds, actor_no)
         for place, draft, new in zip(left, drafts, created, strict=True):
@@ -70,14 +72,12 @@ async def issue_rounds(
         stand = [place for place, new in zip(left, created, strict=True) if not new]
         ended = await _find_withdrawn(connection, owed, issued, stand)
         own = [place for place in stand if owed[place].since is not None and place not in ended]
-        ended += await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
-        left = sorted(ended)
+        answers = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
+        begun = [place for place in own if answers[place] is Standing.BEGUN]
+        ended += [place for place in own if answers[place] is Standing.SUPERSEDED]
+        left = sorted([*ended, *await _find_issued(connection, owed, begun, issue)])
     return [issued[place] for place in range(len(owed))]
-
-
-def _issue(draft: ItemDraft, issue: int) -> ItemDraft:
-    return draft if issue == 1 else replace(draft, cycle=reissue_cycle(draft.cycle, issue))
 
 
 async def _emit(
@@ -123,6 +123,17 @@ async def _find_withdrawn(
     return [places[each.place] for each in shared]
 
 
+async def _find_issued(
+    connection: Connection, owed: Sequence[OwedRound], places: Sequence[int], issue: int
+) -> list[int]:
+    """Return the places of which this issue stands, and so the one before has ended."""
+    if not places:
+        return []
+    ids = [issue_draft(owed[place].draft, issue).id for place in places]
+    known = await find_known_ids(connection, ids)
+    return [place for place, identity in zip(places, ids, strict=True) if identity.bytes in known]
+
+
 async def _revise(
     connection: Connection,
     owed: Sequence[OwedRound],
@@ -131,8 +142,8 @@ async def _revise(
     *,
     actor_no: int,
     reason: str,
-) -> list[int]:
-    """Revise what stands; return the places whose issue was superseded by a version."""
+) -> dict[int, Standing | None]:
+    """Revise what stands; return the answer for each place."""
     since = [each for place in places if (each := owed[place].since) is not None]
     answers = await revise_items(
         connection,
@@ -143,10 +154,7 @@ async def _revise(
         actor_no=actor_no,
         skip_reasons=[owed[place].skip_reason for place in places],
     )
-    ended: list[int] = []
     for place, answer in zip(places, answers, strict=True):
-        if answer is Standing.SUPERSEDED:
-            ended.append(place)
-        elif answer is Standing.REVISED:
+        if answer is Standing.REVISED:
             issued[place] = replace(issued[place], revised=True)
-    return ended
+    return dict(zip(places, answers, strict=True))

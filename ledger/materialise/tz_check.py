@@ -13,17 +13,22 @@ from itertools import pairwise
 from typing import Final
 
 from ledger.calendar_change import known_until
+from ledger.definition_model import Definition
 from ledger.drafts import ItemDraft
 from ledger.errors import BeyondCalendar, DueledgerError
 from ledger.materialise.schedule_calendars import Phases, read_phases
-from ledger.schedule import AfterCompletion, Relative, due_for, tzdata_version
-from ledger.scheduled import Scheduled, draft_occurrences, split_cycle
+from ledger.materialise.take_over import NEWER_VERSION
+from ledger.schedule import AfterCompletion, Gap, Relative, SkipReason, due_for, tzdata_version
+from ledger.scheduled import Scheduled, draft_occurrences, issue_draft, split_cycle
+from ledger.states import TransitionEvent
 from ledger.store import Connection
 from ledger.store.clock import read_now
 from ledger.store.definitions import DefinitionVersion, list_expanded_ahead, read_versions
-from ledger.store.findings import find_known_ids
 from ledger.store.items import ZonedItem, list_zoned_waiting
-from ledger.store.zone_changes import Step, ZoneStep
+from ledger.store.zone_changes import Issue, Step, ZoneStep, find_issues
+
+NEWER_TZDATA: Final = "tzdata"
+"""Why an item is revised or superseded that a newer tz database moves."""
 
 _PAGE_ITEMS: Final = 5_000
 _PAGE_VERSIONS: Final = 1_000
@@ -205,9 +210,45 @@ async def _find_added(
             except DueledgerError as error:
                 yield Found(version, failure=str(error))
                 return
-            known = await find_known_ids(connection, [draft.id for draft in drafts])
-            steps = [_added(draft) for draft in drafts if draft.id.bytes not in known]
-            yield Found(version, steps)
+            owed = await _find_unissued(connection, definition, drafts)
+            yield Found(version, [_added(draft) for draft in owed])
+
+
+async def _find_unissued(
+    connection: Connection, definition: Definition, drafts: Sequence[ItemDraft]
+) -> list[ItemDraft]:
+    """Return the next issue of each round that no item stands for: the first, if there is none."""
+    owed: list[ItemDraft] = []
+    left, number = list(drafts), 1
+    while left:
+        ids = [issue_draft(draft, number).id for draft in left]
+        known = await find_issues(connection, ids)
+        ended: list[ItemDraft] = []
+        for draft, identity in zip(left, ids, strict=True):
+            issue = known.get(identity.bytes)
+            if issue is None:
+                owed.append(issue_draft(draft, number))
+            elif _ended_for_another(issue, definition):
+                ended.append(draft)
+        left, number = ended, number + 1
+    return owed
+
+
+def _ended_for_another(issue: Issue, definition: Definition) -> bool:
+    """Tell whether a version or a tz database that decides no more is why an issue has ended.
+
+    A gap is why, where this version skips those of the same zone, too: what an older one skipped
+    under other terms stays as it is.
+    """
+    if issue.event == TransitionEvent.SUPERSEDED and issue.reason == NEWER_VERSION:
+        return True
+    if issue.tzdata == tzdata_version():
+        return False
+    if issue.event == TransitionEvent.SUPERSEDED:
+        return issue.reason == NEWER_TZDATA
+    when = definition.when
+    alike = getattr(when, "gap", None) is Gap.SKIP and getattr(when, "timezone", None) == issue.zone
+    return issue.event == TransitionEvent.SKIPPED and issue.reason == SkipReason.GAP and alike
 
 
 def _added(draft: ItemDraft) -> ZoneStep:

@@ -49,6 +49,20 @@ class ZoneStep:
 
 
 @dataclass(frozen=True, slots=True)
+class Issue:
+    """One issue of a round that stands, or stood. `tzdata` placed it, or ended it last.
+
+    `event` is None unless it was skipped or superseded, for `reason`.
+    """
+
+    id: bytes
+    zone: str | None
+    event: int | None
+    reason: str | None
+    tzdata: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class ZonePart:
     """One version in a change. `items` of its steps took effect, None until it is applied.
 
@@ -84,6 +98,12 @@ class ZoneChange:
     parts: int
     items: int
     overtaken: int
+
+
+async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes, Issue]:
+    """Find which ids stand in the ledger, or did before their partition was dropped, by id."""
+    rows = await connection.fetch(statement("find_issues"), ids)
+    return {row["id"]: Issue(**row) for row in rows}
 
 
 async def hold_zone_changes(connection: Connection) -> None:

@@ -85,6 +85,36 @@ def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
     assert tally.expected == len(owed & standing) + len((standing - owed) & cancelled)
 
 
+@pytest.mark.parametrize(
+    ("ended", "issued", "missing", "unexpected"),
+    [
+        (TransitionEvent.SUPERSEDED, False, ["1~2"], []),
+        (TransitionEvent.SUPERSEDED, True, [], []),
+        (TransitionEvent.SKIPPED, False, [], []),
+        (TransitionEvent.SKIPPED, True, [], []),
+        (TransitionEvent.CANCELLED, True, [], ["1~2"]),
+        (TransitionEvent.COMPLETED, True, [], ["1~2"]),
+        (None, True, [], ["1~2"]),
+    ],
+)
+def test_g11_the_next_issue_of_a_round_is_expected_as_the_one_before_ended(
+    ended: TransitionEvent | None,
+    issued: bool,  # noqa: FBT001 - a column of the table
+    missing: list[str],
+    unexpected: list[str],
+) -> None:
+    flow = FlowFacts("acme", "K", timedelta(0), covered=True, single=False, evidenced=False)
+    comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
+    owed = expected_of(1)._replace(definition_no=1)
+    window = comparison.begin({owed.id: tuple(owed)})
+    again = item_id("acme", "K", "key-1", "1~2", DAY).bytes
+    window.add([actual_of(1, ended)])
+    window.add([actual_of(1, None)._replace(item_no=3, id=again, cycle="1~2")] if issued else [])
+    result = window.finish()
+    assert [each.cycle for each in result.missing] == missing
+    assert [each.cycle for each in result.unexpected] == unexpected
+
+
 @given(
     counts=st.dictionaries(st.integers(700_000, 700_300), st.integers(0, 50)),
     rows_max=st.integers(1, 60),

@@ -1,16 +1,19 @@
 """Schedules in the reconciler: what lapsed is no loss, a smear is found again, a failure told."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from pydantic import SecretStr
 
 from ledger.definitions import parse_definition
-from ledger.materialise import Materialiser, MaterialiserSettings
+from ledger.materialise import Materialiser, MaterialiserSettings, apply_reviewed, review
+from ledger.scheduled import draft_occurrences
 from ledger.store import Connection, Pool, findings
 from ledger.store.actors import ActorKind, register_actor
 from ledger.store.definitions import define
+from ledger.store.items import read_accounting, skip_items
 from reconciler import Reconciler
 from reconciler.vocabulary import FindingType, Resolution
 
@@ -57,6 +60,17 @@ async def found_types(reconciler: Reconciler) -> set[FindingType]:
     return {type_ for type_, count in result.found.items() if count} - {FindingType.OVERDUE}
 
 
+async def lose(connection: Connection, cycle: str) -> None:
+    """Take a round's item out of the ledger, as no command can."""
+    await connection.execute(
+        "delete from ledger.pending where item_no in"
+        " (select item_no from ledger.due_item where cycle = $1)",
+        cycle,
+    )
+    await connection.execute("alter table ledger.due_item disable trigger user")
+    await connection.execute("delete from ledger.due_item where cycle = $1", cycle)
+
+
 @pytest.mark.parametrize("catch_up", [{"policy": "latest"}, {"policy": "all", "max_items": 7}])
 async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_is(
     frozen: Connection,
@@ -95,16 +109,9 @@ async def test_g11_a_smeared_item_that_is_lost_is_found_and_comes_back_as_it_was
     await materialise(materialiser)
     reconciler = make_reconciler()
     assert await found_types(reconciler) == set()
-    query = "select id, due_at, smear_seconds, nominal from ledger.due_item order by nominal"
+    query = "select id, cycle, due_at, smear_seconds from ledger.due_item order by nominal"
     before = await frozen.fetch(query)
-    lost = before[1]["id"]
-    await frozen.execute(
-        "delete from ledger.pending where item_no in"
-        " (select item_no from ledger.due_item where id = $1)",
-        lost,
-    )
-    await frozen.execute("alter table ledger.due_item disable trigger user")
-    await frozen.execute("delete from ledger.due_item where id = $1", lost)
+    await lose(frozen, before[1]["cycle"])
     assert await found_types(reconciler) == {FindingType.MISSING}
     await reconciler.repair(await reconciler.plan())
     assert await frozen.fetch(query) == before
@@ -176,14 +183,7 @@ async def test_g11_a_round_that_a_version_withdrew_and_a_later_one_owes_is_expec
     )
     before = await frozen.fetch(query)
     assert [row["due_at"] for row in before][:2] == [NOON - 2 * hour, NOON - hour]
-    lost = before[1]["id"]
-    await frozen.execute(
-        "delete from ledger.pending where item_no in"
-        " (select item_no from ledger.due_item where id = $1)",
-        lost,
-    )
-    await frozen.execute("alter table ledger.due_item disable trigger user")
-    await frozen.execute("delete from ledger.due_item where id = $1", lost)
+    await lose(frozen, before[1]["cycle"])
     assert await found_types(reconciler) == {FindingType.MISSING}
     await reconciler.repair(await reconciler.plan())
     assert await frozen.fetch(query) == before
@@ -225,3 +225,62 @@ async def test_a_business_key_that_goes_from_one_schedule_to_another_is_no_findi
     await accept(frozen, kind, NOON, name="e")
     await materialise(materialiser)
     assert await found_types(make_reconciler()) == set()
+
+
+ISSUES = """
+select i.cycle, d.version, p.item_no is not null as waits
+from ledger.due_item i join ledger.definition d using (definition_no)
+left join ledger.pending p using (item_no)
+where i.nominal = '2027-03-01T12:30' order by i.item_no
+"""
+
+
+async def test_g11_a_round_that_a_tz_database_skipped_and_a_newer_one_owes_is_accounted_for(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    """Whatever versions do with it afterwards: the last issue is the one that counts."""
+    when = {"cron": "30 * * * *", "timezone": "UTC"}
+    hour, cycle = timedelta(hours=1), "2027-03-01T12:30"
+    number = await accept(frozen, kind, NOON, when=when)
+    document = {"definition": "d", "tenant": "acme", "kind": kind, "business_key": "k"}
+    definition = parse_definition(document | {"when": when})
+    (draft,) = draft_occurrences(definition, NOON, NOON + hour).drafts
+    actor_no = await register_actor(frozen, "ada", ActorKind.PERSON)
+    older = replace(draft, tzdata="2000a")
+    await skip_items(frozen, [older], ["gap"], actor_no=actor_no, definition_nos=[number])
+    await materialise(materialiser)
+    reconciler = make_reconciler()
+    assert await found_types(reconciler) == set(), "skipped with a reason is accounted for"
+
+    async with review(frozen, actor_no=actor_no) as found:
+        digest = found.change.digest
+    await apply_reviewed(frozen, digest, actor_no=actor_no)
+    assert await issues(frozen) == [(cycle, 1, False), (f"{cycle}~2", 1, True)]
+    assert await found_types(reconciler) == set()
+
+    await accept(frozen, kind, NOON, when=when, labels={"a": "b"})
+    await materialise(materialiser)
+    assert await issues(frozen) == [(cycle, 1, False), (f"{cycle}~2", 2, True)]
+    assert await found_types(reconciler) == set()
+
+    await accept(frozen, kind, NOON, when={"cron": "40 * * * *", "timezone": "UTC"})
+    await materialise(materialiser)
+    assert await issues(frozen) == [(cycle, 1, False), (f"{cycle}~2", 2, False)]
+    assert await found_types(reconciler) == set()
+
+    await accept(frozen, kind, NOON, when=when)
+    await materialise(materialiser)
+    stand = [(cycle, 1, False), (f"{cycle}~2", 2, False), (f"{cycle}~3", 4, True)]
+    assert await issues(frozen) == stand
+    assert await found_types(reconciler) == set()
+    await lose(frozen, f"{cycle}~3")
+    assert await found_types(reconciler) == {FindingType.MISSING}
+    await reconciler.repair(await reconciler.plan())
+    assert await issues(frozen) == stand
+    assert await found_types(reconciler) == set()
+    assert not [each.difference for each in await read_accounting(frozen) if each.difference]
+
+
+async def issues(connection: Connection) -> list[tuple[str, int, bool]]:
+    rows = await connection.fetch(ISSUES)
+    return [(row["cycle"], row["version"], row["waits"]) for row in rows]
