@@ -219,21 +219,25 @@ begin
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,
       due_item.serial, due_item.overlap
   ),
+  skipped as (
+    insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
+    select s.effective_date, s.item_no, 13 /* skipped */, 0, actor, ledger.now(),
+      jsonb_build_object('reason', s.skip_reason)
+    from (
+      select distinct on (m.item_no) m.effective_date, m.item_no, n.skip_reason
+      from made m join input n on n.id = m.id
+      where skip_reasons is not null
+      order by m.item_no, n.ord  -- twice in the batch: the first gave the terms, and says whether it is owed
+    ) s
+    where s.skip_reason is not null
+    returning transition.item_no
+  ),
   waiting as (
     insert into ledger.pending (item_no, effective_date, flow_no, available_at, serial, serial_due_at, overlap)
     select m.item_no, m.effective_date, m.flow_no, greatest(m.due_at, (select ledger.now())), m.serial,
       case when m.serial is not null then m.due_at end, m.overlap
     from made m
-    where skip_reasons is null
-  ),
-  skipped as (
-    insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-    select distinct on (m.item_no)
-      m.effective_date, m.item_no, 13 /* skipped */, 0, actor, ledger.now(),
-      jsonb_build_object('reason', n.skip_reason)
-    from made m join input n on n.id = m.id
-    where skip_reasons is not null
-    order by m.item_no, n.ord
+    where skip_reasons is null or m.item_no not in (select s.item_no from skipped s)
   )
   select x.ord
   from (

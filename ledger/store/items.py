@@ -121,15 +121,18 @@ async def emit_items(
     definition_no: int | None = None,
     definition_nos: Sequence[int | None] | None = None,
     event_nos: Sequence[int | None] | None = None,
+    skip_reasons: Sequence[str | None] | None = None,
 ) -> list[Emitted]:
     """Emit a batch; repeating it is harmless. Answers come in input order.
 
+    What has a reason is recorded as skipped: its row and its terminal transition at once.
     Raises InvalidItem, naming the field, and then emits nothing.
     """
     return await _emit(
         connection,
         drafts,
         actor_no=actor_no,
+        reasons=skip_reasons,
         definition_nos=definition_nos or _every(definition_no, drafts),
         event_nos=event_nos,
     )
@@ -271,7 +274,7 @@ async def _emit(
     drafts: Sequence[ItemDraft],
     *,
     actor_no: int,
-    reasons: Sequence[str] | None = None,
+    reasons: Sequence[str | None] | None = None,
     definition_nos: Sequence[int | None] | None = None,
     event_nos: Sequence[int | None] | None = None,
 ) -> list[Emitted]:
@@ -301,7 +304,7 @@ async def _emit(
             _given([draft.decision for draft in drafts]),
             _given([draft.smear_seconds for draft in drafts]),
             _given([draft.traceparent for draft in drafts]),
-            reasons,
+            None if reasons is None else _given(list(reasons)),
             _given([draft.overlap for draft in drafts]),
             _given([draft.overlap_key for draft in drafts]),
         )

@@ -89,6 +89,30 @@ async def test_g2_a_skipped_occurrence_has_its_row_and_its_reason_at_once(
     assert await connection.fetchval("select count(*) from ledger.pending") == 0
 
 
+async def test_of_one_batch_what_has_a_reason_is_skipped_and_the_rest_waits(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    """Of a key that is twice in the batch the first decides, whichever way."""
+    drafts = make_drafts(4)
+    batch = [*drafts, drafts[0], drafts[1]]
+    reasons = [None, "catch_up", "gap", None, "catch_up", None]
+    answers = await emit_items(connection, batch, actor_no=actor_no, skip_reasons=reasons)
+    assert [answer.created for answer in answers] == [True] * 4 + [False] * 2
+    shown = [await show_item(connection, draft.id) for draft in drafts]
+    assert [(row["state"], row["detail"]) for row in shown if row] == [
+        (State.SCHEDULED.label, None),
+        (State.SKIPPED.label, {"reason": "catch_up"}),
+        (State.SKIPPED.label, {"reason": "gap"}),
+        (State.SCHEDULED.label, None),
+    ]
+    again = await emit_items(
+        connection, drafts, actor_no=actor_no, skip_reasons=["gap", None, None, "gap"]
+    )
+    assert not any(answer.created for answer in again)
+    (accounting,) = await read_accounting(connection)
+    assert (accounting.pending, accounting.skipped, accounting.difference) == (2, 2, 0)
+
+
 async def test_a_date_beyond_the_partitions_gets_its_own_made(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts
 ) -> None:
