@@ -280,14 +280,16 @@ def _check_smear(definition: Definition) -> None:
 
 
 def _check_catch_up(definition: Definition) -> None:
-    if definition.catch_up.keeps_all or isinstance(definition.when, RECURRING):
+    catch_up = definition.catch_up
+    if catch_up.keeps_all or isinstance(definition.when, RECURRING):
         return
-    limits = (name for name in ("window", "max_items") if getattr(definition.catch_up, name))
-    reason = (
-        "the next item is owed when the one before ends: none is ever missed"
-        if definition.is_schedule
-        else "an event owes its item whenever the event comes"
-    )
+    if not definition.is_schedule:
+        if catch_up.policy != "all":
+            reason = "each event owes an item of its own, whatever came before it or after"
+            raise misfit("catch_up.policy", reason, "policy: all, with a window or without")
+        return
+    limits = (name for name in ("window", "max_items") if getattr(catch_up, name))
+    reason = "the next item is owed when the one before ends: none is ever missed"
     raise misfit(f"catch_up.{next(limits, 'policy')}", reason, "policy: all, and nothing else")
 
 

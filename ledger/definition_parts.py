@@ -31,14 +31,20 @@ class CatchUp(Part):
 
     Where more than `max_items` were missed, or a thousand where none is given, those not owed are
     one record with their count and range; otherwise each is recorded as skipped.
+
+    An event owes one item: `policy` is `all`, `max_items` has no effect, and `window` counts from
+    the item's due time to the arrival of its event. What comes later is recorded as skipped.
     """
 
     policy: Literal["all", "latest", "skip"] = "all"
     window: Period | None = Field(
-        default=None, description="how long after it was due an occurrence is still owed"
+        default=None,
+        description="how long after it was due an occurrence, or an event's item, is still owed",
     )
     max_items: Annotated[int, Field(ge=1, le=CATCH_UP_ITEMS_MAX, strict=True)] | None = Field(
-        default=None, description="how many of those missed are owed at most: the latest"
+        default=None,
+        description="how many of those missed are owed at most: the latest; no effect in an event "
+        "rule",
     )
 
     @property

@@ -30,7 +30,8 @@ class ItemDraft:
     """One item as it will be owed. `payload` and `labels` are JSON text, `lane` '' is none.
 
     `due_at` is moved by `smear_seconds` already. `overlap` None may run beside any other;
-    `overlap_key` None is the business key.
+    `overlap_key` None is the business key. `owed_until` is None where it is owed however late its
+    event comes.
     """
 
     tenant: str
@@ -54,11 +55,16 @@ class ItemDraft:
     smear_seconds: int | None = None
     overlap: Overlap | None = None
     overlap_key: str | None = None
+    owed_until: datetime | None = None
 
     @property
     def id(self) -> UUID:
         """Return the identity that deduplicates it."""
         return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
+
+    def is_lapsed(self, received_at: datetime) -> bool:
+        """Tell whether an event received then comes too late to owe it: it is skipped instead."""
+        return self.owed_until is not None and self.owed_until < received_at
 
 
 @dataclass(frozen=True, slots=True)

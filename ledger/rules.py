@@ -140,6 +140,7 @@ class _Rule:
         self.overlap = OVERLAPS[definition.overlap]
         self.tzdata = tzdata_version()
         self.smear = definition.smear
+        self.window = definition.catch_up.window
 
     def draft(self, event: DomainEvent, document: object, business_key_path: str) -> ItemDraft:
         """Return the item that the event owes."""
@@ -180,6 +181,7 @@ class _Rule:
             smear_seconds=smear_by,
             overlap=self.overlap,
             overlap_key=None if self.overlap is None else f"{self.name}/{business_key}",
+            owed_until=due_at + self.window if self.window else None,
         )
 
     def text_of(

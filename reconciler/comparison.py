@@ -28,7 +28,9 @@ class Expected(NamedTuple):
 
     `source` is the place of its source in the pass. `live` is false where the domain withdrew it:
     then no item is owed, and one that stands is accounted for. `reference` is what the source
-    needs to find the terms again (an event's number), `extra` what it cannot find again.
+    needs to find the terms again (an event's number), `extra` what it cannot find again. `lapsed`
+    tells that its event, `received` so many microseconds after the epoch, came too late to owe it:
+    it stands as skipped.
     """
 
     id: bytes
@@ -45,6 +47,8 @@ class Expected(NamedTuple):
     payload: str | None = None
     partition_key: str | None = None
     moment: tuple[int, str, str] | None = None
+    received: int | None = None
+    lapsed: bool = False
 
 
 class Actual(NamedTuple):

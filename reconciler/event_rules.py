@@ -29,13 +29,26 @@ SubjectKey = tuple[str, str, str]
 
 
 class Birth(NamedTuple):
-    """An event implies an item."""
+    """An event implies an item; `lapsed`: it came too late to owe it, if it came first.
+
+    `received` is when it came, in microseconds.
+    """
 
     id: bytes
     key: SubjectKey
     moment: Moment
     definition_no: int
     event_no: int
+    received: int = 0
+    lapsed: bool = False
+
+
+class Landed(NamedTuple):
+    """What the inbox knows of an event beside the event."""
+
+    moment: Moment
+    event_no: int
+    received_at: datetime
 
 
 class Withdrawal(NamedTuple):
@@ -123,7 +136,8 @@ class EventRules:
                 continue
             try:
                 definition = version.definition_at(row["received_at"])
-                _apply_version(version, definition, event, (moment, row["event_no"]), applied)
+                landed = Landed(moment, row["event_no"], row["received_at"])
+                _apply_version(version, definition, event, landed, applied)
             except InvalidInput as refusal:
                 refused[str(refusal)[:REASON_CHARS_MAX]] += 1
         return applied
@@ -133,21 +147,21 @@ def _apply_version(
     version: Version,
     definition: Definition,
     event: DomainEvent,
-    landed: tuple[Moment, int],
+    landed: Landed,
     applied: Applied,
 ) -> None:
-    moment, event_no = landed
+    moment = landed.moment
     found: Applied = Applied()
     for consequence in apply_rule(definition, event):
         match consequence:
             case ItemDraft() as draft:
-                found.births.append(_birth(draft, moment, version, event_no))
+                found.births.append(_birth(draft, version, landed))
             case Cancellation(tenant=tenant, kind=kind, business_key=business_key):
                 found.withdrawals.append(
                     Withdrawal(moment, (tenant, kind, business_key), cancels=True, spares=None)
                 )
             case Supersession(tenant=tenant, kind=kind, business_key=business_key) as change:
-                birth = _birth(change.replacement, moment, version, event_no)
+                birth = _birth(change.replacement, version, landed)
                 found.births.append(birth)
                 found.withdrawals.append(
                     Withdrawal(
@@ -158,11 +172,17 @@ def _apply_version(
     applied.withdrawals += found.withdrawals
 
 
-def _birth(
-    draft: ItemDraft, moment: Moment, version: Version, event_no: int
-) -> tuple[Birth, ItemDraft]:
-    key = (draft.tenant, draft.kind, draft.business_key)
-    return Birth(draft.id.bytes, key, moment, version.definition_no, event_no), draft
+def _birth(draft: ItemDraft, version: Version, landed: Landed) -> tuple[Birth, ItemDraft]:
+    birth = Birth(
+        draft.id.bytes,
+        (draft.tenant, draft.kind, draft.business_key),
+        landed.moment,
+        version.definition_no,
+        landed.event_no,
+        microseconds_of(landed.received_at),
+        draft.is_lapsed(landed.received_at),
+    )
+    return birth, draft
 
 
 def _in_force(line: Sequence[Version], at: datetime) -> Version | None:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 from ledger.drafts import ItemDraft
 from ledger.errors import InvalidInput, WindowTooLarge
 from ledger.schedule import AfterCompletion
-from ledger.scheduled import issue_draft, split_cycle
+from ledger.scheduled import MISSED, issue_draft, split_cycle
 from ledger.store import Connection, findings
 from reconciler.comparison import Actual, Expected, KindKey
 from reconciler.event_rules import Birth, EventRules, Withdrawn
@@ -45,7 +45,10 @@ Lapses = dict[int, list[tuple[datetime, datetime]]]
 # Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
 _ID: Final = Expected._fields.index("id")
 _SOURCE: Final = Expected._fields.index("source")
+_DEFINITION: Final = Expected._fields.index("definition_no")
 _MOMENT: Final = Expected._fields.index("moment")
+_RECEIVED: Final = Expected._fields.index("received")
+_LAPSED: Final = Expected._fields.index("lapsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +112,12 @@ class Expectation:
     def read_window(self, window: Window) -> dict[bytes, Row]:
         """Return what is expected in a window, each thing once, whatever sources name it.
 
-        Of the events that owe one item the earliest counts; a population's word that it is owed
-        stands above their having withdrawn it.
+        Of the events that owe one item the earliest counts, and the one that came first tells
+        whether it came too late; a population's word that it is owed stands above their having
+        withdrawn it.
         """
         found: dict[bytes, Row] = {}
+        first: dict[bytes, tuple[Any, ...]] = {}
         asserted: set[bytes] = set()
         for row in self.spool.read(window.from_day, window.to_day):
             identity = row[_ID]
@@ -120,9 +125,16 @@ class Expectation:
                 asserted.add(identity)
                 found.setdefault(identity, row)
                 continue
-            known = found.get(identity)
-            if known is None or (known[_SOURCE] == EVENTS and row[_MOMENT] < known[_MOMENT]):
+            known = found.setdefault(identity, row)
+            if known is row or known[_SOURCE] != EVENTS:
+                continue
+            first[identity] = min(first.get(identity, _arrival(known)), _arrival(row))
+            if row[_MOMENT] < known[_MOMENT]:
                 found[identity] = row
+        for identity, arrival in first.items():
+            if arrival[-1] != found[identity][_LAPSED]:
+                told = Expected._make(found[identity])
+                found[identity] = tuple(told._replace(lapsed=arrival[-1]))
         for identity, row in found.items():
             if row[_SOURCE] == EVENTS and identity not in asserted:
                 expected = Expected._make(row)
@@ -148,13 +160,18 @@ class Expectation:
                     if draft.cycle == cycle and draft.business_key == expected.business_key:
                         issued = issue_draft(draft, issue)
                         terms[expected.id] = terms_of_draft(issued, version.definition_no, None)
-        wanted = {expected.id for expected in missing if expected.source == EVENTS}
+        wanted = {
+            expected.id: MISSED if expected.lapsed else None
+            for expected in missing
+            if expected.source == EVENTS
+        }
         numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})
         for birth, draft in await self._births(connection, numbers):
             if birth.id in wanted:
-                terms.setdefault(
-                    birth.id, terms_of_draft(draft, birth.definition_no, birth.event_no)
+                told = terms_of_draft(
+                    draft, birth.definition_no, birth.event_no, skip_reason=wanted[birth.id]
                 )
+                terms.setdefault(birth.id, told)
         return terms
 
     async def implied_since(self, connection: Connection, items: Sequence[Actual]) -> set[bytes]:
@@ -259,6 +276,8 @@ def _put_draft(
             None,
             None,
             None,
+            None,
+            False,
         ),
     )
 
@@ -306,6 +325,8 @@ def _put_birth(spool: Spool, birth: Birth, draft: ItemDraft) -> None:
             None,
             None,
             birth.moment,
+            birth.received,
+            birth.lapsed,
         ),
     )
 
@@ -338,11 +359,18 @@ async def _put_population(expectation: Expectation, population: Population, plac
                         row.payload,
                         row.partition_key,
                         None,
+                        None,
+                        False,
                     ),
                 )
     except SourceFailed as failure:
         read.failure = failure.reason
     read.duration_seconds = monotonic() - began
+
+
+def _arrival(row: Row) -> tuple[Any, ...]:
+    """Return what orders the events of one item as the intake took them, and the verdict last."""
+    return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_LAPSED]
 
 
 def _birth(expected: Expected) -> Birth:

@@ -17,6 +17,7 @@ def missing(expected: Expected, source: str, terms: str | None) -> Finding:
     effective = date.fromordinal(expected.day)
     due_at = instant_of(expected.due_microseconds)
     identity = UUID(bytes=expected.id)
+    owed = "came too late to be owed" if expected.lapsed else "is owed"
     return Finding(
         FindingType.MISSING,
         Subject(
@@ -28,7 +29,7 @@ def missing(expected: Expected, source: str, terms: str | None) -> Finding:
             effective,
             due_at,
         ),
-        f"{source} says that {expected.kind} is owed for {expected.business_key}, effective "
+        f"{source} says that {expected.kind} {owed} for {expected.business_key}, effective "
         f"{effective} and due {due_at:%Y-%m-%d %H:%M} UTC, but the ledger has no such item.",
         expected={
             "source": source,

@@ -100,7 +100,7 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
     match action:
         case RepairAction.MATERIALISE:
             if row["terms"] is not None:
-                told = f"Emit {what}, due {row['due_at']:%Y-%m-%d %H:%M} UTC.", row["terms"]
+                told = _emission(what, row), row["terms"]
         case RepairAction.REDRIVE:
             if row["actual"].get("state") == State.MANUAL_REVIEW.label:
                 told = f"Send {what} back to work, its attempts counted anew.", item
@@ -114,6 +114,13 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
         case RepairAction.COMPLETE:
             pass
     return told
+
+
+def _emission(what: str, row: Record) -> str:
+    due = f"due {row['due_at']:%Y-%m-%d %H:%M} UTC"
+    if reason := row["terms"].get("skip_reason"):
+        return f"Record {what}, {due}, as skipped: {reason}."
+    return f"Emit {what}, {due}."
 
 
 def _escalation(row: Record) -> dict[str, Any]:
@@ -232,6 +239,7 @@ class RepairExecutor:
                 actor_no=self.actor_no,
                 definition_nos=[repair.command["definition_no"] for repair in alike],
                 event_nos=[repair.command["event_no"] for repair in alike],
+                skip_reasons=[repair.command.get("skip_reason") for repair in alike],
             )
             for repair, answer in zip(alike, emitted, strict=True):
                 ended[repair.id] = (

@@ -10,6 +10,7 @@ from reconciler.comparison import Expected
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = "{}"
+_BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason"})
 
 
 def instant_of(microseconds: int) -> datetime:
@@ -24,8 +25,14 @@ def microseconds_of(instant: datetime) -> int:
     return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
-def terms_of_draft(draft: ItemDraft, definition_no: int | None, event_no: int | None) -> str:
-    """Return a draft as terms."""
+def terms_of_draft(
+    draft: ItemDraft,
+    definition_no: int | None,
+    event_no: int | None,
+    *,
+    skip_reason: str | None = None,
+) -> str:
+    """Return a draft as terms; with a reason it is to be recorded as skipped."""
     return orjson.dumps(
         {
             "tenant": draft.tenant,
@@ -48,6 +55,7 @@ def terms_of_draft(draft: ItemDraft, definition_no: int | None, event_no: int | 
             "smear_seconds": draft.smear_seconds,
             "definition_no": definition_no,
             "event_no": event_no,
+            "skip_reason": skip_reason,
         }
     ).decode()
 
@@ -70,9 +78,7 @@ def terms_of_population(expected: Expected) -> str:
 def draft_of_terms(terms: dict[str, Any]) -> ItemDraft:
     """Return the draft that the terms describe."""
     instants = ("due_at", "start_by", "complete_by")
-    values = {
-        name: value for name, value in terms.items() if name not in {"definition_no", "event_no"}
-    }
+    values = {name: value for name, value in terms.items() if name not in _BESIDE_THE_DRAFT}
     for name in instants:
         values[name] = datetime.fromisoformat(values[name]) if values[name] else None
     values["effective_date"] = date.fromisoformat(values["effective_date"])

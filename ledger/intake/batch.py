@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from ledger.drafts import ItemDraft
 from ledger.errors import InvalidEvent
 from ledger.intake.fold import Ending, Moment, earliest_births, endings
 from ledger.intake.rulebook import Rulebook, Subject
 from ledger.intake.stories import Read, Story, read_event, tell_stories
 from ledger.murmur2 import partitions_of
 from ledger.rules import DomainEvent
+from ledger.scheduled import MISSED
 from ledger.store import Connection
 from ledger.store.events import (
     InboxEvent,
+    Recorded,
     list_key_events,
     lock_business_keys,
     record_events,
@@ -37,12 +40,13 @@ producers key their events by business key, processes that share such a topic sh
 
 @dataclass(slots=True)
 class Taken:
-    """What became of a batch."""
+    """What became of a batch: `skipped` came too late to be owed, and `emitted` are the rest."""
 
     events: int = 0
     duplicates: int = 0
     unmatched: int = 0
     emitted: int = 0
+    skipped: int = 0
     withdrawn: int = 0
 
     def __add__(self, other: "Taken") -> "Taken":
@@ -52,6 +56,7 @@ class Taken:
             self.duplicates + other.duplicates,
             self.unmatched + other.unmatched,
             self.emitted + other.emitted,
+            self.skipped + other.skipped,
             self.withdrawn + other.withdrawn,
         )
 
@@ -67,9 +72,7 @@ async def take_batch(
     await lock_business_keys(connection, _buckets(reads, keys))
     known = await _known_events(connection, rulebook, keys)
     recorded = await record_events(connection, [_inbox_event(read) for read in reads])
-    fresh = [
-        (read, answer.event_no) for read, answer in zip(reads, recorded, strict=True) if answer.new
-    ]
+    fresh = [(read, answer) for read, answer in zip(reads, recorded, strict=True) if answer.new]
     taken = Taken(
         events=len(reads),
         duplicates=len(reads) - len(fresh),
@@ -77,7 +80,7 @@ async def take_batch(
     )
     stories = tell_stories(known, [read for read, _ in fresh])
     ends = await _endings(connection, stories)
-    taken.emitted = await _emit(connection, fresh, actor_no)
+    taken.emitted, taken.skipped = await _emit(connection, fresh, actor_no)
     taken.withdrawn = await _withdraw(connection, ends, actor_no)
     return taken
 
@@ -156,23 +159,38 @@ async def _endings(connection: Connection, stories: Mapping[Subject, Story]) -> 
 
 
 async def _emit(
-    connection: Connection, fresh: Sequence[tuple[Read, int | None]], actor_no: int
-) -> int:
-    """Emit oldest event first: of one item's births in a batch the first gives its terms."""
+    connection: Connection, fresh: Sequence[tuple[Read, Recorded]], actor_no: int
+) -> tuple[int, int]:
+    """Emit oldest event first: of one item's births in a batch the first gives its terms.
+
+    Returns how many were made that are owed, and how many that are skipped.
+    """
     owed = [
-        (read.moment, draft, meaning.definition_no, event_no)
-        for read, event_no in fresh
+        (read.moment, draft, meaning.definition_no, answer.event_no, _lapse(draft, answer))
+        for read, answer in fresh
         for meaning in read.meanings or ()
         if (draft := meaning.draft) is not None
     ]
     if not owed:
-        return 0
+        return 0, 0
     owed.sort(key=lambda one: one[0])
-    _, drafts, definition_nos, event_nos = zip(*owed, strict=True)
+    _, drafts, definition_nos, event_nos, lapses = zip(*owed, strict=True)
     emitted = await emit_items(
-        connection, drafts, actor_no=actor_no, definition_nos=definition_nos, event_nos=event_nos
+        connection,
+        drafts,
+        actor_no=actor_no,
+        definition_nos=definition_nos,
+        event_nos=event_nos,
+        skip_reasons=lapses,
     )
-    return sum(answer.created for answer in emitted)
+    made = [lapse for answer, lapse in zip(emitted, lapses, strict=True) if answer.created]
+    return made.count(None), len(made) - made.count(None)
+
+
+def _lapse(draft: ItemDraft, answer: Recorded) -> str | None:
+    if answer.received_at is None or not draft.is_lapsed(answer.received_at):
+        return None
+    return MISSED
 
 
 async def _withdraw(connection: Connection, ends: Sequence[Ending], actor_no: int) -> int:

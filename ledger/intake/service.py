@@ -161,6 +161,7 @@ def _counts(done: Pass) -> dict[str, int]:
         "duplicates": taken.duplicates,
         "unmatched": taken.unmatched,
         "emitted": taken.emitted,
+        "skipped": taken.skipped,
         "withdrawn": taken.withdrawn,
         "rejected": len(done.rejected),
     }

@@ -33,11 +33,13 @@ class InboxEvent:
 class Recorded:
     """The inbox's answer: `new` is False for a duplicate, within the batch or of long ago.
 
-    `event_no` may be None for a duplicate that another process is landing right now.
+    `event_no` may be None for a duplicate that another process is landing right now;
+    `received_at` is told only of what was landed now, on the database's clock.
     """
 
     event_no: int | None
     new: bool
+    received_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ async def record_events(connection: Connection, events: Sequence[InboxEvent]) ->
             [event.traceparent for event in events],
             [event.matched for event in events],
         )
-    return [Recorded(row["event_no"], row["new"]) for row in rows]
+    return [Recorded(row["event_no"], row["new"], row["received_at"]) for row in rows]
 
 
 async def list_key_events(

@@ -29,11 +29,12 @@ landed as (
   from input n
   order by n.ord
   on conflict do nothing
-  returning event_no, source, id, occurred_at
+  returning event_no, source, id, occurred_at, received_at
 )
 select coalesce(l.event_no, known.event_no) as event_no,
   l.event_no is not null
-    and row_number() over (partition by n.source, n.id, n.occurred_at order by n.ord) = 1 as new
+    and row_number() over (partition by n.source, n.id, n.occurred_at order by n.ord) = 1 as new,
+  l.received_at
 from input n
 left join landed l on l.source = n.source and l.id = n.id and l.occurred_at = n.occurred_at
 left join lateral (

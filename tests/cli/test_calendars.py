@@ -1,5 +1,6 @@
 """`dueledger calendar`, and definitions that name one."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 Command = Callable[..., Any]
+DESIGN = Path(__file__).parents[2] / "docs/design.md"
 
 NIGHTLY = """
 definition: nightly
@@ -127,6 +129,21 @@ def test_a_definition_says_until_when_its_calendar_reaches(
     assert defined.document["version"] == 1
     assert "calendar us reaches to 2099-12-31" in defined.err
     assert dueledger_on("calendar", "show", "uk", *KEY).code == 2
+
+
+def test_the_example_of_the_design_is_defined_as_it_stands(
+    dueledger_on: Command, csv: str, tmp_path: Path
+) -> None:
+    documents = re.findall(
+        r"^```yaml\n(.*?)^```", DESIGN.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
+    (example,) = (text for text in documents if text.startswith("definition: policy-renewal "))
+    assert "\ncatch_up: {policy: all, window: P7D, max_items: 1000}\n" in example
+    (tmp_path / "design.yaml").write_text(example, encoding="utf-8")
+    calendar = ("calendar", "import", "us-settlement", csv, *KEY, *FILES)
+    assert dueledger_on(*calendar).code == 0
+    defined = dueledger_on("define", "design.yaml", "--json")
+    assert (defined.code, defined.document["version"]) == (0, 1)
 
 
 def test_g13_define_compares_by_the_calendars_of_the_ledger_as_far_as_they_reach(

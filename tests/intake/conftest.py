@@ -16,17 +16,22 @@ from pydantic import SecretStr
 
 from ledger.definitions import parse_definition
 from ledger.intake import Intake, IntakeSettings, open_intake
+from ledger.intake.batch import Taken, take_batch
+from ledger.intake.rulebook import Rulebook
+from ledger.intake.stories import read_event
 from ledger.rules import DomainEvent
 from ledger.service import CRASH_VARIABLE
 from ledger.store import Connection
 from ledger.store.actors import ActorKind, register_actor
-from ledger.store.definitions import define
+from ledger.store.definitions import define, list_event_rules, read_rules_edition
+from ledger.store.partitions import make_event_months
 from ledger.topics import make_topics
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 POLLS_MAX = 400
 
+Take = Callable[..., Awaitable[Taken]]
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 Send = Callable[[Sequence[Message]], Awaitable[None]]
 TakeAll = Callable[[Intake, int], Awaitable[dict[str, int]]]
@@ -114,10 +119,10 @@ async def settings(database: str, bootstrap_servers: str, kind: str) -> IntakeSe
 
 
 @pytest.fixture
-async def set_rule(connection: Connection) -> Callable[[Mapping[str, Any]], Awaitable[int]]:
-    """Bring an event rule into force, long ago."""
+async def set_rule(connection: Connection) -> Callable[..., Awaitable[int]]:
+    """Bring an event rule into force, long ago unless told otherwise."""
 
-    async def bring(document: Mapping[str, Any]) -> int:
+    async def bring(document: Mapping[str, Any], effective_from: datetime = BEGINNING) -> int:
         definition = parse_definition(document)
         defined = await define(
             connection,
@@ -126,12 +131,29 @@ async def set_rule(connection: Connection) -> Callable[[Mapping[str, Any]], Awai
             name=definition.definition,
             kind=definition.kind,
             event_type=definition.event,
-            effective_from=BEGINNING,
+            effective_from=effective_from,
             actor_no=await register_actor(connection, "author", ActorKind.PERSON),
         )
         return defined.definition_no
 
     return bring
+
+
+@pytest.fixture
+def take(connection: Connection, actor_no: int) -> Take:
+    """Apply a batch in a transaction of its own, by the rules in force."""
+
+    async def apply(*events: DomainEvent, on: Connection = connection) -> Taken:
+        async with on.transaction():
+            rulebook = Rulebook(await read_rules_edition(on), await list_event_rules(on))
+            reads = [
+                read_event(rulebook, event, orjson.dumps(event.data).decode()) for event in events
+            ]
+            months = {event.time.date().replace(day=1) for event in events}
+            await make_event_months(on, sorted(months))
+            return await take_batch(on, rulebook, reads, actor_no=actor_no)
+
+    return apply
 
 
 @pytest.fixture

@@ -7,31 +7,24 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
 
-import orjson
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ledger.drafts import ItemDraft
-from ledger.intake.batch import Taken, take_batch
-from ledger.intake.rulebook import Rulebook
-from ledger.intake.stories import read_event
 from ledger.rules import DomainEvent
 from ledger.states import TransitionEvent
 from ledger.store import Connection, PlanProfile, connect
 from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
 from ledger.store.clock import set_clock
-from ledger.store.definitions import list_event_rules, read_rules_edition
 from ledger.store.items import emit_items, read_accounting
-from ledger.store.partitions import make_event_months, make_partitions
+from ledger.store.partitions import make_partitions
 from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
-from .conftest import BEGINNING, activated, amended, cancelled, renewal
+from .conftest import BEGINNING, Take, activated, amended, cancelled, renewal
 
 SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
 States = Callable[[], Awaitable[dict[str, str]]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-Take = Callable[..., Awaitable[Taken]]
 
 STORY = [
     activated("P-1", minute=0),
@@ -41,23 +34,6 @@ STORY = [
     activated("P-1", minute=40, expires_on="2028-03-01"),
 ]
 WITHDRAWN = {TransitionEvent.CANCELLED.label, TransitionEvent.SUPERSEDED.label}
-
-
-@pytest.fixture
-def take(connection: Connection, actor_no: int) -> Take:
-    """Apply a batch in a transaction of its own, by the rules in force."""
-
-    async def apply(*events: DomainEvent, on: Connection = connection) -> Taken:
-        async with on.transaction():
-            rulebook = Rulebook(await read_rules_edition(on), await list_event_rules(on))
-            reads = [
-                read_event(rulebook, event, orjson.dumps(event.data).decode()) for event in events
-            ]
-            months = {event.time.date().replace(day=1) for event in events}
-            await make_event_months(on, sorted(months))
-            return await take_batch(on, rulebook, reads, actor_no=actor_no)
-
-    return apply
 
 
 async def test_an_activation_owes_a_renewal_once_however_often_it_comes(
