@@ -15,6 +15,7 @@ from typing import Final, final
 from ledger.schedule.cron_dialect import CronFields
 from ledger.schedule.local_times import Times, midnight_of, times_between, times_within
 from ledger.schedule.resolution import (
+    SCAN_MARGIN,
     Decision,
     Fold,
     Gap,
@@ -25,7 +26,7 @@ from ledger.schedule.resolution import (
     naive_bounds,
     resolve_all,
 )
-from ledger.schedule.steadiness import reach_into
+from ledger.schedule.steadiness import day_offsets, reach_into
 from ledger.schedule.zones import load_zone
 
 _DAY: Final = timedelta(days=1)
@@ -174,25 +175,34 @@ def _expand(
         skipped.extend(found.skipped)
         unsteady.clear()
 
-    for day in plan.days_matching(low.date(), high.date()):
-        reach = reach_into(zone_name, day, window)
-        if reach is None:
-            continue
-        midnight = midnight_of(day)
-        within = times_within(
-            times, max(reach.low, low - midnight), min(reach.high, high - midnight)
-        )
-        nominals = [midnight + of_day for of_day in within]
-        if reach.offset is None:
-            unsteady += nominals
-            continue
+    def take(midnight: datetime, within: Times, offset: timedelta) -> None:
         if unsteady:
             settle()
-        base = midnight.replace(tzinfo=UTC) - reach.offset
+        base = midnight.replace(tzinfo=UTC) - offset
+        nominals = [midnight + of_day for of_day in within]
         instants = [base + of_day for of_day in within]
-        occurrences += map(
-            Occurrence._make, zip(instants, nominals, repeat(reach.offset), repeat(Decision.EXACT))
-        )
+        exact = zip(instants, nominals, repeat(offset), repeat(Decision.EXACT))
+        occurrences.extend(map(Occurrence._make, exact))
+
+    # Days so far within are whole, which is told at less cost than what of a day is within reach.
+    whole_from, whole_to = low + 2 * SCAN_MARGIN, high - 2 * SCAN_MARGIN - _DAY
+    for year, month, days in plan.days(low.date(), high.date()):
+        offsets = day_offsets(zone_name, year, month)
+        for day in days:
+            midnight = datetime(year, month, day)  # noqa: DTZ001 -- nominal times are naive
+            least, most = offsets[day - 1]
+            if least == most and whole_from <= midnight <= whole_to:
+                take(midnight, times, least)
+                continue
+            reach = reach_into(zone_name, midnight.date(), window)
+            if reach is None:
+                continue
+            earliest, latest = max(reach.low, low - midnight), min(reach.high, high - midnight)
+            within = times_within(times, earliest, latest)
+            if reach.offset is None:
+                unsteady += [midnight + of_day for of_day in within]
+            else:
+                take(midnight, within, reach.offset)
     settle()
     return Window(tuple(occurrences), tuple(skipped))
 
