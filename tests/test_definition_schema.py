@@ -19,7 +19,7 @@ from ledger.definitions import Definition, parse_definition
 from ledger.documents import read_documents
 from ledger.errors import InvalidDefinition
 from ledger.schedule.when import KINDS, kind_of
-from tests.test_definitions import NIGHTLY, REFUSED, RENEWAL, document
+from tests.definition_documents import NIGHTLY, REFUSED, RENEWAL, document
 
 ROOT = Path(__file__).parents[1]
 DOCS = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
