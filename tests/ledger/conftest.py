@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import assert_never
+from typing import Any, assert_never
 from uuid import UUID
 
 import pytest
@@ -14,6 +14,7 @@ from ledger.store import Connection
 from ledger.store.actors import ActorKind, register_actor
 from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
 from ledger.store.clock import set_clock, set_machine_clock
+from ledger.store.flows import FlowLimits, Scope, set_flow_limits
 from ledger.store.items import (
     Answer,
     emit_items,
@@ -22,6 +23,7 @@ from ledger.store.items import (
     skip_items,
     withdraw_items,
 )
+from ledger.store.limits import lock_limited_flows, measure_allowances
 from ledger.store.partitions import make_partitions
 from ledger.store.reviews import write_off_items
 from ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
@@ -233,3 +235,22 @@ async def ledger(
 def noon() -> datetime:
     """An instant that nothing else depends on."""
     return datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+async def limit(ledger: Ledger, **limits: Any) -> None:  # noqa: ANN401 - as FlowLimits takes them
+    """Set limits on the ledger's kind."""
+    await set_flow_limits(
+        ledger.connection,
+        Scope("acme", ledger.kind),
+        FlowLimits(**limits),
+        actor_no=ledger.worker_no,
+    )
+
+
+async def allowance(ledger: Ledger) -> int:
+    """Return what the one limited flow may have now."""
+    flows = [flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.limited]
+    async with ledger.connection.transaction():
+        assert list(await lock_limited_flows(ledger.connection, flows)) == flows
+        allowances = await measure_allowances(ledger.connection, flows, 1000)
+    return allowances[flows[0]]
