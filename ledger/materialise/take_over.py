@@ -70,12 +70,12 @@ async def issue_rounds(
         for place, draft, new in zip(left, drafts, created, strict=True):
             issued[place] = Issued(draft, new)
         stand = [place for place, new in zip(left, created, strict=True) if not new]
-        ended = await _find_withdrawn(connection, owed, issued, stand)
+        ended = set(await _find_withdrawn(connection, owed, issued, stand))
         own = [place for place in stand if owed[place].since is not None and place not in ended]
         answers = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
         begun = [place for place in own if answers[place] is Standing.BEGUN]
-        ended += [place for place in own if answers[place] is Standing.SUPERSEDED]
+        ended.update(place for place in own if answers[place] is Standing.SUPERSEDED)
         left = sorted([*ended, *await _find_issued(connection, owed, begun, issue)])
     return [issued[place] for place in range(len(owed))]
 

@@ -102,7 +102,6 @@ async def _open_reviewed(
 
     Where it is not, and what was reviewed is done already, return that.
     """
-    done = await list_zone_changes(connection, digest, limit=1)
     drawing = connection.transaction()
     await drawing.start()
     found = await _draw_up(connection, from_at, actor_no)
@@ -110,7 +109,7 @@ async def _open_reviewed(
         await drawing.commit()
         return found
     await drawing.rollback()
-    if done:
+    if done := await list_zone_changes(connection, digest, limit=1):
         return done[0]
     raise Conflict(
         f"What there is to change now is not what was reviewed as {digest}: something was handed"

@@ -294,26 +294,34 @@ async def test_a_definition_that_the_materialiser_cannot_expand_is_listed_as_rej
     assert "InvalidDefinition" in shown.err
 
 
+async def _read_slowly(
+    database: str, file: str, *options: str
+) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader]:
+    """Begin to define a file that shows more than a pipe holds, and read one byte of it."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "dueledger", "define", file, *options),
+        env=os.environ | {"DUELEDGER_DSN": database},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        limit=1_024,
+    )
+    assert process.stdout is not None
+    assert await process.stdout.readexactly(1)
+    return process, process.stdout
+
+
 async def test_define_holds_nothing_while_somebody_reads_what_it_shows(
     connection: Connection, tmp_path: Path, database: str
 ) -> None:
     many = tmp_path / "many.yaml"
     many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dueledger", "define", str(many), "--dry-run"),
-        env=os.environ | {"DUELEDGER_DSN": database},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-        limit=1_024,
-    )
-    assert process.stdout is not None
-    assert await process.stdout.readexactly(1), "more than a pipe holds is still to come"
+    process, shown = await _read_slowly(database, str(many), "--dry-run")
     open_ = await connection.fetchval(
         "select count(*) from pg_stat_activity"
         " where datname = current_database() and application_name = 'dueledger-cli'"
         " and xact_start is not null"
     )
-    assert len(await process.stdout.read()) > 100_000
+    assert len(await shown.read()) > 100_000
     assert (open_, await process.wait()) == (0, 0)
 
 
@@ -323,18 +331,10 @@ async def test_define_does_what_it_showed_or_nothing(
     many, one = tmp_path / "many.yaml", tmp_path / "one.yaml"
     many.write_text("---".join(named_nightly(f"nightly-{each}") for each in range(200)))
     one.write_text(named_nightly("nightly-0").replace("New_York", "Chicago"))
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "dueledger", "define", str(many)),
-        env=os.environ | {"DUELEDGER_DSN": database},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        limit=1_024,
-    )
-    assert process.stderr is not None
-    assert await process.stderr.readexactly(1), "more than a pipe holds is still to come"
+    process, shown = await _read_slowly(database, str(many))
     first = await asyncio.to_thread(dueledger_on, "define", str(one))
     assert first.code == 0
-    said = await process.stderr.read()
+    said = await shown.read()
     assert b"Somebody else has defined one of these meanwhile: nothing was done." in said
     assert await process.wait() == 1
     assert [each["definition"] for each in dueledger_on("definitions", "--json").lines] == [
