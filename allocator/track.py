@@ -17,6 +17,7 @@ from allocator.limits import admit, spend
 from allocator.office import Office
 from allocator.publisher import Delivery, Outcome, Publisher
 from allocator.shares import Gate, Load, Share
+from ledger.errors import UnseenPartition
 from ledger.log import LogEvent, get_logger
 from ledger.service import crash_point
 from ledger.store import CONNECTION_LOST, Connection, Record
@@ -75,7 +76,7 @@ class Track:
             partitions = await self._office.topics.partitions(self._publisher, topics)
             there = [share for share in shares if share.flow.topic in partitions]
             with self._reserved(there) as taken:
-                batches = await self._claim(connection, there, partitions, taken)
+                batches = await self._claim_found(connection, there, partitions, taken)
             if batches:
                 crash_point("allocator.recorded")
                 items = sum(taken.values())
@@ -124,6 +125,35 @@ class Track:
                 spent[share.flow.topic] += taken[share.flow.flow_no]
             for topic, items in reserved.items():
                 self._office.credits.spend(topic, items, spent[topic])
+
+    async def _claim_found(
+        self,
+        connection: Connection,
+        shares: Sequence[Share],
+        partitions: Mapping[str, int],
+        taken: Counter[int],
+    ) -> list[ClaimBatch]:
+        """Claim; where a partition of an item was unseen, each flow once more by itself.
+
+        One that is refused again waits a moment: where it has a row without an item, which only a
+        hand in the database leaves, it must not hold up the others.
+        """
+        try:
+            return await self._claim(connection, shares, partitions, taken)
+        except UnseenPartition:
+            batches: list[ClaimBatch] = []
+            for share in shares:
+                try:
+                    batches += await self._claim(connection, [share], partitions, taken)
+                except UnseenPartition as error:
+                    self._log.warning(
+                        LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
+                    )
+                    self._office.rotation.hold([share.flow.flow_no], {}, now=monotonic())
+                except CONNECTION_LOST:
+                    self._office.sends.release([batch.fence for batch in batches])
+                    raise
+            return batches
 
     async def _claim(
         self,
@@ -185,6 +215,7 @@ class Track:
                 self._office.allocator_no,
                 floors=[share.floor for share in serial],
                 measured=[share.flow.limited for share in serial],
+                with_fences=not any(share.flow.plain for share in shares),
             )
             for flow_no, items in Counter(map(_FLOW_NO, rows)).items():
                 left[flow_no] -= items

@@ -133,6 +133,16 @@ class Unbalanced(DueledgerError):
     code = "UNBALANCED"
 
 
+class UnseenPartition(DueledgerError):
+    """A statement took items and found fewer: a partition is newer than its plan.
+
+    Nothing was changed. A new transaction sees the partition; one that does not met rows without
+    their item, which only a hand in the database leaves.
+    """
+
+    code = "UNSEEN_PARTITION"
+
+
 class MissingExtra(DueledgerError):
     """What was asked needs an optional library; the message says how to install it."""
 

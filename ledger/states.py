@@ -47,6 +47,7 @@ class TransitionEvent(IntEnum):
     SKIPPED = 13
     WRITTEN_OFF = 14
     REVISED = 15
+    RECOVERED = 16
 
     @property
     def label(self) -> str:
@@ -114,6 +115,8 @@ _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     TransitionEvent.SKIPPED: ((None, State.SCHEDULED), State.SKIPPED),
     TransitionEvent.WRITTEN_OFF: ((State.MANUAL_REVIEW,), State.WRITTEN_OFF),
     TransitionEvent.REVISED: ((State.SCHEDULED,), State.SCHEDULED),
+    # Upkeep puts back what stands nowhere; there never is anything.
+    TransitionEvent.RECOVERED: ((None,), State.SCHEDULED),
 }
 
 TRANSITIONS: Final[tuple[Transition, ...]] = tuple(

@@ -6,6 +6,7 @@ An allocator does it beside publishing; where there may be none, workers that cl
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from datetime import date
 from time import monotonic
 from typing import Final, final
 
@@ -26,12 +27,25 @@ from ledger.store.limits import (
     prune_outcomes,
     release_keys,
 )
-from ledger.store.partitions import make_partitions
+from ledger.store.partitions import (
+    count_lost,
+    lock_partitions,
+    make_partitions,
+    recover_items,
+    take_unchecked_month,
+)
 
 Step = Callable[[Connection, Counter[str]], Awaitable[None]]
 
 PARTITIONS_SECONDS: Final = 3600.0
 PRUNE_SECONDS: Final = 600.0
+CHECK_SECONDS: Final = 3600.0
+"""How often the items of a month are counted, at most."""
+CHECK_FIRST_SECONDS: Final = 60.0
+CHECK_SHARE: Final = 200  # counting takes 0.12 s a million items: a two-hundredth of the time
+CHECK_PAUSE_SECONDS: Final = 30.0
+RECOVERED_MAX: Final = 1000
+IDS_LOGGED: Final = 10
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
 KEY_STRIDES_MAX: Final = 20
@@ -69,7 +83,8 @@ class Upkeep:
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet = 0
-        self._partitions_at = self._prune_at = float("-inf")
+        self._partitions_at = self._prune_at = self._check_at = float("-inf")
+        self._lost_in: tuple[date, date] | None = None
         self._keys_after: int | None = None
         self._has_more = False
         self._failures: Counter[str] = Counter()
@@ -83,13 +98,14 @@ class Upkeep:
             "flag_streaks": self._flag_streaks,
             "heal_pauses": self._heal_pauses,
             "prune": self._prune,
+            "recover_items": self._recover_items,
         }
 
     async def tick(self) -> Counter[str]:
         """Do one bounded pass; what Postgres refuses to one step keeps no other from being done.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, woken; and what changed:
-        circuits, streaks, pauses. Raises where the connection is lost.
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, woken, recovered; and what
+        changed: circuits, streaks, pauses. Raises where the connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -141,6 +157,45 @@ class Upkeep:
             await prune_credits(connection)
             await prune_outcomes(connection)
             self._prune_at = now + PRUNE_SECONDS
+
+    async def _recover_items(self, connection: Connection, counts: Counter[str]) -> None:
+        """Count the items of one month; put those back that stand nowhere, and raise the alarm.
+
+        There is never anything to do: no statement takes an item without a place to put it.
+        """
+        now = monotonic()
+        if now < self._check_at:
+            return
+        month = self._lost_in or await take_unchecked_month(
+            connection, rest_seconds=CHECK_SECONDS, first_seconds=CHECK_FIRST_SECONDS
+        )
+        self._check_at = now + CHECK_PAUSE_SECONDS
+        if month is None:
+            return
+        self._lost_in = month if await count_lost(connection, *month) else None
+        if self._lost_in is not None:
+            counts["recovered"] += await self._recover(connection, month)
+        self._check_at = monotonic() + CHECK_SHARE * (monotonic() - now)
+
+    async def _recover(self, connection: Connection, month: tuple[date, date]) -> int:
+        """Put back what stands nowhere; the month is looked at again where there may be more."""
+        async with connection.transaction():
+            if not await lock_partitions(connection):
+                return 0
+            ids = await recover_items(
+                connection, *month, limit=RECOVERED_MAX, actor_no=self._actor_no
+            )
+        if len(ids) < RECOVERED_MAX:
+            self._lost_in = None
+        if ids:
+            self._log.error(
+                LogEvent.ITEM_RECOVERED,
+                items=len(ids),
+                ids=[str(each) for each in ids[:IDS_LOGGED]],
+                from_date=str(month[0]),
+                to_date=str(month[1]),
+            )
+        return len(ids)
 
     async def _reap_runs(self, connection: Connection, counts: Counter[str]) -> None:
         runs = await reap_runs(connection, self._limit, self._actor_no)

@@ -119,6 +119,7 @@ declare
 begin
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
+  perform ledger.none_lost(1, case when found then 1 else 0 end);
   -- Held while this commits: who supersedes the version waits, and then sees what it left.
   select m.ends_at into ends_at from ledger.materialised m where m.definition_no = old.definition_no for share;
   if greatest(due, before.due_at) >= ends_at then
@@ -282,6 +283,17 @@ CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle 
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
 
+CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  lock table ledger.partition_span in share mode nowait;
+  return true;
+exception when lock_not_available then
+  return false;
+end $$;
+
 CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
     AS $$
@@ -420,6 +432,21 @@ begin
     from taken t
   )
   select t.ord from taken t order by t.ord;
+end $$;
+
+CREATE FUNCTION ledger.none_lost(taken bigint, seen bigint) RETURNS boolean
+    LANGUAGE plpgsql IMMUTABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if taken = seen then
+    return true;
+  end if;
+  raise exception using
+    errcode = 'DL005',
+    message = format('%s items were taken and %s of them found in due_item', taken, seen),
+    detail = 'A partition of due_item is newer than the plan of this statement. Nothing was changed.',
+    hint = 'repeat it in a new transaction';
 end $$;
 
 CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
@@ -1067,7 +1094,8 @@ CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
     starts_on date NOT NULL,
     ends_before date NOT NULL,
-    made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL
+    made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
+    checked_at timestamp with time zone
 );
 
 CREATE TABLE ledger.pause (
@@ -1649,6 +1677,9 @@ GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
 
+REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
+
 REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date) TO ledger_worker;
 
@@ -1657,6 +1688,9 @@ GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) TO ledger_worker;
 
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_worker;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
@@ -1740,6 +1774,8 @@ GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_worker;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
+
+GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.pause TO ledger_worker;
 GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;

@@ -68,20 +68,38 @@ async def template(stack: Endpoints) -> AsyncGenerator[str]:
     await admin.close()
 
 
-MakeDatabase = Callable[[], AbstractAsyncContextManager[str]]
+MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
+
+MISPLACED = """
+with place as (
+  select item_no from ledger.pending
+  union all select item_no from ledger.review
+  union all select item_no from ledger.open_item
+  union all select item_no from ledger.transition t
+  join ledger.transition_event e on e.event = t.event join ledger.state s on s.state = e.after_state
+  where s.terminal)
+select i.item_no, i.business_key, count(p.item_no) as places
+from ledger.due_item i full join place p using (item_no)
+group by i.item_no, i.business_key having i.item_no is null or count(p.item_no) <> 1
+"""
 
 
 @pytest.fixture(scope="session")
 def make_database(stack: Endpoints, template: str) -> MakeDatabase:
-    """Make migrated, empty databases; each gives its DSN and is dropped at the end."""
+    """Make migrated, empty databases; each gives its DSN and is dropped at the end.
+
+    Before that each item must stand in exactly one place, unless a test says that it `damages` it.
+    """
 
     @asynccontextmanager
-    async def make() -> AsyncGenerator[str]:
+    async def make(*, damaged: bool = False) -> AsyncGenerator[str]:
         name = f"test_{secrets.token_hex(6)}"
         admin = await asyncpg.connect(stack.dsn)
         try:
             await admin.execute(f"create database {name} template {template} strategy file_copy")
             yield named_database(stack.dsn, name)
+            if not damaged:
+                await _check_places(named_database(stack.dsn, name))
             await admin.execute(f"drop database {name} with (force)")
         finally:
             await admin.close()
@@ -89,10 +107,23 @@ def make_database(stack: Endpoints, template: str) -> MakeDatabase:
     return make
 
 
+async def _check_places(dsn: str) -> None:
+    """Fail where an item stands nowhere or twice, or something stands without its item."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        misplaced = await connection.fetch(MISPLACED)
+    finally:
+        await connection.close()
+    assert not misplaced, [tuple(row) for row in misplaced]
+
+
 @pytest.fixture
-async def database(make_database: MakeDatabase) -> AsyncGenerator[str]:
+async def database(
+    make_database: MakeDatabase, request: pytest.FixtureRequest
+) -> AsyncGenerator[str]:
     """The DSN of a migrated, empty database of the test's own."""
-    async with make_database() as dsn:
+    damaged = request.node.get_closest_marker("damages") is not None
+    async with make_database(damaged=damaged) as dsn:
         yield dsn
 
 
@@ -195,7 +226,7 @@ end $$;
 @pytest.fixture(scope="module")
 async def populated_database(make_database: MakeDatabase) -> AsyncGenerator[str]:
     """A database for tests of plans, that a module fills once; it can explain statements."""
-    async with make_database() as dsn:
+    async with make_database(damaged=True) as dsn:
         owner = await asyncpg.connect(dsn)
         await owner.execute(EXPLAIN)
         await owner.close()

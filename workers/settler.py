@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
-from ledger.errors import InvalidItem
+from ledger.errors import InvalidItem, UnseenPartition
 from ledger.log import LogEvent, get_logger
 from ledger.service import crash_point
 from ledger.states import TransitionEvent
@@ -120,7 +120,7 @@ class Settler:
             async with self._pool.acquire() as connection:
                 settlements = await _settlements(connection, part)
                 refused = await settle_runs(connection, settlements, self._worker_no)
-        except CONNECTION_LOST:
+        except (*CONNECTION_LOST, UnseenPartition):
             self._failures -= 1  # nothing is wrong with what was sent
             raise
         except InvalidItem as refusal:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
+from ledger.errors import UnseenPartition
 from ledger.store.connection import Connection, Record
 from ledger.store.statements import statement
 
@@ -203,9 +204,12 @@ async def claim_items(
     says of each flow whether this transaction locked and measured it. `with_fences` draws one an
     item, for claims to take theirs from. Only in a transaction that also records the claims: a
     rollback leaves everything waiting.
+
+    Raises UnseenPartition where a partition is newer than the plan: the transaction must be rolled
+    back, and the same in a new one finds it.
     """
     known = [BOTTOM] * len(flow_nos) if floors is None else floors
-    return await connection.fetch(
+    rows = await connection.fetch(
         statement("claim_items"),
         flow_nos,
         quotas,
@@ -215,6 +219,7 @@ async def claim_items(
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
     )
+    return _all_found(rows)
 
 
 async def claim_serial_items(
@@ -225,8 +230,12 @@ async def claim_serial_items(
     *,
     floors: Sequence[Floor] | None = None,
     measured: Sequence[bool] | None = None,
+    with_fences: bool = False,
 ) -> list[Record]:
-    """Take due rows whose keys are free, and hold the keys; rows and flows as of `claim_items`.
+    """Take due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
+
+    Draw fences here only where the transaction locks no item in a statement behind this one: they
+    would be lower than one that another transaction has given such an item meanwhile.
 
     What comes while its key is held waits behind it, or is skipped, or asks the holder to end, as
     its overlap policy says. One claimer at a time judges a key of such a policy, in a statement
@@ -239,9 +248,26 @@ async def claim_serial_items(
         statement("lock_serial_stripes"), flow_nos, quotas, floor_ats, known
     )
     stripes = [row["stripe"] for row in locked]
-    return await connection.fetch(
-        statement("claim_serial_items"), flow_nos, quotas, floor_ats, known, stripes, actor_no
+    rows = await connection.fetch(
+        statement("claim_serial_items"),
+        flow_nos,
+        quotas,
+        floor_ats,
+        known,
+        stripes,
+        actor_no,
+        with_fences,
     )
+    return _all_found(rows)
+
+
+def _all_found(rows: list[Record]) -> list[Record]:
+    """Return rows without their last, which says how many were taken."""
+    taken: int = rows.pop()["item_no"]
+    if taken != len(rows):
+        message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
+        raise UnseenPartition(message, taken=taken, found=len(rows))
+    return rows
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Final
+from uuid import UUID
 
 from ledger.store.connection import Connection, Record
 from ledger.store.statements import statement
@@ -18,6 +19,39 @@ async def make_partitions(connection: Connection, *, ahead: timedelta = AHEAD) -
 async def make_event_months(connection: Connection, months: Sequence[date]) -> int:
     """Make the inbox's partitions for these months (each the first of its month)."""
     return await connection.fetchval(statement("make_event_months"), months)
+
+
+async def take_unchecked_month(
+    connection: Connection, *, rest_seconds: float, first_seconds: float
+) -> tuple[date, date] | None:
+    """Take the month whose items were counted longest ago, and note that they are counted now.
+
+    One that was counted within `rest_seconds`, or made within `first_seconds`, is left for later.
+    Returns its first day and the one after its last.
+    """
+    row = await connection.fetchrow(statement("take_unchecked_month"), rest_seconds, first_seconds)
+    return None if row is None else (row["starts_on"], row["ends_before"])
+
+
+async def count_lost(connection: Connection, from_date: date, to_date: date) -> int:
+    """Count items of these effective dates less the places they stand in; 0 when all is well.
+
+    0.12 s a million items; a partition made meanwhile may be counted by half.
+    """
+    return await connection.fetchval(statement("count_lost"), from_date, to_date)
+
+
+async def lock_partitions(connection: Connection) -> bool:
+    """Let no partition be made until this transaction ends; False where one is being made."""
+    return await connection.fetchval(statement("lock_partitions"))
+
+
+async def recover_items(
+    connection: Connection, from_date: date, to_date: date, *, limit: int, actor_no: int
+) -> list[UUID]:
+    """Put items that stand nowhere back to work, behind `lock_partitions` in a transaction."""
+    rows = await connection.fetch(statement("recover_items"), from_date, to_date, limit, actor_no)
+    return [row["id"] for row in rows]
 
 
 async def list_change_marks(connection: Connection) -> list[Record]:

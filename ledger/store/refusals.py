@@ -6,7 +6,7 @@ from typing import Final
 
 import asyncpg
 
-from ledger.errors import DueledgerError, InvalidItem
+from ledger.errors import DueledgerError, InvalidItem, UnseenPartition
 from ledger.flow_bounds import FLOW_BOUNDS
 
 _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
@@ -32,6 +32,17 @@ class ClockRefused(DueledgerError):
     """A simulated clock is set for a role that may not use one."""
 
     code = "CLOCK_REFUSED"
+
+
+@contextmanager
+def unseen_partitions() -> Generator[None]:
+    """Turn the refusal of `ledger.none_lost` into UnseenPartition."""
+    try:
+        yield
+    except asyncpg.PostgresError as error:
+        if error.sqlstate != "DL005":
+            raise
+        raise UnseenPartition(str(error.message)) from error
 
 
 @contextmanager

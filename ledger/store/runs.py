@@ -9,7 +9,7 @@ from asyncpg import BitString
 
 from ledger.states import TransitionEvent
 from ledger.store.connection import Connection
-from ledger.store.refusals import translated
+from ledger.store.refusals import translated, unseen_partitions
 from ledger.store.statements import statement
 
 
@@ -154,7 +154,7 @@ async def settle_runs(
     for event in set(events):
         if event is not None and event not in _ENDINGS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
-    with translated():
+    with translated(), unseen_partitions():
         rows = await connection.fetch(
             statement("settle_runs"),
             [settlement.run_no for settlement in settlements],

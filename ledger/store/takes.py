@@ -11,6 +11,7 @@ from asyncpg import BitString
 
 from ledger.store.claims import Floor
 from ledger.store.connection import Connection, Record
+from ledger.store.refusals import unseen_partitions
 from ledger.store.statements import statement
 
 DIRECT_TOPIC: Final = "direct"
@@ -124,24 +125,28 @@ async def take_items(
     own. Limited flows are passed by unless `limited`; then they must be locked and measured in the
     same transaction, and have a crew number each. With `suspects`, of one flow, those alone are
     taken, at most as many as may be together.
+
+    Raises UnseenPartition where a partition is newer than the plan: nothing is taken then, and the
+    same in a new transaction finds it.
     """
     if any(after <= before for before, after in pairwise(flow_nos)):
         raise ValueError("flow numbers must ascend")
-    rows = await connection.fetch(
-        statement("take_items"),
-        flow_nos,
-        quotas,
-        crews,
-        apart,
-        [floor.at for floor in floors],
-        [floor.block for floor in floors],
-        limited,
-        suspects,
-        worker_no,
-        lease_seconds,
-        [floor.retry_at for floor in floors],
-        run_seconds,
-    )
+    with unseen_partitions():
+        rows = await connection.fetch(
+            statement("take_items"),
+            flow_nos,
+            quotas,
+            crews,
+            apart,
+            [floor.at for floor in floors],
+            [floor.block for floor in floors],
+            limited,
+            suspects,
+            worker_no,
+            lease_seconds,
+            [floor.retry_at for floor in floors],
+            run_seconds,
+        )
     runs: list[TakenRun] = []
     looks: list[FlowLook] = []
     for row in rows:

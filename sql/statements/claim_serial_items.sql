@@ -1,11 +1,12 @@
 -- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and put the others behind them or skip them.
--- returns: zero or more
+-- returns: one or more, last one whose item_no is the number of rows taken and all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
 -- $4 measured boolean[]
 -- $5 stripes integer[]
 -- $6 actor_no integer
+-- $7 with_fences boolean
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
 -- locks: pending rows (for update, skip locked), held_key rows; stripes of keys are held by lock_serial_stripes, in a statement before
 with asked as materialized (
@@ -189,6 +190,9 @@ removed as (
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
 )
 select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
-  i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, nextval('ledger.fence') as fence
+  i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
 from removed r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
+-- As in claim_items: as many must have been found as were taken.
+union all
+select count(*), null, null, null, null, null, null, null, null, null, null, null, null, null from removed

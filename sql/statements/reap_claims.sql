@@ -56,3 +56,4 @@ freed as (
 )
 select (select count(*) from back)::integer as released, (select count(*) from parked)::integer as parked,
   (select count(*) from closed)::integer as claims
+where ledger.none_lost((select coalesce(sum(cardinality(c.item_no)), 0) from closed c), (select count(*) from judged))

@@ -127,3 +127,4 @@ select
   (select count(*) from judged where not exhausted and not unanswered)::integer as retried,
   (select count(*) from judged where unanswered)::integer as released,
   (select count(*) from judged where exhausted)::integer as parked
+where ledger.none_lost((select count(*) from lost), (select count(*) from judged))

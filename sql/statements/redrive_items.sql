@@ -3,25 +3,26 @@
 -- $1 ids uuid[]
 -- $2 reason text
 -- $3 actor_no integer
--- index: due_item_id_effective_date_key, due_item_pkey, review_pkey
+-- index: due_item_id_effective_date_key, review_pkey
 -- locks: review rows (for update, item_no ascending)
 with asked as materialized (
-  select a.id, a.ord, i.item_no
+  select a.id, a.ord, i.item_no, i.due_at, i.serial
   from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i on i.id = a.id
 ),
 locked as materialized (
-  select r.item_no from asked a join ledger.review r on r.item_no = a.item_no order by r.item_no for update of r
+  select r.item_no, a.due_at, a.serial
+  from asked a join ledger.review r on r.item_no = a.item_no order by r.item_no for update of r
 ),
 taken as (
   delete from ledger.review r using locked l where r.item_no = l.item_no
-  returning r.item_no, r.effective_date, r.flow_no, r.attempt
+  returning r.item_no, r.effective_date, r.flow_no, r.attempt, l.due_at, l.serial
 ),
 back as (
   insert into ledger.pending (
     item_no, effective_date, flow_no, available_at, state, serial, serial_due_at, overlap)
-  select t.item_no, t.effective_date, t.flow_no, ledger.not_before(i.item_no, i.due_at), 1 /* Scheduled */,
-    i.serial, case when i.serial is not null then i.due_at end, case when i.serial is not null then 1 end
-  from taken t join ledger.due_item i on i.effective_date = t.effective_date and i.item_no = t.item_no
+  select t.item_no, t.effective_date, t.flow_no, ledger.not_before(t.item_no, t.due_at), 1 /* Scheduled */,
+    t.serial, case when t.serial is not null then t.due_at end, case when t.serial is not null then 1 end
+  from taken t
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)

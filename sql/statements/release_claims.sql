@@ -24,3 +24,4 @@ back as (
   returning 1
 )
 select count(*)::integer as released from back
+where ledger.none_lost((select coalesce(sum(cardinality(c.item_no)), 0) from closed c), (select count(*) from back))

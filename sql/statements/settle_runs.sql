@@ -162,3 +162,8 @@ stale as (
   where x.reason = 'stale'
 )
 select x.run_no, x.reason from refused x
+union all
+select null, null
+where not ledger.none_lost(
+  (select count(*) from outcome o where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)),
+  (select count(*) from judged))

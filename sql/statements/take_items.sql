@@ -176,6 +176,7 @@ select null::bigint as run_no, null::bigint as fence, null::integer as crew, nul
   array_agg(f.seen) as seen, array_agg(f.has_suspects) as has_suspects, array_agg(f.due_seconds) as due_seconds,
   array_agg(f.floor_at) as floor_ats, array_agg(f.floor_block) as floor_blocks
 from flow f
+where ledger.none_lost((select count(*) from removed), (select coalesce(sum(b.size), 0) from batch b))
 union all
 select b.run_no, b.fence, b.crew, least($10::double precision, b.run_seconds),
   array(select x.position from withdrawn x where x.fence = b.fence order by x.position), b.attempt, b.ids, b.flow_nos,

@@ -328,6 +328,7 @@ async def tick_all(allocators: list[Allocator]) -> list[Any]:
     return await asyncio.gather(*(allocator.tick() for allocator in allocators))
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("sort", ["plain", "ordered", *Overlap])
 async def test_retries_have_a_share_of_their_own_and_what_first_attempts_leave(
     *,

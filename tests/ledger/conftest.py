@@ -116,16 +116,16 @@ class Ledger:
             self.connection, [Settlement(run_no, outcomes)], worker_no or self.worker_no
         )
 
-    async def place(self, state: State) -> Placed:
+    async def place(self, state: State, **terms: Any) -> Placed:  # noqa: ANN401 - as make_drafts takes them
         """Bring a new item into `state`."""
         if state is State.SKIPPED:
             self.made += 1
-            drafts = self.make_drafts(prefix=f"batch-{self.made}")
+            drafts = self.make_drafts(**{"prefix": f"batch-{self.made}", **terms})
             (skipped,) = await skip_items(
                 self.connection, drafts, ["overlap"], actor_no=self.worker_no
             )
             return Placed(skipped.id)
-        (item,) = await self.emit()
+        (item,) = await self.emit(**terms)
         if state is State.SCHEDULED:
             return Placed(item)
         if state in (State.CANCELLED, State.SUPERSEDED):

@@ -44,6 +44,7 @@ async def _floor(ledger: Ledger, flow_no: int) -> Floor:
     return answer.floor
 
 
+@pytest.mark.damages
 @pytest.mark.usefixtures("snapshot")
 async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger: Ledger) -> None:
     for event in (TransitionEvent.FAILED, TransitionEvent.COMPLETED):
@@ -75,6 +76,7 @@ async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger:
     assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
 
 
+@pytest.mark.damages
 @pytest.mark.usefixtures("snapshot")
 async def test_a_claim_passes_no_serial_items_that_were_taken_below_its_floor(
     ledger: Ledger,
@@ -98,6 +100,7 @@ async def test_a_claim_passes_no_serial_items_that_were_taken_below_its_floor(
     assert await _reads(ledger.connection, index) - before - passed < TAKEN / 10
 
 
+@pytest.mark.damages
 async def test_a_claim_of_serial_items_passes_no_retries_to_reach_first_attempts(
     ledger: Ledger,
 ) -> None:
@@ -115,6 +118,7 @@ async def test_a_claim_of_serial_items_passes_no_retries_to_reach_first_attempts
     assert await _reads(ledger.connection, "pending_serial_idx") - before < TAKEN / 10
 
 
+@pytest.mark.damages
 async def test_a_list_begins_at_the_bottom_and_says_where_each_sort_begins(ledger: Ledger) -> None:
     await ledger.emit(2)
     claim = await ledger.claim(limit=1)

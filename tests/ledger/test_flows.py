@@ -209,6 +209,7 @@ async def test_a_flow_born_beside_a_pause_is_paused_by_the_next_look(
     await other.close()
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("serial", [False, True], ids=["plain", "serial"])
 async def test_a_flow_limited_since_it_was_listed_is_passed_by_until_it_is_measured(
     ledger: Ledger,

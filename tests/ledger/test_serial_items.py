@@ -115,6 +115,7 @@ async def test_keys_do_not_wait_for_one_another(ledger: Ledger) -> None:
     assert sorted((await _hand_out(ledger)).keys()) == sorted(first)
 
 
+@pytest.mark.damages
 async def test_what_is_not_serial_is_not_claimed_as_such_and_the_other_way_round(
     ledger: Ledger,
 ) -> None:

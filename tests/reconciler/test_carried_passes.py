@@ -120,8 +120,10 @@ class World:
 
     async def erase(self) -> None:
         await self.connection.execute(
-            "delete from ledger.due_item where effective_date = $1 and item_no ="
-            " (select min(item_no) from ledger.due_item where effective_date = $1)",
+            "with gone as (delete from ledger.due_item where effective_date = $1 and item_no ="
+            " (select min(item_no) from ledger.due_item where effective_date = $1)"
+            " returning item_no)"
+            " delete from ledger.pending where item_no in (select item_no from gone)",
             self.chance.choice(MONTHS),
         )
 
@@ -214,6 +216,7 @@ async def standing(connection: Connection) -> dict[Any, Any]:
     return {row["id"]: tuple(row[name] for name in names) for row in rows}
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     "seed", [0, 1, 7, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 7))]
 )

@@ -119,6 +119,7 @@ CHANGES = {
 }
 
 
+@pytest.mark.damages
 @pytest.mark.usefixtures("standing")
 @pytest.mark.parametrize("change", CHANGES)
 async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
@@ -371,6 +372,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
     assert (tally.open, sum(tally.ended.values())) == (6, 1)
 
 
+@pytest.mark.damages
 @pytest.mark.usefixtures("standing")
 async def test_g11_an_item_that_stands_nowhere_unbalances_though_its_month_is_carried(
     frozen: Connection, make_reconciler: Make, counted: Counted

@@ -22,6 +22,7 @@ HOT_TABLES = {"due_item", "pending", "claim", "run", "transition", "review", "wi
 READS_ALL = {
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, once a pass",
+    "count_lost": "upkeep, each month once an hour",
     "count_items_by_ending": "the reconciler, of the dates that it does not carry over",
     "count_open_items": "the reconciler, in a pass that carries over, where something changed",
     "count_standing_items": "a person who imports a calendar; limited",

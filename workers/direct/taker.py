@@ -7,6 +7,7 @@ from collections import deque
 from time import monotonic
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 
+from ledger.errors import UnseenPartition
 from ledger.log import LogEvent, get_logger
 from ledger.service import crash_point
 from ledger.store import CONNECTION_LOST
@@ -41,6 +42,7 @@ IDLE_LISTS: Final = 3  # the first of them may have found what was taken then
 IDLE_DOUBLINGS_MAX: Final = 12
 EARLY_SECONDS: Final = 0.0005  # a look this much too early would find nothing
 NOTHING: Final = Served(0)
+REFUSED: Final = Served(0, next_seconds=0.1)
 LOST: Final = returned_unworked("the answer that gave it to this worker was lost")
 
 _T = TypeVar("_T")
@@ -279,8 +281,32 @@ class Taker:
     async def _take_of(
         self, take: Callable[[Sequence[Share]], Awaitable[Lots]], shares: Sequence[Share]
     ) -> int:
+        """Take of shares; where a partition of an item was unseen, of each once more by itself.
+
+        One that is refused again waits a moment: where it has a row without an item, which only a
+        hand in the database leaves, it must not hold up the others.
+        """
         if not shares:
             return 0
+        try:
+            return await self._take_once(take, shares)
+        except UnseenPartition:
+            return sum([await self._take_alone(take, share) for share in shares])
+
+    async def _take_alone(
+        self, take: Callable[[Sequence[Share]], Awaitable[Lots]], share: Share
+    ) -> int:
+        asked_at = monotonic()
+        try:
+            return await self._take_once(take, [share])
+        except UnseenPartition as error:
+            log.warning(LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message)
+            self._turns.served(share, REFUSED, asked_at=asked_at)
+            return 0
+
+    async def _take_once(
+        self, take: Callable[[Sequence[Share]], Awaitable[Lots]], shares: Sequence[Share]
+    ) -> int:
         asked_at = monotonic()
         lots = await self._answer(take(shares))
         for share in shares:
@@ -293,6 +319,8 @@ class Taker:
     async def _answer(self, asking: Awaitable[_T]) -> _T:
         try:
             return await asking
+        except UnseenPartition:
+            raise  # those whose turn it was are asked for once more
         except BaseException as error:
             self._list_at = float("-inf")  # those whose turn it was are listed again
             if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):

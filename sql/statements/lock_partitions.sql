@@ -1,0 +1,5 @@
+-- Keep partitions as they are until the transaction ends; false where one is being made.
+-- returns: one
+-- index: none
+-- locks: partition_span (share, nowait)
+select ledger.lock_partitions() as locked

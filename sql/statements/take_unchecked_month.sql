@@ -1,0 +1,20 @@
+-- Take the month of items that was counted longest ago, if any is due for it, and note that it is counted now.
+-- returns: zero or one
+-- $1 rest_seconds double precision
+-- $2 first_seconds double precision
+-- index: none
+-- locks: partition_span row (for update, skip locked)
+update ledger.partition_span p
+set checked_at = ledger.machine_now()
+from (
+  select s.parent, s.starts_on
+  from ledger.partition_span s
+  where s.parent = 'due_item'
+    and coalesce(s.checked_at + make_interval(secs => $1::double precision),
+      s.made_at + make_interval(secs => $2::double precision)) <= ledger.machine_now()
+  order by s.checked_at nulls first, s.starts_on
+  limit 1
+  for update skip locked
+) m
+where p.parent = m.parent and p.starts_on = m.starts_on
+returning p.starts_on, p.ends_before
