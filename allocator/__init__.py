@@ -1,9 +1,9 @@
 """Claims due batches, publishes them to Kafka partitions, and takes back what was lost."""
 
-from allocator.publisher import Publisher, PublisherOptions
-from allocator.run import open_allocator, run_allocator
-from allocator.settings import AllocatorSettings
-from allocator.tick import Allocator
+from dueledger.allocator.allocator import Allocator
+from dueledger.allocator.process import open_allocator, run_allocator
+from dueledger.allocator.publish import Publisher, PublisherOptions
+from dueledger.allocator.settings import AllocatorSettings
 
 __all__ = [
     "Allocator",

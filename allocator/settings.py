@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from allocator.publisher import Compression
-from ledger.settings import Settings
+from dueledger.allocator.publish import Compression
+from dueledger.ledger.runtime.settings import Settings
 
 
 class AllocatorSettings(Settings):

@@ -11,11 +11,11 @@ from importlib.metadata import version as version_of
 from time import monotonic
 from typing import Final
 
-from ledger.errors import InvalidSetting, Unavailable
-from ledger.schedule import tzdata_version
-from ledger.settings import Settings
-from ledger.store import STATEMENT_REFUSED, Connection, connect
-from ledger.store.migrations import pending_migrations
+from dueledger.ledger.errors import InvalidSetting, Unavailable
+from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
+from dueledger.ledger.store.migrations import pending_migrations
 
 _POSTGRES_OLDEST: Final = 160_000
 _CONNECT_SECONDS: Final = 5.0

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, assert_never, cast
 
-from ledger.states import State
+from dueledger.ledger.states import State
 
 _BY_LABEL = {state.label: state for state in State}
 _SKIPPED: Final = {

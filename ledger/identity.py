@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import Final
 from uuid import UUID
 
-from ledger.errors import InvalidItem, Problem, shown_value
+from dueledger.ledger.errors import InvalidItem, Problem, shown_value
 
 SEPARATOR: Final = "\x1f"
 NUL: Final = "\x00"

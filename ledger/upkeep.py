@@ -10,24 +10,24 @@ from datetime import date
 from time import monotonic
 from typing import Final, final
 
-from ledger.log import LogEvent, get_logger
-from ledger.store import (
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store import (
     STATEMENT_REFUSED,
     Connection,
     KeptConnection,
     Pool,
     tells_of_a_lost_connection,
 )
-from ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
-from ledger.store.flows import heal_pauses
-from ledger.store.limits import (
+from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
+from dueledger.ledger.store.flow_limits import (
     flag_streaks,
     judge_circuits,
     prune_credits,
     prune_outcomes,
     release_keys,
 )
-from ledger.store.partitions import (
+from dueledger.ledger.store.flows import heal_pauses
+from dueledger.ledger.store.partitions import (
     count_lost,
     lock_partitions,
     make_partitions,

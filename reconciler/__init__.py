@@ -1,16 +1,22 @@
 """Prove independently that what was owed happened: expect, compare, find, repair, report."""
 
-from reconciler.pass_result import Limits, PassResult, Scope
-from reconciler.report import Report
-from reconciler.run import (
+from dueledger.reconciler.pass_result import Limits, PassResult, Scope
+from dueledger.reconciler.process import (
     Reconciler,
     ReconciliationResult,
     open_reconciler,
     reconcile_once,
     run_reconciler,
 )
-from reconciler.settings import ReconcilerSettings, Sources, load_sources
-from reconciler.sources import Evidence, Population, SourceFailed, SqlEvidence, SqlPopulation
+from dueledger.reconciler.report.model import Report
+from dueledger.reconciler.settings import ReconcilerSettings, Sources, load_sources
+from dueledger.reconciler.sources import (
+    Evidence,
+    Population,
+    SourceFailed,
+    SqlEvidence,
+    SqlPopulation,
+)
 
 __all__ = [
     "Evidence",

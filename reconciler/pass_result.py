@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 
-from ledger.store import findings, items
-from reconciler.comparison import Comparison, KindKey
-from reconciler.expectation import Expectation
-from reconciler.sources import SourceRead
-from reconciler.vocabulary import FindingType, Resolution
-from reconciler.windows import Window
+from dueledger.ledger.store import findings, items
+from dueledger.reconciler.compare.comparison import Comparison, KindKey
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.finding_types import FindingType, Resolution
+from dueledger.reconciler.sources import SourceRead
+from dueledger.reconciler.windows import Window
 
 FIRST_DATE: Final = date(1970, 1, 1)
 END_DATE: Final = date(2200, 1, 1)

@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
-from ledger.errors import InvalidSetting, Problem
-from ledger.settings import Settings
-from reconciler.sources import Evidence, Population, SqlEvidence, SqlPopulation
+from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.runtime.settings import Settings
+from dueledger.reconciler.sources import Evidence, Population, SqlEvidence, SqlPopulation
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=100, strict=True)]
 

@@ -15,8 +15,8 @@ from uuid import UUID
 
 import asyncpg
 
-from ledger.errors import DueledgerError, InvalidItem
-from ledger.identity import item_id
+from dueledger.ledger.errors import DueledgerError, InvalidItem
+from dueledger.ledger.identity import item_id
 
 _ROWS_A_READ: Final = 5_000
 _CONNECT_SECONDS: Final = 15

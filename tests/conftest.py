@@ -14,11 +14,11 @@ import asyncpg
 import pytest
 from hypothesis import settings as hypothesis_settings
 
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, Pool, connect, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.migrations import migrate
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
-from ledger.drafts import ItemDraft
-from ledger.store import Connection, Pool, connect, open_pool
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.migrations import migrate
 
 T = TypeVar("T")
 

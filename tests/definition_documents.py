@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ledger.definitions import load_definitions
+from dueledger.ledger.definitions.parsing import load_definitions
 
 RENEWAL = """
 definition: policy-renewal

@@ -15,10 +15,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
-from ledger.definitions import Definition, parse_definition
-from ledger.documents import read_documents
-from ledger.errors import InvalidDefinition
-from ledger.schedule.when import KINDS, kind_of
+from dueledger.ledger.definitions.documents import read_documents
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.schedule.when import KINDS, kind_of
 from tests.definition_documents import NIGHTLY, REFUSED, RENEWAL, document
 
 ROOT = Path(__file__).parents[1]

@@ -6,10 +6,15 @@ from time import process_time
 
 import pytest
 
-from ledger.definitions import Definition, definition_schema, load_definitions, parse_definition
-from ledger.errors import InvalidDefinition, Problem, UnknownCalendar
-from ledger.schedule import Calendar, Cron, Fold, Gap, Observance, Relative, Roll, Weekday
-from ledger.schedule.when import KINDS
+from dueledger.ledger.definitions.parsing import (
+    Definition,
+    definition_schema,
+    load_definitions,
+    parse_definition,
+)
+from dueledger.ledger.errors import InvalidDefinition, Problem, UnknownCalendar
+from dueledger.ledger.schedule import Calendar, Cron, Fold, Gap, Observance, Relative, Roll, Weekday
+from dueledger.ledger.schedule.when import KINDS
 from tests.definition_documents import NIGHTLY, REFUSED, RENEWAL, document
 
 DOCS = Path(__file__).parents[1] / "docs"

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import InvalidItem
-from ledger.identity import item_id, item_ids
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.identity import item_id, item_ids
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "docs" / "identity-vectors.json").read_text(encoding="utf-8")

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from dueledger.calendars.binding import check_reach
-from ledger.calendar_change import known_ends, known_until
-from ledger.definitions import Definition, parse_definition
-from ledger.schedule import load_zone
+from dueledger.definitions.named_calendars import check_reach
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.rules.calendar_change import known_ends, known_until
+from dueledger.ledger.schedule import load_zone
 
 BERLIN = "Europe/Berlin"
 YEARS_END = datetime(2027, 12, 31, 23, tzinfo=UTC)  # midnight in Berlin

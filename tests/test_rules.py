@@ -5,12 +5,12 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from ledger.definitions import Definition, load_definitions
-from ledger.drafts import Cancellation, ItemDraft, Supersession
-from ledger.errors import BeyondCalendar, InvalidEvent, InvalidItem
-from ledger.rules import DomainEvent, apply_rule
-from ledger.schedule import tzdata_version
-from ledger.scheduled import cycle_of, draft_occurrences
+from dueledger.ledger.definitions.parsing import Definition, load_definitions
+from dueledger.ledger.errors import BeyondCalendar, InvalidEvent, InvalidItem
+from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
+from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.rules.schedule_drafts import cycle_of, draft_occurrences
+from dueledger.ledger.schedule import tzdata_version
 
 RENEWAL = """
 definition: policy-renewal

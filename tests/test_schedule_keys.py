@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dueledger.defining import put_in_force
-from ledger.definitions import Definition, load_definitions, parse_definition
-from ledger.errors import InvalidInput
-from ledger.store import Connection, connect
-from ledger.store.clock import read_now
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.parsing import Definition, load_definitions, parse_definition
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.clock import read_now
 
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
 

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.catch_up import count_lapsed, find_latest, judge_missed
-from ledger.definitions import Definition, parse_definition
-from ledger.drafts import ItemDraft, Overlap
-from ledger.errors import BeyondCalendar
-from ledger.rules import DomainEvent, apply_rule
-from ledger.schedule import Decision, load_zone
-from ledger.scheduled import draft_occurrences, owed_window
-from ledger.store import Connection
-from ledger.store.items import emit_items
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import BeyondCalendar
+from dueledger.ledger.rules.catch_up import count_lapsed, find_latest, judge_missed
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
+from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences, owed_window
+from dueledger.ledger.schedule import Decision, load_zone
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MIDDLE = datetime(2027, 3, 6, 1, 23, tzinfo=UTC)

@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items, show_item, skip_items, withdraw_items
 from dueledger.why import explain
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.items import emit_items, show_item, skip_items, withdraw_items
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 

@@ -1,7 +1,7 @@
 """Hold the code to the rules of the house that no linter knows.
 
-A module is named for the thing it holds; states are declared once; zones come from the pinned tz
-database; what a module keeps to itself it uses; no test sleeps.
+A module is named for the thing it holds, and imported under one name; states are declared once;
+zones come from the pinned tz database; what a module keeps to itself it uses; no test sleeps.
 """
 
 import ast
@@ -13,9 +13,14 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from ledger.states import State  # noqa: E402 - found from the checkout, installed or not
+from dueledger.ledger.states import State  # noqa: E402 - found from the checkout, installed or not
 
-PACKAGES: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
+PACKAGES: Final = ("allocator", "bench", "dueledger", "ledger", "reconciler", "workers")
+FOLDERS: Final = (*PACKAGES, "examples", "tests", "tools")
+_LINKED: Final = frozenset(
+    link.name for link in (ROOT / "dueledger").iterdir() if link.is_symlink()
+)
+"""The folders that are packages of `dueledger`. By their bare names they would be other modules."""
 STATES_MODULE: Final = ROOT / "ledger" / "states.py"
 ZONES_MODULE: Final = ROOT / "ledger" / "schedule" / "zones.py"
 _LABELS: Final = frozenset(state.label for state in State)
@@ -102,10 +107,41 @@ def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
                 pass
 
 
+def _bare_imports(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield imports of a package of `dueledger` by the name of its folder: a second copy of it."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=aliases):
+                modules = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=str(module), level=0):
+                modules = [module]
+            case _:
+                continue
+        for module in modules:
+            if module.partition(".")[0] in _LINKED:
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield f"{where}: import dueledger.{module}; {module} would be a second copy of it"
+
+
+def _hidden(path: Path) -> Iterator[str]:
+    """Yield a module beside a package of its name, which hides it."""
+    if (path.with_suffix("") / "__init__.py").exists():
+        yield f"{path.relative_to(ROOT)}: the package of the same name hides it"
+
+
+def _files(folder: str) -> list[Path]:
+    """Return the modules of a folder; those behind a link are in the folder that it leads to."""
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
 def findings() -> Iterator[str]:
     """Yield one line for each breach."""
+    for folder in FOLDERS:
+        for path in _files(folder):
+            yield from _bare_imports(path, ast.parse(path.read_bytes(), str(path)))
+            yield from _hidden(path)
     for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
+        for path in _files(package):
             tree = ast.parse(path.read_bytes(), str(path))
             yield from _nameless(path)
             yield from _unused(path, tree)

@@ -1,10 +1,10 @@
 """What a domain team writes: handlers of due items, and the verdicts they answer."""
 
-from workers.handlers import Handlers
-from workers.item import DueItem
-from workers.running import run_worker
-from workers.settings import WorkerSettings
-from workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
+from dueledger.workers.handlers import Handlers
+from dueledger.workers.item import DueItem
+from dueledger.workers.process import run_worker
+from dueledger.workers.settings import WorkerSettings
+from dueledger.workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
 
 __all__ = [
     "Completed",

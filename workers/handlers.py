@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, TypeVar, final
 
-from ledger.store import Connection
-from workers.item import DueItem
-from workers.verdicts import Park, Unworked, Verdict
+from dueledger.ledger.store import Connection
+from dueledger.workers.item import DueItem
+from dueledger.workers.verdicts import Park, Unworked, Verdict
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
-from ledger import envelope
-from ledger.errors import InvalidHeader
-from ledger.records import KafkaRecord
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.record_batches import KafkaRecord
 
 if TYPE_CHECKING:
     from datetime import date, datetime

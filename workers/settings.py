@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from ledger.settings import Settings
+from dueledger.ledger.runtime.settings import Settings
 
 
 class WorkerSettings(Settings):

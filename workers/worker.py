@@ -10,34 +10,34 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from ledger.envelope import work_topic
-from ledger.fetching import TOGETHER_BYTES_MAX
-from ledger.log import LogEvent, get_logger
-from ledger.service import Signals, Stop, Tick, crash_point, run_service
-from workers.consumer import WorkConsumer
-from workers.counts import WorkerCounts
-from workers.credits import Credits, floors
-from workers.crew import Crew
-from workers.crews import Crews
-from workers.draining import finish, give_back
-from workers.feed import Feed, Partition
-from workers.handlers import UNKNOWN
-from workers.leases import Leases
-from workers.settler import Settler
-from workers.starter import Starter
-from workers.stretch import Cutter
-from workers.stuck import StuckCrews
-from workers.waiting import pass_on, unless_stopped, wait_at_most
+from dueledger.ledger.kafka.batch_consumer import TOGETHER_BYTES_MAX
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Signals, Stop, Tick, crash_point, run_service
+from dueledger.ledger.runtime.waiting import pass_on, unless_stopped, wait_at_most
+from dueledger.workers.claim_slices import Cutter
+from dueledger.workers.counts import WorkerCounts
+from dueledger.workers.handlers import UNKNOWN
+from dueledger.workers.poll.credit_grants import Credits, floors
+from dueledger.workers.poll.partition_queue import Feed, Partition
+from dueledger.workers.poll.work_consumer import WorkConsumer
+from dueledger.workers.run.draining import finish, give_back
+from dueledger.workers.run.handler_pool import Crew
+from dueledger.workers.run.handler_pools import Crews
+from dueledger.workers.run.leases import Leases
+from dueledger.workers.run.stuck_pools import StuckCrews
+from dueledger.workers.settle.settler import Settler
+from dueledger.workers.start.run_starter import Starter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from ledger.states import TransitionEvent
-    from ledger.store import Pool
-    from workers.handlers import Handlers
-    from workers.once import Once
-    from workers.run import OpenRun
-    from workers.settings import WorkerSettings
+    from dueledger.ledger.states import TransitionEvent
+    from dueledger.ledger.store import Pool
+    from dueledger.workers.handlers import Handlers
+    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.settings import WorkerSettings
+    from dueledger.workers.single_pass import Once
 
 POLL_SECONDS: Final = 0.25
 FULL_SECONDS: Final = 0.02

@@ -5,10 +5,10 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from dueledger.calendars.found import Found, Span, check_span, make_document, refuse
-from ledger.calendar_document import NAME_CHARS_MAX
-from ledger.errors import Problem
-from ledger.schedule.calendars import DAYS_LISTED_MAX
+from dueledger.calendars.source_calendar import Found, Span, check_span, make_document, refuse
+from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
+from dueledger.ledger.errors import Problem
+from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX
 
 _HEADERS: Final = (["date"], ["date", "name"])
 _ISO_DATE_CHARS: Final = 10

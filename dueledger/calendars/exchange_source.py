@@ -7,9 +7,16 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, Final
 
-from dueledger.calendars.found import Found, Span, days_between, lacking, make_document, refuse
-from ledger.errors import Problem
-from ledger.schedule.calendars import WEEK
+from dueledger.calendars.source_calendar import (
+    Found,
+    Span,
+    days_between,
+    lacking,
+    make_document,
+    refuse,
+)
+from dueledger.ledger.errors import Problem
+from dueledger.ledger.schedule.calendars import WEEK
 
 _OPEN: Final = "1"
 _SHOWN_MAX: Final = 5

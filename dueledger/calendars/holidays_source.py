@@ -5,9 +5,9 @@ from datetime import date
 from difflib import get_close_matches
 from importlib.metadata import version
 
-from dueledger.calendars.found import Found, Span, lacking, make_document, refuse
-from ledger.errors import Problem
-from ledger.schedule.calendars import WEEK
+from dueledger.calendars.source_calendar import Found, Span, lacking, make_document, refuse
+from dueledger.ledger.errors import Problem
+from dueledger.ledger.schedule.calendars import WEEK
 
 
 def read_holidays(place: str, weekend: tuple[str, ...] | None, span: Span) -> Found:

@@ -13,10 +13,17 @@ from typing import Any, Final, TypeAlias
 from dateutil.rrule import rrulestr
 
 from dueledger.calendars.csv_file import read_text
-from dueledger.calendars.found import Found, Span, check_span, lacking, make_document, refuse
-from ledger.calendar_document import NAME_CHARS_MAX
-from ledger.errors import InvalidInput, Problem
-from ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
+from dueledger.calendars.source_calendar import (
+    Found,
+    Span,
+    check_span,
+    lacking,
+    make_document,
+    refuse,
+)
+from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
 
 Event: TypeAlias = Any  # the library's type is a union of all that any property may be
 

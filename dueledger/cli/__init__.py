@@ -3,13 +3,13 @@
 import sys
 from collections.abc import Sequence
 
-from dueledger.cli.exits import Exit
+from dueledger.cli.exit_codes import Exit
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     from dueledger.cli.app import app
-    from dueledger.cli.failures import Failure, describe, report
+    from dueledger.cli.errors import Failure, describe, report
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given

@@ -1,21 +1,23 @@
 """The command line: which commands there are, in the order in which a person needs them."""
 
+from pathlib import Path
+from typing import Final
+
 import typer
 
-from dueledger import __version__
+import dueledger
 from dueledger.cli import (
-    bench,
     calendars,
     decisions,
     definitions,
     flows,
-    importing,
+    imports,
     items,
     planning,
     preview,
     processes,
-    proof,
-    start,
+    reconciliation,
+    setup,
 )
 from dueledger.cli.options import JsonOption
 from dueledger.cli.output import print_document
@@ -31,22 +33,28 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+CHECKOUT: Final = Path(dueledger.__file__).resolve().parents[1]
+
 for commands in (
-    start,
+    setup,
     definitions,
     preview,
     planning,
     calendars,
-    importing,
+    imports,
     items,
     decisions,
     flows,
     processes,
-    proof,
+    reconciliation,
 ):
     app.registered_commands.extend(commands.app.registered_commands)
     app.registered_groups.extend(commands.app.registered_groups)
-app.add_typer(bench.app, name="bench", rich_help_panel="Operations")
+
+if (CHECKOUT / "pyproject.toml").exists():  # no part of what is installed
+    from bench.cli import app as bench
+
+    app.add_typer(bench, name="bench", rich_help_panel="Operations")
 
 
 @app.command(rich_help_panel="Operations")
@@ -54,4 +62,4 @@ def version(
     json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
 ) -> None:
     """Print the version as JSON."""
-    print_document({"version": __version__})
+    print_document({"version": dueledger.__version__})

@@ -11,10 +11,10 @@ from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOpti
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.calendars.difference import Difference
-    from dueledger.calendars.found import Found
-    from dueledger.calendars.importing import Imported
-    from ledger.store.calendars import CalendarRow, ListedCalendar
+    from dueledger.calendars.diff import Difference
+    from dueledger.calendars.import_calendar import Imported
+    from dueledger.calendars.source_calendar import Found
+    from dueledger.ledger.store.calendars import CalendarRow, ListedCalendar
 
 app = typer.Typer()
 calendars = typer.Typer(help="Calendars of business days, by name.", no_args_is_help=True)
@@ -80,7 +80,7 @@ def import_(
 def _check_name(name: str) -> None:
     from pydantic import TypeAdapter, ValidationError
 
-    from ledger.schedule.observance import CalendarName
+    from dueledger.ledger.schedule.observance import CalendarName
 
     try:
         TypeAdapter[str](CalendarName).validate_python(name)
@@ -101,9 +101,9 @@ def _read(
     days: tuple[date | None, date | None],
 ) -> "Found":
     from dueledger.calendars.exchange_source import read_exchange
-    from dueledger.calendars.found import check_span, read_weekend
-    from dueledger.calendars.given import FileTerms, read_file
+    from dueledger.calendars.files import FileTerms, read_file
     from dueledger.calendars.holidays_source import read_holidays
+    from dueledger.calendars.source_calendar import check_span, read_weekend
 
     file, place, code = source
     first, last = days
@@ -122,7 +122,7 @@ def _read(
 async def _import(
     dsn: str | None, found: "Found", key: tuple[str, str], *, apply: bool
 ) -> "Imported":
-    from dueledger.calendars.importing import import_calendar
+    from dueledger.calendars.import_calendar import import_calendar
     from dueledger.cli.session import ledger_connection, person
 
     tenant, name = key
@@ -259,7 +259,7 @@ def list_(
 
 async def _list(dsn: str | None, tenant: str | None, limit: int) -> "list[ListedCalendar]":
     from dueledger.cli.session import ledger_connection
-    from ledger.store.calendars import list_calendars
+    from dueledger.ledger.store.calendars import list_calendars
 
     async with ledger_connection(dsn) as connection:
         return await list_calendars(connection, tenant=tenant, limit=limit)
@@ -315,9 +315,9 @@ def show(
 
 async def _find(dsn: str | None, key: tuple[str, str], version: int | None) -> "CalendarRow":
     from dueledger.cli.session import ledger_connection
-    from ledger.errors import NotFound
-    from ledger.schedule.observance import nearest_first
-    from ledger.store.calendars import find_calendar_version, list_calendars
+    from dueledger.ledger.errors import NotFound
+    from dueledger.ledger.schedule.observance import nearest_first
+    from dueledger.ledger.store.calendars import find_calendar_version, list_calendars
 
     tenant, name = key
     async with ledger_connection(dsn) as connection:

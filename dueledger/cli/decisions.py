@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exits import Exit
+from dueledger.cli.exit_codes import Exit
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption
 from dueledger.cli.output import print_lines, print_rows, say
 
@@ -98,7 +98,7 @@ def _look(look: Look, limit: int, dsn: str | None, *, as_json: bool) -> None:
 
 async def _read(look: Look, limit: int, dsn: str | None) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.reviews import list_rejected_writes, list_reviews
+    from dueledger.ledger.store.reviews import list_rejected_writes, list_reviews
 
     async with ledger_connection(dsn) as connection:
         if look is Look.REVIEWS:
@@ -129,7 +129,7 @@ async def _ask(
     decision: Decision, items: list[UUID], reason: str, dsn: str | None
 ) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.store import reviews
+    from dueledger.ledger.store import reviews
 
     asks = {
         Decision.PARK: reviews.park_items,

@@ -14,8 +14,8 @@ from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOpti
 from dueledger.cli.output import print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.defining import DefinedDocument, Preview
-    from ledger.definitions import Definition
+    from dueledger.definitions.put_in_force import DefinedDocument, Preview
+    from dueledger.ledger.definitions.parsing import Definition
 
     Change = tuple[Definition, DefinedDocument, Preview]
 
@@ -98,7 +98,7 @@ async def _list(
     dsn: str | None, tenant: str | None, name: str | None, limit: int
 ) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.definitions import list_versions
+    from dueledger.ledger.store.definitions import list_versions
 
     async with ledger_connection(dsn) as connection:
         versions = await list_versions(
@@ -136,11 +136,11 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
-    from dueledger.calendars.binding import observe_ledger, told_reach
     from dueledger.cli.session import ledger_connection, person
-    from dueledger.defining import preview_change, put_in_force, told_idle
-    from dueledger.definition_sources import read_files
-    from ledger.errors import Conflict
+    from dueledger.definitions.files import read_files
+    from dueledger.definitions.named_calendars import observe_ledger, told_reach
+    from dueledger.definitions.put_in_force import preview_change, put_in_force, told_idle
+    from dueledger.ledger.errors import Conflict
 
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
@@ -220,7 +220,7 @@ def _show_diff(
     definition: "Definition", defined: "DefinedDocument", preview: "Preview", *, dry_run: bool
 ) -> None:
     """Show, before it is done, what becomes of the next occurrences."""
-    from ledger.schedule import AfterCompletion
+    from dueledger.ledger.schedule import AfterCompletion
 
     if not defined.changed:
         return
@@ -262,7 +262,7 @@ def _headline(definition: "Definition", defined: "DefinedDocument", preview: "Pr
 
 
 def _local(instant: datetime, zone: str) -> str:
-    from ledger.schedule.zones import load_zone
+    from dueledger.ledger.schedule.zones import load_zone
 
     return f"{instant.astimezone(load_zone(zone)):%a %Y-%m-%d %H:%M:%S %Z}"
 

@@ -7,10 +7,10 @@ import typer
 
 from dueledger.cli.options import DsnOption, JsonOption, LaneOption, ScopeTenant
 from dueledger.cli.output import print_lines, print_rows
-from ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
+from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 
 if TYPE_CHECKING:
-    from ledger.store.flows import FlowLimits
+    from dueledger.ledger.store.flows import FlowLimits
 
 _CLEARED: Final = "none"
 # Python would read 1_000, inf and nan as numbers too.
@@ -95,7 +95,7 @@ def set_(
 
 def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
     """Read limits by their names and options. Raises BadParameter where one cannot be."""
-    from ledger.store.flows import FlowLimits
+    from dueledger.ledger.store.flows import FlowLimits
 
     cleared: list[str] = []
     limits: dict[str, Any] = {}
@@ -123,7 +123,7 @@ async def _set(
     tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
 ) -> list[dict[str, Any]]:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.store.flows import Scope, ensure_flow, set_flow_limits
+    from dueledger.ledger.store.flows import Scope, ensure_flow, set_flow_limits
 
     async with ledger_connection(dsn) as connection, connection.transaction():
         if lane is not None:

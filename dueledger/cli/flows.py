@@ -9,7 +9,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.decisions import ReasonOption
-from dueledger.cli.exits import Exit
+from dueledger.cli.exit_codes import Exit
 from dueledger.cli.flow_limits import set_
 from dueledger.cli.options import (
     DsnOption,
@@ -23,7 +23,7 @@ from dueledger.cli.options import (
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from ledger.store.flows import Paused, Resumed
+    from dueledger.ledger.store.flows import Paused, Resumed
 
 app = typer.Typer()
 flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
@@ -119,7 +119,7 @@ def show(
 ) -> None:
     """Show one flow: its limits, what holds it back, what waits."""
     from dueledger.cli.session import run
-    from ledger.errors import NotFound
+    from dueledger.ledger.errors import NotFound
 
     rows = run(_list(tenant, kind, lane, 1, dsn))
     if not rows:
@@ -235,7 +235,7 @@ async def _pause(
     tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
 ) -> "Paused":
     from dueledger.cli.session import ledger_connection, person
-    from ledger.store.flows import Scope, pause_flows
+    from dueledger.ledger.store.flows import Scope, pause_flows
 
     async with ledger_connection(dsn) as connection:
         return await pause_flows(
@@ -248,7 +248,7 @@ async def _pause(
 
 async def _resume(tenant: str, kind: str | None, lane: str | None, dsn: str | None) -> "Resumed":
     from dueledger.cli.session import ledger_connection, person
-    from ledger.store.flows import Scope, resume_flows
+    from dueledger.ledger.store.flows import Scope, resume_flows
 
     async with ledger_connection(dsn) as connection:
         return await resume_flows(
@@ -260,7 +260,7 @@ async def _list(
     tenant: str | None, kind: str | None, lane: str | None, limit: int, dsn: str | None
 ) -> list[dict[str, Any]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.flows import list_flows
+    from dueledger.ledger.store.flows import list_flows
 
     async with ledger_connection(dsn) as connection:
         return await list_flows(connection, tenant=tenant, kind=kind, lane=lane, limit=limit)
@@ -268,7 +268,7 @@ async def _list(
 
 async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.flows import list_pauses
+    from dueledger.ledger.store.flows import list_pauses
 
     async with ledger_connection(dsn) as connection:
         return await list_pauses(connection, tenant)
@@ -276,7 +276,7 @@ async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
 
 async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.store.flows import expedite_items
+    from dueledger.ledger.store.flows import expedite_items
 
     async with ledger_connection(dsn) as connection:
         [answered] = await expedite_items(
@@ -291,7 +291,7 @@ async def _trigger(
     from dataclasses import asdict
 
     from dueledger.cli.session import ledger_connection, person
-    from dueledger.triggering import trigger_definition
+    from dueledger.definitions.trigger import trigger_definition
 
     async with ledger_connection(dsn) as connection:
         triggered = await trigger_definition(
@@ -304,7 +304,7 @@ async def _failing(
     tenant: str | None, kind: str | None, failures: int | None, limit: int, dsn: str | None
 ) -> list[dict[str, Any]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.limits import list_streaks
+    from dueledger.ledger.store.flow_limits import list_streaks
 
     async with ledger_connection(dsn) as connection:
         return await list_streaks(

@@ -11,7 +11,7 @@ from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
 
 if TYPE_CHECKING:
-    from ledger.store import Connection
+    from dueledger.ledger.store import Connection
 
 app = typer.Typer()
 
@@ -50,8 +50,8 @@ async def _emit(
     terms: tuple[str, str, str],
 ) -> dict[str, object]:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.drafts import ItemDraft
-    from ledger.store.items import emit_items
+    from dueledger.ledger.rules.drafts import ItemDraft
+    from dueledger.ledger.store.items import emit_items
 
     cycle, lane, payload = terms
     draft = ItemDraft(
@@ -106,9 +106,9 @@ async def _list(
     dsn: str | None, wanted: tuple[str | None, str | None, str | None, str | None], limit: int
 ) -> Sequence[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.errors import InvalidInput, Problem
-    from ledger.states import State
-    from ledger.store.progress import list_items
+    from dueledger.ledger.errors import InvalidInput, Problem
+    from dueledger.ledger.states import State
+    from dueledger.ledger.store.progress import list_items
 
     tenant, kind, key, state = wanted
     labels = [known.label for known in State]
@@ -142,7 +142,7 @@ def show(
 
 async def _show(dsn: str | None, item: str) -> dict[str, Any]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.items import item_timeline
+    from dueledger.ledger.store.items import item_timeline
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
@@ -167,8 +167,8 @@ def why(
 
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
     from dueledger.cli.session import ledger_connection
+    from dueledger.ledger.store.flows import find_hindrances
     from dueledger.why import explain
-    from ledger.store.flows import find_hindrances
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
@@ -185,9 +185,9 @@ async def _why(dsn: str | None, item: str) -> dict[str, object]:
 
 async def _find(connection: "Connection", item: str) -> dict[str, Any]:
     """Find one item by id, or by a business key that names no second one."""
-    from ledger.errors import Conflict, NotFound
-    from ledger.store.items import show_item
-    from ledger.store.progress import list_items
+    from dueledger.ledger.errors import Conflict, NotFound
+    from dueledger.ledger.store.items import show_item
+    from dueledger.ledger.store.progress import list_items
 
     try:
         identity = UUID(item)

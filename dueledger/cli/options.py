@@ -5,8 +5,8 @@ from typing import Annotated, Final
 
 import typer
 
-from dueledger.cli.exits import Exit
-from ledger.flow_bounds import LANE_CHARS_MAX
+from dueledger.cli.exit_codes import Exit
+from dueledger.ledger.flow_bounds import LANE_CHARS_MAX
 
 START: Final = "Start"
 DEFINITIONS: Final = "Definitions"
@@ -82,7 +82,7 @@ def read_instant(text: str, option: str | None = None) -> datetime:
 
 def read_due_instant(text: str, option: str) -> datetime:
     """Read an instant of the years in which something can be owed, in UTC."""
-    from ledger.schedule.when import DUE_END, DUE_MIN
+    from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 
     instant = read_instant(text, option)
     if not DUE_MIN <= instant <= DUE_END:

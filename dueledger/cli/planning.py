@@ -11,10 +11,10 @@ from dueledger.cli.options import DsnOption, JsonOption, KindOption, TenantOptio
 from dueledger.cli.output import print_document, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.planned_ledger import Load, Wanted
-    from dueledger.planned_schedules import InForce, Source
-    from dueledger.planning import Plan, Quiet
-    from ledger.definitions import Definition
+    from dueledger.ledger.definitions.parsing import Definition
+    from dueledger.planning.ledger_load import Load, Wanted
+    from dueledger.planning.load_plan import Plan, Quiet
+    from dueledger.planning.schedule_load import InForce, Source
 
 app = typer.Typer()
 
@@ -56,9 +56,9 @@ def plan(
     dsn: DsnOption = None,
 ) -> None:
     """Show the load to come by the quarter of an hour, its peaks, and when it is quiet."""
-    from dueledger.planned_ledger import Wanted
-    from dueledger.planned_schedules import expand_schedules
-    from dueledger.planning import make_plan
+    from dueledger.planning.ledger_load import Wanted
+    from dueledger.planning.load_plan import make_plan
+    from dueledger.planning.schedule_load import expand_schedules
 
     tried, quiet = _period(smear, "--smear"), _period(quiet_for, "--quiet-for")
     start, end = _instant(since, "--from"), _instant(until, "--to")
@@ -88,15 +88,15 @@ def _named(
     terms: tuple[str | None, str | None, str | None],
     dsn: str | None,
 ) -> "list[Definition]":
-    from dueledger.cli.naming import observe_named
-    from dueledger.definition_sources import read_files
+    from dueledger.cli.named_calendars import observe_named
+    from dueledger.definitions.files import read_files
 
     read, _ = read_files(files)
     return observe_named(read, calendars, terms, dsn)
 
 
 def _of_files(read: "list[Definition]", start: datetime, end: datetime) -> "list[InForce]":
-    from dueledger.planned_schedules import InForce
+    from dueledger.planning.schedule_load import InForce
 
     margin = 2 * _DAY  # in force before and after: a smear reaches over the edge
     return [InForce(definition, start - margin, end + margin) for definition in read]
@@ -109,8 +109,8 @@ async def _of_database(
     smear: timedelta,
 ) -> "Load":
     from dueledger.cli.session import ledger_connection
-    from dueledger.planned_ledger import read_load
-    from ledger.store.clock import read_now
+    from dueledger.ledger.store.clock import read_now
+    from dueledger.planning.ledger_load import read_load
 
     async with ledger_connection(dsn) as connection:
         start = bounds[0] or await read_now(connection)
@@ -121,7 +121,7 @@ async def _of_database(
 
 
 def _document(plan: "Plan") -> dict[str, object]:
-    from ledger.schedule.expressions import instant_text, period_text
+    from dueledger.ledger.schedule.expressions import instant_text, period_text
 
     def stretch(quiet: "Quiet") -> dict[str, object]:
         return {
@@ -280,7 +280,7 @@ def _instant(text: str | None, option: str) -> datetime | None:
 def _period(text: str, option: str) -> timedelta:
     from pydantic_core import PydanticCustomError
 
-    from ledger.schedule.expressions import parse_period
+    from dueledger.ledger.schedule.expressions import parse_period
 
     try:
         return parse_period(text)

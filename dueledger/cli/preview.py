@@ -12,8 +12,8 @@ from dueledger.cli.options import DsnOption, JsonOption
 from dueledger.cli.output import print_document, print_fields, print_rows, say
 
 if TYPE_CHECKING:
-    from ledger.definitions import Definition
-    from ledger.schedule import Window
+    from dueledger.ledger.definitions.parsing import Definition
+    from dueledger.ledger.schedule import Window
 
 app = typer.Typer()
 
@@ -54,9 +54,9 @@ def preview(
     dsn: DsnOption = None,
 ) -> None:
     """Show when a definition falls due, and what is skipped and why. Needs no database."""
-    from dueledger.cli.naming import observe_named
-    from dueledger.definition_sources import read_definitions
-    from dueledger.preview import preview_definition, preview_document, preview_smears
+    from dueledger.cli.named_calendars import observe_named
+    from dueledger.definitions.files import read_definitions
+    from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
     (definition,) = observe_named([chosen], calendar, (weekend, valid_from, valid_to), dsn)
@@ -98,9 +98,9 @@ def _chosen(definitions: "list[Definition]", name: str | None) -> "Definition":
 
 def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Window":
     """Apply the rule to an example event, and say what it makes of it."""
-    from dueledger.preview import preview_definition
-    from dueledger.preview_event import apply_event, example_event
-    from ledger.schedule import Window
+    from dueledger.ledger.schedule import Window
+    from dueledger.preview.example_event import apply_event, example_event
+    from dueledger.preview.occurrences import preview_definition
 
     if definition.is_schedule:
         raise typer.BadParameter("a schedule waits for no event", param_hint="--event")
@@ -124,10 +124,10 @@ def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Window"
 def _print(
     definition: "Definition", window: "Window", bounds: tuple[datetime | None, datetime | None]
 ) -> None:
-    from dueledger.preview import preview_document, preview_smears
-    from dueledger.preview_words import change_rows, decision_words, skip_words
-    from ledger.schedule import AfterCompletion, Relative
-    from ledger.schedule.when import DUE_END, DUE_MIN
+    from dueledger.ledger.schedule import AfterCompletion, Relative
+    from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+    from dueledger.preview.occurrences import preview_document, preview_smears
+    from dueledger.preview.wording import change_rows, decision_words, skip_words
 
     smears = preview_smears(definition, window)
     document = preview_document(window, smears)

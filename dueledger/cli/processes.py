@@ -10,8 +10,8 @@ from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, OnceOption
 from dueledger.cli.output import print_document
 
 if TYPE_CHECKING:
-    from ledger.service import Counts
-    from workers import Handlers
+    from dueledger.ledger.runtime.service import Counts
+    from dueledger.workers import Handlers
 
 app = typer.Typer()
 
@@ -30,7 +30,7 @@ def allocate(
 
 
 async def _allocate(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
-    from allocator import AllocatorSettings, open_allocator, run_allocator
+    from dueledger.allocator import AllocatorSettings, open_allocator, run_allocator
     from dueledger.cli.session import process_stop, read_settings
 
     settings = read_settings(AllocatorSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
@@ -62,7 +62,7 @@ def work(
     bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Take due items from Kafka, or directly, and run their handlers. Any number may run."""
-    from dueledger.cli.handlers import load_handlers
+    from dueledger.cli.handler_loading import load_handlers
     from dueledger.cli.session import run
 
     if [bool(handlers), http, outcomes].count(True) != 1:
@@ -85,7 +85,7 @@ async def _work(
     handlers: "Handlers", dsn: str | None, bootstrap_servers: str | None, *, once: bool
 ) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from workers import WorkerSettings, run_worker
+    from dueledger.workers import WorkerSettings, run_worker
 
     settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
@@ -96,7 +96,7 @@ async def _work(
 
 async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from workers.direct import DirectSettings, run_direct_worker
+    from dueledger.workers.direct import DirectSettings, run_direct_worker
 
     settings = read_settings(DirectSettings, dsn=dsn)
     async with process_stop() as stop:
@@ -107,7 +107,7 @@ async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -
 
 async def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from workers.reports import ReportSettings, open_reports, run_reports
+    from dueledger.workers.outcomes import ReportSettings, open_reports, run_reports
 
     settings = read_settings(ReportSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
@@ -122,10 +122,10 @@ async def _send(
     dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
 ) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from ledger.errors import InvalidSetting, Problem
+    from dueledger.ledger.errors import InvalidSetting, Problem
 
     try:
-        from workers.http import DirectHttpSettings, HttpSettings, run_http_worker
+        from dueledger.workers.http import DirectHttpSettings, HttpSettings, run_http_worker
     except ModuleNotFoundError as error:
         problem = Problem("--http", "", f"{error.name} is not installed", "dueledger[http]")
         raise InvalidSetting("Items cannot be sent by HTTP:", [problem]) from None
@@ -152,7 +152,7 @@ def intake(
 
 async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from ledger.intake import IntakeSettings, open_intake, run_intake
+    from dueledger.ledger.intake import IntakeSettings, open_intake, run_intake
 
     settings = read_settings(IntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
@@ -212,7 +212,11 @@ def materialise(
 
 async def _materialise(dsn: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from ledger.materialise import MaterialiserSettings, open_materialiser, run_materialiser
+    from dueledger.ledger.materialise import (
+        MaterialiserSettings,
+        open_materialiser,
+        run_materialiser,
+    )
 
     settings = read_settings(MaterialiserSettings, dsn=dsn)
     async with process_stop() as stop:

@@ -14,13 +14,13 @@ from pydantic_settings import SettingsError
 
 from dueledger.cli.output import messages
 from dueledger.dev.supervisor import SUPERVISED
-from ledger.errors import InvalidSetting, Problem
-from ledger.log import configure
-from ledger.memory import keep_memory
-from ledger.service import Stop
-from ledger.settings import Settings
-from ledger.store import Connection, PlanProfile, connect
-from ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.runtime.log import configure
+from dueledger.ledger.runtime.memory import keep_memory
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
 
 _SETTING = re.compile(r'field "(\w+)"')
 

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from dueledger.cli import options
-from dueledger.cli.exits import Exit
+from dueledger.cli.exit_codes import Exit
 from dueledger.cli.output import print_document, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from ledger.store import Connection
-    from ledger.store.zone_changes import ZoneChange, ZonePart, ZoneStep
+    from dueledger.ledger.store import Connection
+    from dueledger.ledger.store.tz_changes import ZoneChange, ZonePart, ZoneStep
 
 _SHOWN_MAX: Final = 20
 _HISTORY_MAX: Final = 1_000
@@ -55,7 +55,7 @@ def list_zones(dsn: str | None, *, as_json: bool) -> None:
 
 async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> Exit:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.materialise import review
+    from dueledger.ledger.materialise import review
 
     async with ledger_connection(dsn) as connection:
         actor_no = await person(connection)
@@ -75,7 +75,7 @@ async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -
 
 async def _apply(dsn: str | None, digest: str, from_at: datetime | None, *, as_json: bool) -> Exit:
     from dueledger.cli.session import ledger_connection, person
-    from ledger.materialise import apply_reviewed
+    from dueledger.ledger.materialise import apply_reviewed
 
     async with ledger_connection(dsn) as connection:
         actor_no = await person(connection)
@@ -87,7 +87,7 @@ async def _apply(dsn: str | None, digest: str, from_at: datetime | None, *, as_j
 
 async def _list(dsn: str | None) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
-    from ledger.store.zone_changes import list_zone_changes
+    from dueledger.ledger.store.tz_changes import list_zone_changes
 
     async with ledger_connection(dsn) as connection:
         changes = await list_zone_changes(connection, limit=_HISTORY_MAX)
@@ -113,7 +113,7 @@ async def _tell(
     connection: "Connection", change: "ZoneChange", *, begun: bool, as_json: bool
 ) -> Exit:
     """Show a change by definition; return the exit code of what there is to find."""
-    from ledger.store.zone_changes import list_zone_parts
+    from dueledger.ledger.store.tz_changes import list_zone_parts
 
     code, anything = Exit.DONE, False
     async for part in list_zone_parts(connection, change.change_no):
@@ -137,8 +137,8 @@ async def _tell(
 async def _pages(
     connection: "Connection", change: "ZoneChange", part: "ZonePart"
 ) -> AsyncIterator[list[dict[str, object]]]:
-    from ledger.materialise.zone_change import STEPS_PAGE
-    from ledger.store.zone_changes import list_zone_steps
+    from dueledger.ledger.materialise.tz_change import STEPS_PAGE
+    from dueledger.ledger.store.tz_changes import list_zone_steps
 
     numbers = change.change_no, part.definition_no
     async for steps in list_zone_steps(connection, *numbers, page=STEPS_PAGE):
@@ -187,7 +187,7 @@ async def _print(name: str, pages: AsyncIterator[list[dict[str, object]]]) -> bo
 
 
 def _row(step: "ZoneStep") -> dict[str, object]:
-    from ledger.store.zone_changes import Step
+    from dueledger.ledger.store.tz_changes import Step
 
     return {
         "change": step.step.value,
@@ -201,6 +201,6 @@ def _row(step: "ZoneStep") -> dict[str, object]:
 
 
 def _local(instant: datetime | None, zone: str) -> str | None:
-    from ledger.schedule.zones import load_zone
+    from dueledger.ledger.schedule.zones import load_zone
 
     return None if instant is None else f"{instant.astimezone(load_zone(zone)):%Y-%m-%d %H:%M %Z}"

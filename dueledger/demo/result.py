@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from reconciler.report import FindingDetail, Report
-from reconciler.vocabulary import FindingType, Severity
+from dueledger.reconciler.finding_types import FindingType, Severity
+from dueledger.reconciler.report.model import FindingDetail, Report
 
 FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,

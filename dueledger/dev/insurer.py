@@ -3,14 +3,14 @@
 from datetime import timedelta
 from typing import Final
 
+from dueledger.dev.examples import CHECKOUT, insurer
 from dueledger.dev.processes import process_environment
-from dueledger.examples import CHECKOUT, insurer
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.stack import Endpoints
-from ledger.drafts import ItemDraft
-from ledger.store import Connection
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.clock import read_now
-from ledger.store.items import emit_items, read_accounting
 
 HANDLERS: Final = ("examples.insurer.handlers:handlers",)
 

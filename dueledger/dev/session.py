@@ -22,6 +22,11 @@ from dueledger.dev.processes import (
     worker,
 )
 from dueledger.dev.supervisor import Supervisor
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store.clock import read_now, set_clock
+from dueledger.ledger.store.migrations import migrate
+from dueledger.ledger.store.progress import read_progress
 from dueledger.stack import (
     BOOTSTRAP_SERVERS_VARIABLE,
     DSN_VARIABLE,
@@ -29,11 +34,6 @@ from dueledger.stack import (
     Provider,
     open_stack,
 )
-from ledger.service import Stop
-from ledger.store import Connection, PlanProfile, connect
-from ledger.store.clock import read_now, set_clock
-from ledger.store.migrations import migrate
-from ledger.store.progress import read_progress
 
 _STATUS_SECONDS: Final = 1.0
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan")

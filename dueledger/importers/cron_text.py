@@ -15,11 +15,11 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from dueledger.clock_changes import ClockChange, clock_changes
-from dueledger.importers.imported import Question, Refusal
-from ledger.schedule import Cron, Decision, Fold, Gap, expand, zone_names
-from ledger.schedule.cron_dialect import EXPRESSION_CHARS_MAX, CronFields, parse_cron
-from ledger.schedule.zones import similar_zones
+from dueledger.importers.import_result import Question, Refusal
+from dueledger.ledger.schedule import Cron, Decision, Fold, Gap, expand, zone_names
+from dueledger.ledger.schedule.cron_dialect import EXPRESSION_CHARS_MAX, CronFields, parse_cron
+from dueledger.ledger.schedule.zones import similar_zones
+from dueledger.preview.clock_changes import ClockChange, clock_changes
 
 _FIELDS: Final = 5
 _DAY, _MONTH, _WEEKDAY = 2, 3, 4

@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from dueledger.importers.cron_text import Scheduler, read_cron
-from dueledger.importers.imported import Import, Known, Question, Refusal, Reported
+from dueledger.importers.import_result import Import, Known, Question, Refusal, Reported
 
 TENANT: Final = "crontab"
 KIND: Final = "CrontabJobDue"

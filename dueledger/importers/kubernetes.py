@@ -7,11 +7,11 @@ from typing import Any, Final, cast
 
 import yaml
 
-from dueledger.importers.cronjob import import_cronjob
-from dueledger.importers.imported import Import, Refusal
-from dueledger.importers.prow import Anew, import_periodics
-from ledger.documents import too_deep_at
-from ledger.errors import InvalidInput, Problem
+from dueledger.importers.import_result import Import, Refusal
+from dueledger.importers.kubernetes_cronjob import import_cronjob
+from dueledger.importers.prow_periodic import Anew, import_periodics
+from dueledger.ledger.definitions.documents import too_deep_at
+from dueledger.ledger.errors import InvalidInput, Problem
 
 TENANT: Final = "kubernetes"
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from dueledger.stack import ports
+from dueledger.stack import free_ports
 from dueledger.stack.endpoints import Endpoints, StackError
 
 POSTGRES_IMAGE: Final = "postgres:18"
@@ -42,7 +42,7 @@ def open_containers(
     tell = progress or _silent
     password = secrets.token_urlsafe(24)
     fsync = "on" if durable else "off"
-    broker = ports.free()  # a broker must be told its outer port before it starts
+    broker = free_ports.free()  # a broker must be told its outer port before it starts
     with ExitStack() as running:
         try:
             postgres = DockerContainer(POSTGRES_IMAGE).with_exposed_ports(_POSTGRES_PORT)

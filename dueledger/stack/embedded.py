@@ -17,7 +17,7 @@ from typing import Final, final
 from dueledger.stack.endpoints import Endpoints, StackError
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.postgres import Postgres
-from dueledger.stack.steps import Steps
+from dueledger.stack.start_progress import Steps
 
 _TEMPORARY_PREFIX: Final = "dueledger-stack-"
 _LOCK_NAME: Final = "stack.lock"

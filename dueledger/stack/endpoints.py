@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final, final
 from urllib.parse import urlsplit, urlunsplit
 
-from ledger.errors import DueledgerError
+from dueledger.ledger.errors import DueledgerError
 
 DSN_VARIABLE: Final = "DUELEDGER_DSN"
 BOOTSTRAP_SERVERS_VARIABLE: Final = "DUELEDGER_BOOTSTRAP_SERVERS"

@@ -13,10 +13,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, final
 
-from dueledger.stack import jars, ports
-from dueledger.stack.child import Child, launched, server_environment
+from dueledger.stack import free_ports, kafka_jars
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.steps import Steps
+from dueledger.stack.server_process import Child, launched, server_environment
+from dueledger.stack.start_progress import Steps
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
@@ -104,7 +104,7 @@ class Kafka:
         if self._chosen is None:
             message = "the broker has no port before its first start"
             raise RuntimeError(message)
-        return f"{ports.LOOPBACK}:{self._chosen['broker']}"
+        return f"{free_ports.LOOPBACK}:{self._chosen['broker']}"
 
     @property
     def relayed_port(self) -> int:
@@ -151,7 +151,7 @@ class Kafka:
         if self._child.running:
             return
         java = _java()
-        class_path = ":".join(str(jar) for jar in jars.ensure(self._steps))
+        class_path = ":".join(str(jar) for jar in kafka_jars.ensure(self._steps))
         if self.recover():
             self._steps.tell("kafka: stopped a broker left behind by an earlier run")
         self._home.mkdir(exist_ok=True)
@@ -216,7 +216,7 @@ class Kafka:
 
     def _run(self, java: Path, class_path: str) -> None:
         for attempt in range(_ATTEMPTS_MAX):
-            chosen = self._chosen or ports.choose(
+            chosen = self._chosen or free_ports.choose(
                 self._directory / "kafka.ports.json", _PORTS, fresh=attempt > 0
             )
             settings = self._write_settings(chosen, self._home / "log")
@@ -251,7 +251,7 @@ class Kafka:
         )
 
     def _write_settings(self, chosen: dict[str, int], log_dir: Path) -> Path:
-        host = ports.LOOPBACK
+        host = free_ports.LOOPBACK
         controller, roles = chosen["controller"], "broker,controller"
         listeners = [f"BROKER://{host}:{chosen['broker']}"]
         advertised = listeners.copy()
@@ -294,7 +294,7 @@ def _takes_records(port: int) -> bool:
     header = struct.pack(">hhih", _METADATA_API, _METADATA_VERSION, 1, len(client)) + client
     request = header + struct.pack(">i?", 0, False)  # no topics, create none  # noqa: FBT003
     with contextlib.suppress(OSError, struct.error):
-        with socket.create_connection((ports.LOOPBACK, port), timeout=_PROBE_SECONDS) as wire:
+        with socket.create_connection((free_ports.LOOPBACK, port), timeout=_PROBE_SECONDS) as wire:
             wire.sendall(struct.pack(">i", len(request)) + request)
             with wire.makefile("rb") as answer:
                 (size,) = struct.unpack(">i", answer.read(4))

@@ -15,10 +15,10 @@ from typing import Final, Literal, assert_never, final
 
 import psutil
 
-from dueledger.stack import ports
-from dueledger.stack.child import Child, SystemUser, launched, server_environment
+from dueledger.stack import free_ports
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.steps import Steps
+from dueledger.stack.server_process import Child, SystemUser, launched, server_environment
+from dueledger.stack.start_progress import Steps
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -99,7 +99,7 @@ class Postgres:
             message = "the server has no port before its first start"
             raise RuntimeError(message)
         password = self._password_file.read_text()
-        return f"postgresql://{_SUPERUSER}:{password}@{ports.LOOPBACK}:{self._port}/postgres"
+        return f"postgresql://{_SUPERUSER}:{password}@{free_ports.LOOPBACK}:{self._port}/postgres"
 
     @property
     def running(self) -> bool:
@@ -250,11 +250,11 @@ class Postgres:
 
     def _choose_port(self, *, fresh: bool) -> int:
         record = self._directory / "postgres.ports.json"
-        return ports.choose(record, ("sql",), fresh=fresh)["sql"]
+        return free_ports.choose(record, ("sql",), fresh=fresh)["sql"]
 
     def _write_settings(self, port: int) -> None:
         text = _SETTINGS.format(
-            host=ports.LOOPBACK, port=port, durable="on" if self._durable else "off"
+            host=free_ports.LOOPBACK, port=port, durable="on" if self._durable else "off"
         )
         (self._cluster / "postgresql.conf").write_text(text)
 

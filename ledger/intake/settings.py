@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from ledger.envelope import EVENT_TOPIC, REJECTED_TOPIC
-from ledger.settings import Settings
+from dueledger.ledger.kafka.envelope import EVENT_TOPIC, REJECTED_TOPIC
+from dueledger.ledger.runtime.settings import Settings
 
 
 class IntakeSettings(Settings):

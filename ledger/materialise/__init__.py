@@ -1,12 +1,12 @@
 """Schedules become what is owed: expanding, taking over from older versions, emitting."""
 
-from ledger.materialise.service import (
+from dueledger.ledger.materialise.materialiser import (
     Materialiser,
     MaterialiserSettings,
     open_materialiser,
     run_materialiser,
 )
-from ledger.materialise.zone_change import apply_reviewed, review
+from dueledger.ledger.materialise.tz_change import apply_reviewed, review
 
 __all__ = [
     "Materialiser",

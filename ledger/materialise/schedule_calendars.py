@@ -5,22 +5,22 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from ledger.calendar_change import draft_overtaken
-from ledger.calendar_shelf import Calendars, CalendarShelf, name_in, of_tenant
-from ledger.definition_model import Definition
-from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.errors import DueledgerError
-from ledger.schedule import Calendar
-from ledger.scheduled import STRETCH_TIMES_MAX
-from ledger.store import Connection
-from ledger.store.calendars import (
+from dueledger.ledger.definitions.model import Definition
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.rules.calendar_change import draft_overtaken
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import STRETCH_TIMES_MAX
+from dueledger.ledger.schedule import Calendar
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import Calendars, CalendarShelf, name_in, of_tenant
+from dueledger.ledger.store.calendars import (
     CalendarUse,
     list_calendar_uses,
     list_calendar_versions,
     list_last_calendar_uses,
 )
-from ledger.store.definitions import DefinitionVersion, Materialisable
+from dueledger.ledger.store.definitions import DefinitionVersion, Materialisable
 
 Phases = list[tuple[datetime, Definition]]
 """A definition with each calendar that it has observed, and from when on, in order."""

@@ -3,15 +3,15 @@
 A further kind of `when` is one module with one frozen model, added to the union in `when.py`.
 """
 
-from ledger.schedule.after_completion import AfterCompletion
-from ledger.schedule.at import At
-from ledger.schedule.business import Business
-from ledger.schedule.calendars import Calendar, Roll, Weekday
-from ledger.schedule.cron import Cron
-from ledger.schedule.every import Every
-from ledger.schedule.observance import NO_CALENDARS, CalendarRule, Observance
-from ledger.schedule.relative import Relative
-from ledger.schedule.resolution import (
+from dueledger.ledger.schedule.after_completion import AfterCompletion
+from dueledger.ledger.schedule.at import At
+from dueledger.ledger.schedule.business import Business
+from dueledger.ledger.schedule.calendars import Calendar, Roll, Weekday
+from dueledger.ledger.schedule.cron import Cron
+from dueledger.ledger.schedule.every import Every
+from dueledger.ledger.schedule.observance import NO_CALENDARS, CalendarRule, Observance
+from dueledger.ledger.schedule.relative import Relative
+from dueledger.ledger.schedule.resolution import (
     Decision,
     Fold,
     Gap,
@@ -21,8 +21,8 @@ from ledger.schedule.resolution import (
     Window,
     resolve,
 )
-from ledger.schedule.rrule import Rrule
-from ledger.schedule.when import (
+from dueledger.ledger.schedule.rrule import Rrule
+from dueledger.ledger.schedule.when import (
     CHAINED,
     DATED,
     RECURRING,
@@ -31,7 +31,7 @@ from ledger.schedule.when import (
     due_for,
     expand,
 )
-from ledger.schedule.zones import load_zone, tzdata_version, zone_names
+from dueledger.ledger.schedule.zones import load_zone, tzdata_version, zone_names
 
 __all__ = [
     "CHAINED",

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from pydantic import BaseModel, ConfigDict
 
-from ledger.schedule.expressions import Period, ZoneName
-from ledger.schedule.resolution import Decision, Occurrence
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.expressions import Period, ZoneName
+from dueledger.ledger.schedule.resolution import Decision, Occurrence
+from dueledger.ledger.schedule.zones import load_zone
 
 
 class AfterCompletion(BaseModel):

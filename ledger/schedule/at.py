@@ -5,11 +5,11 @@ from datetime import date, datetime
 
 from pydantic import Field
 
-from ledger.schedule.expressions import LocalTime, ZoneName
-from ledger.schedule.local_rule import LocalRule, Ruling
-from ledger.schedule.local_times import Times, midnight_of
-from ledger.schedule.resolution import Fold, Gap, naive_bounds
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.expressions import LocalTime, ZoneName
+from dueledger.ledger.schedule.local_rule import LocalRule, Ruling
+from dueledger.ledger.schedule.local_times import Times, midnight_of
+from dueledger.ledger.schedule.resolution import Fold, Gap, naive_bounds
+from dueledger.ledger.schedule.zones import load_zone
 
 
 class At(LocalRule):

@@ -12,14 +12,21 @@ from typing import Annotated, Final, Self, cast
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
-from ledger.schedule.calendars import Calendar, Roll
-from ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, refused
-from ledger.schedule.landing import observed_window
-from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
-from ledger.schedule.local_times import Times, midnight_of, times_between
-from ledger.schedule.observance import Observance
-from ledger.schedule.resolution import Fold, Gap, Window, collapse, naive_bounds, resolve_all
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.calendars import Calendar, Roll
+from dueledger.ledger.schedule.expansion import observed_window
+from dueledger.ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, refused
+from dueledger.ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from dueledger.ledger.schedule.local_times import Times, midnight_of, times_between
+from dueledger.ledger.schedule.observance import Observance
+from dueledger.ledger.schedule.resolution import (
+    Fold,
+    Gap,
+    Window,
+    collapse,
+    naive_bounds,
+    resolve_all,
+)
+from dueledger.ledger.schedule.zones import load_zone
 
 _DAYS_MAX: Final = 31
 _ROLLS: Final = tuple(roll.value for roll in Roll if roll is not Roll.SKIP)

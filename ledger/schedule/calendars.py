@@ -13,8 +13,8 @@ from typing import Annotated, Final, Self, assert_never
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from ledger.errors import BeyondCalendar, Problem
-from ledger.schedule.expressions import CalendarDate, misfit
+from dueledger.ledger.errors import BeyondCalendar, Problem
+from dueledger.ledger.schedule.expressions import CalendarDate, misfit
 
 DAYS_LISTED_MAX: Final = 5_000
 CLOSED_DAYS_MAX: Final = 366

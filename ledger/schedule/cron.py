@@ -17,13 +17,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
-from ledger.schedule.cron_expansion import CronPlan, expand_plan, plan_cron
-from ledger.schedule.expressions import LocalTime, ZoneName
-from ledger.schedule.local_rule import LocalRule, Preset, Ruling, check_bounds
-from ledger.schedule.local_times import Times, days_between, nominals_of, times_between
-from ledger.schedule.resolution import Fold, Gap, Window
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
+from dueledger.ledger.schedule.cron_plan import CronPlan, expand_plan, plan_cron
+from dueledger.ledger.schedule.expressions import LocalTime, ZoneName
+from dueledger.ledger.schedule.local_rule import LocalRule, Preset, Ruling, check_bounds
+from dueledger.ledger.schedule.local_times import Times, days_between, nominals_of, times_between
+from dueledger.ledger.schedule.resolution import Fold, Gap, Window
+from dueledger.ledger.schedule.zones import load_zone
 
 # Feb 29 on a given weekday comes every 28 years, every 40 across 2100.
 _SEARCH: Final = timedelta(days=50 * 365.25)

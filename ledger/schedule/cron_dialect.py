@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Never
 
-from ledger.schedule.expressions import refused
+from dueledger.ledger.schedule.expressions import refused
 
 EXPRESSION_CHARS_MAX: Final = 500
 _FIELDS_WITHOUT_SECONDS: Final = 5

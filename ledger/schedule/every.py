@@ -10,11 +10,11 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ledger.schedule.expressions import Instant, Period
-from ledger.schedule.local_rule import Ruling, check_bounds
-from ledger.schedule.local_times import Times, midnight_of
-from ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, Window
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.expressions import Instant, Period
+from dueledger.ledger.schedule.local_rule import Ruling, check_bounds
+from dueledger.ledger.schedule.local_times import Times, midnight_of
+from dueledger.ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, Window
+from dueledger.ledger.schedule.zones import load_zone
 
 _DAY: Final = timedelta(days=1)
 

@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from ledger.schedule.zones import load_zone, similar_zones, zone_names
+from dueledger.ledger.schedule.zones import load_zone, similar_zones, zone_names
 
 PERIOD_MAX: Final = timedelta(days=36_525)  # a century
 OFFSET_DAYS_MAX: Final = 36_525

@@ -13,8 +13,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from ledger.schedule.expressions import misfit
-from ledger.schedule.resolution import Fold, Gap
+from dueledger.ledger.schedule.expressions import misfit
+from dueledger.ledger.schedule.resolution import Fold, Gap
 
 
 class Preset(StrEnum):

@@ -14,9 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic import model_validator as validates
 from pydantic_core import PydanticCustomError
 
-from ledger.errors import Problem, UnknownCalendar
-from ledger.schedule.calendars import Calendar, ListedDays, Roll, Weekday, Weekend
-from ledger.schedule.expressions import CalendarDate, misfit
+from dueledger.ledger.errors import Problem, UnknownCalendar
+from dueledger.ledger.schedule.calendars import Calendar, ListedDays, Roll, Weekday, Weekend
+from dueledger.ledger.schedule.expressions import CalendarDate, misfit
 
 NO_CALENDARS: Final[Mapping[str, Calendar]] = {}
 _INLINE: Final = "{weekend: [sat, sun], holidays: [2026-12-25], roll: following}"

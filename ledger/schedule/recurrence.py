@@ -11,8 +11,8 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from ledger.schedule.local_times import Times, days_between, times_between
-from ledger.schedule.rrule_text import Frequency, RecurrenceRule
+from dueledger.ledger.schedule.local_times import Times, days_between, times_between
+from dueledger.ledger.schedule.rrule_text import Frequency, RecurrenceRule
 
 _DAY_HOURS: Final = 24
 _DAY_MINUTES: Final = 1440

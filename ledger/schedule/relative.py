@@ -5,13 +5,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from ledger.errors import InvalidItem, Problem
-from ledger.schedule.calendars import Beyond
-from ledger.schedule.expressions import Offset, TimeOfDay, ZoneName
-from ledger.schedule.local_rule import LocalRule
-from ledger.schedule.observance import Observance
-from ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, resolve
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.errors import InvalidItem, Problem
+from dueledger.ledger.schedule.calendars import Beyond
+from dueledger.ledger.schedule.expressions import Offset, TimeOfDay, ZoneName
+from dueledger.ledger.schedule.local_rule import LocalRule
+from dueledger.ledger.schedule.observance import Observance
+from dueledger.ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, resolve
+from dueledger.ledger.schedule.zones import load_zone
 
 
 class Relative(LocalRule):

@@ -12,20 +12,27 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
-from ledger.schedule.expressions import LocalTime, ZoneName, misfit
-from ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
-from ledger.schedule.local_times import (
+from dueledger.ledger.schedule.expressions import LocalTime, ZoneName, misfit
+from dueledger.ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from dueledger.ledger.schedule.local_times import (
     Times,
     days_between,
     midnight_of,
     nominals_of,
     times_between,
 )
-from ledger.schedule.recurrence import Recurrence
-from ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, Occurrence, Skipped, resolve_all
-from ledger.schedule.rrule_text import Frequency, parse_rrule
-from ledger.schedule.steadiness import day_offsets
-from ledger.schedule.zones import load_zone
+from dueledger.ledger.schedule.recurrence import Recurrence
+from dueledger.ledger.schedule.resolution import (
+    SCAN_MARGIN,
+    Fold,
+    Gap,
+    Occurrence,
+    Skipped,
+    resolve_all,
+)
+from dueledger.ledger.schedule.rrule_text import Frequency, parse_rrule
+from dueledger.ledger.schedule.zone_offsets import day_offsets
+from dueledger.ledger.schedule.zones import load_zone
 
 _DENSE_YEARS: Final = 8  # as for cron
 _SCAN_END: Final = datetime(2200, 1, 3)  # noqa: DTZ001 -- naive by design; past every due year

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, Never
 
-from ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, refused
+from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, refused
 
 TEXT_CHARS_MAX: Final = 1000
 COUNT_MAX: Final = 10_000

@@ -12,13 +12,13 @@ from itertools import islice, pairwise
 from typing import Final
 from uuid import UUID
 
-from ledger.schedule.business import Business
-from ledger.schedule.cron import Cron
-from ledger.schedule.every import Every
-from ledger.schedule.resolution import Occurrence
-from ledger.schedule.rrule import Rrule
-from ledger.schedule.rrule_text import parse_rrule
-from ledger.schedule.when import When, expand
+from dueledger.ledger.schedule.business import Business
+from dueledger.ledger.schedule.cron import Cron
+from dueledger.ledger.schedule.every import Every
+from dueledger.ledger.schedule.resolution import Occurrence
+from dueledger.ledger.schedule.rrule import Rrule
+from dueledger.ledger.schedule.rrule_text import parse_rrule
+from dueledger.ledger.schedule.when import When, expand
 
 _SECOND: Final = timedelta(seconds=1)
 _SAMPLE_START: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock

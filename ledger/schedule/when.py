@@ -13,18 +13,18 @@ from typing import Annotated, Final, TypeAlias, cast
 
 from pydantic import BaseModel, Discriminator, Tag
 
-from ledger.errors import InvalidInput, Problem, WindowTooLarge
-from ledger.schedule.after_completion import AfterCompletion
-from ledger.schedule.at import At
-from ledger.schedule.business import Business
-from ledger.schedule.calendars import Roll
-from ledger.schedule.cron import Cron
-from ledger.schedule.every import Every
-from ledger.schedule.landing import TIMES_MAX, observed_window
-from ledger.schedule.observance import Observance, weekdays_rule
-from ledger.schedule.relative import Relative
-from ledger.schedule.resolution import Occurrence, Window
-from ledger.schedule.rrule import Rrule
+from dueledger.ledger.errors import InvalidInput, Problem, WindowTooLarge
+from dueledger.ledger.schedule.after_completion import AfterCompletion
+from dueledger.ledger.schedule.at import At
+from dueledger.ledger.schedule.business import Business
+from dueledger.ledger.schedule.calendars import Roll
+from dueledger.ledger.schedule.cron import Cron
+from dueledger.ledger.schedule.every import Every
+from dueledger.ledger.schedule.expansion import TIMES_MAX, observed_window
+from dueledger.ledger.schedule.observance import Observance, weekdays_rule
+from dueledger.ledger.schedule.relative import Relative
+from dueledger.ledger.schedule.resolution import Occurrence, Window
+from dueledger.ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
 DUE_MIN: Final = datetime(1970, 1, 1, tzinfo=UTC)

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import tzdata
 
-from ledger.errors import Problem, UnknownZone, shown_value
+from dueledger.ledger.errors import Problem, UnknownZone, shown_value
 
 _SUGGESTIONS_MAX: Final = 3
 

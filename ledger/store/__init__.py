@@ -5,7 +5,7 @@ callers decide what commits together. The text of each statement lies in ``sql/s
 the function's name.
 """
 
-from ledger.store.connection import (
+from dueledger.ledger.store.connection import (
     CONNECTION_LOST,
     STATEMENT_REFUSED,
     Connection,
@@ -17,7 +17,7 @@ from ledger.store.connection import (
     open_pool,
     tells_of_a_lost_connection,
 )
-from ledger.store.refusals import translated
+from dueledger.ledger.store.error_mapping import translated
 
 __all__ = [
     "CONNECTION_LOST",

@@ -5,8 +5,8 @@ import secrets
 import socket
 from enum import StrEnum
 
-from ledger.store.connection import Connection
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
 
 
 class ActorKind(StrEnum):

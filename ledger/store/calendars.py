@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
-from ledger.store.connection import Connection
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
 
 CalendarKey = tuple[str, str]
 """Tenant and name."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
-from ledger.errors import UnseenPartition
-from ledger.store.connection import Connection, Record
-from ledger.store.statements import statement
+from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.statements import statement
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection
 
 
 async def read_now(connection: Connection) -> datetime:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
 import asyncpg
 import orjson
 
-from ledger.errors import InvalidSetting, Problem, Unavailable
+from dueledger.ledger.errors import InvalidSetting, Problem, Unavailable
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy

@@ -7,10 +7,10 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from ledger.store.connection import Connection
-from ledger.store.lock_wait import waiting_for
-from ledger.store.refusals import translated
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.lock_wait import waiting_for
+from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)

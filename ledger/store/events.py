@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ledger.store.connection import Connection
-from ledger.store.refusals import translated
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,8 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from ledger.store.connection import Connection, Record
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.statements import statement
 
 EXPEDITED_PAGE: Final = 10_000
 LAPSES_PAGE: Final = 10_000

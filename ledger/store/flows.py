@@ -5,12 +5,12 @@ from dataclasses import dataclass, fields
 from typing import Any, Final
 from uuid import UUID
 
-from ledger.errors import InvalidItem, Problem
-from ledger.flow_bounds import FLOW_BOUNDS
-from ledger.store.connection import Connection
-from ledger.store.items import Answer, Answered
-from ledger.store.refusals import translated
-from ledger.store.statements import statement
+from dueledger.ledger.errors import InvalidItem, Problem
+from dueledger.ledger.flow_bounds import FLOW_BOUNDS
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.items import Answer, Answered
+from dueledger.ledger.store.statements import statement
 
 TOPIC_WINDOW_ITEMS: Final = 1_000  # of what is settled by topic, where a flow sets no window
 COUNTED_MAX: Final = 10_000  # of what waits in a flow; more is shown as this many

@@ -7,11 +7,11 @@ from enum import StrEnum
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store.connection import Connection, Record
-from ledger.store.refusals import translated
-from ledger.store.statements import statement
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.statements import statement
 
 T = TypeVar("T")
 

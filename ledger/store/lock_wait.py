@@ -5,9 +5,9 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from ledger.errors import Conflict
-from ledger.store.connection import Connection
-from ledger.store.statements import statement
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
 
 
 async def limit_lock_wait(connection: Connection, seconds: float) -> None:

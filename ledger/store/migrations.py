@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from ledger.errors import Conflict
-from ledger.store.connection import Connection
-from ledger.store.partitions import AHEAD, make_partitions
-from ledger.store.statements import SQL_ROOT
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.partitions import AHEAD, make_partitions
+from dueledger.ledger.store.statements import SQL_ROOT
 
 _LOCK: Final = 0x6475656C6467
 _TIMEOUTS: Final = "set local lock_timeout = '10s'; set local statement_timeout = '10min'"

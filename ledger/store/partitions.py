@@ -5,8 +5,8 @@ from datetime import date, timedelta
 from typing import Final
 from uuid import UUID
 
-from ledger.store.connection import Connection, Record
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.statements import statement
 
 AHEAD: Final = timedelta(days=396)
 

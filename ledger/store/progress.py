@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from ledger.store.connection import Connection
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from ledger.store.connection import Connection
-from ledger.store.items import Answered, answered
-from ledger.store.statements import statement
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.items import Answered, answered
+from dueledger.ledger.store.statements import statement
 
 
 async def list_reviews(connection: Connection, limit: int) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple
 
 from asyncpg import BitString
 
-from ledger.states import TransitionEvent
-from ledger.store.connection import Connection
-from ledger.store.refusals import translated, unseen_partitions
-from ledger.store.statements import statement
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.error_mapping import translated, unseen_partitions
+from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)

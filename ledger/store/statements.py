@@ -33,18 +33,26 @@ class Statement:
 
 @cache
 def statement(name: str) -> str:
-    """Return the text of ``sql/statements/<name>.sql``, comments and all."""
-    return (SQL_ROOT / "statements" / f"{name}.sql").read_text(encoding="utf-8")
+    """Return the text of the statement of that name, comments and all.
+
+    It lies in ``sql/statements``, in the folder of what it is about. Names are unique.
+    """
+    return _paths()[name].read_text(encoding="utf-8")
 
 
-def statement_names() -> list[str]:
-    """Return the names of all statements, sorted."""
-    return sorted(path.stem for path in (SQL_ROOT / "statements").glob("*.sql"))
+@cache
+def _paths() -> dict[str, Path]:
+    return {path.stem: path for path in statement_paths()}
 
 
-def parse_statement(name: str) -> Statement:
+def statement_paths() -> list[Path]:
+    """Return the files of all statements, sorted by name."""
+    return sorted((SQL_ROOT / "statements").rglob("*.sql"), key=lambda path: path.stem)
+
+
+def parse_statement(path: Path) -> Statement:
     """Read a statement's header. Raises ValueError, naming the line that is missing."""
-    text = statement(name)
+    name, text = path.stem, path.read_text(encoding="utf-8")
     header = [line for line in text.splitlines() if line.startswith("-- ")]
     parameters: list[Parameter] = []
     for line in header:

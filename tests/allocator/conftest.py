@@ -8,16 +8,16 @@ import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from pydantic import SecretStr
 
-from allocator import Allocator, AllocatorSettings, open_allocator
-from ledger.drafts import ItemDraft
-from ledger.envelope import work_topic
-from ledger.service import Signals, Stop
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.flows import FlowLimits, Scope, set_flow_limits
-from ledger.store.items import emit_items
-from ledger.store.limits import grant_credits
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Signals, Stop
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 PARTITIONS = 4
 PLENTY = 1_000_000

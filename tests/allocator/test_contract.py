@@ -15,12 +15,12 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator import Allocator
-from ledger import envelope
-from ledger.drafts import ItemDraft
-from ledger.errors import InvalidHeader
-from ledger.murmur2 import murmur2, partition_of, partitions_of
-from ledger.topics import make_missing_topics
+from dueledger.allocator import Allocator
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.partitioner import murmur2, partition_of, partitions_of
+from dueledger.ledger.kafka.topics import make_missing_topics
+from dueledger.ledger.rules.drafts import ItemDraft
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()

@@ -6,16 +6,16 @@ from collections.abc import Awaitable, Callable
 import pytest
 from structlog.testing import capture_logs
 
-from allocator import Allocator
-from allocator.credits import Credits
-from allocator.shares import Load
-from ledger.drafts import ItemDraft
-from ledger.envelope import work_topic
-from ledger.log import LogEvent
-from ledger.store import Connection
-from ledger.store.claims import list_due_flows
-from ledger.store.flows import Scope, pause_flows
-from ledger.store.items import read_accounting
+from dueledger.allocator import Allocator
+from dueledger.allocator.choose.shares import Load
+from dueledger.allocator.discover.credit_accounts import Credits
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.flows import Scope, pause_flows
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import Crew
 

@@ -14,17 +14,23 @@ import pytest
 from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import RecordMetadata
 
-from allocator import Allocator, AllocatorSettings
-from allocator.publisher import RecordBatch
-from allocator.run import run_allocator
-from allocator.sends import Sends
-from ledger import envelope
-from ledger.drafts import ItemDraft
-from ledger.errors import Unavailable
-from ledger.service import CRASH_VARIABLE, Signals, Stop, run_service
-from ledger.store import CONNECTION_LOST, Connection, Pool
-from ledger.store.claims import Claim, claim_items, next_fences, record_claims, release_claims
-from ledger.store.items import read_accounting
+from dueledger.allocator import Allocator, AllocatorSettings
+from dueledger.allocator.mark.delivery_buffer import Sends
+from dueledger.allocator.process import run_allocator
+from dueledger.allocator.publish import RecordBatch
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import CRASH_VARIABLE, Signals, Stop, run_service
+from dueledger.ledger.store import CONNECTION_LOST, Connection, Pool
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    next_fences,
+    record_claims,
+    release_claims,
+)
+from dueledger.ledger.store.items import read_accounting
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -33,8 +39,8 @@ ReadTopic = Callable[[str], Awaitable[list[ConsumerRecord]]]
 Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]]
 ONE_TICK = """
 import asyncio
-from allocator import AllocatorSettings, open_allocator
-from ledger.service import Stop
+from dueledger.allocator import AllocatorSettings, open_allocator
+from dueledger.ledger.runtime.service import Stop
 
 async def main():
     async with open_allocator(AllocatorSettings(), stop=Stop()) as allocator:

@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from allocator import Allocator
-from allocator.limits import admit
-from allocator.shares import Share
-from ledger.drafts import ItemDraft, Overlap
-from ledger.log import LogEvent
-from ledger.service import Signals
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.claims import list_due_flows
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.flows import Scope, pause_flows, resume_flows
-from ledger.store.items import read_accounting
+from dueledger.allocator import Allocator
+from dueledger.allocator.choose.shares import Share
+from dueledger.allocator.claim.admission import admit
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import Signals
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.flows import Scope, pause_flows, resume_flows
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import Crew
 

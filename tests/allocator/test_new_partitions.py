@@ -9,14 +9,14 @@ from functools import partial
 import pytest
 from pydantic import SecretStr
 
-from allocator import Allocator
-from ledger.drafts import ItemDraft
-from ledger.service import Stop
-from ledger.store import Connection, connect
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.items import emit_items, read_accounting
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.direct import DirectSettings, run_direct_worker
+from dueledger.allocator import Allocator
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.direct import DirectSettings, run_direct_worker
 
 from .conftest import PLENTY
 

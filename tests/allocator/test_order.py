@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from allocator import Allocator
-from ledger.drafts import ItemDraft, Overlap
-from ledger.envelope import work_topic
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.items import read_accounting
+from dueledger.allocator import Allocator
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import Crew
 

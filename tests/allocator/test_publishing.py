@@ -9,15 +9,21 @@ from typing import Any
 
 from aiokafka import ConsumerRecord
 
-from allocator import Allocator
-from ledger import envelope
-from ledger.drafts import ItemDraft
-from ledger.murmur2 import partition_of
-from ledger.store import Connection
-from ledger.store.clock import set_clock
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.flows import FlowLimits, Scope, pause_flows, resume_flows, set_flow_limits
-from ledger.store.items import read_accounting
+from dueledger.allocator import Allocator
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.partitioner import partition_of
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.flows import (
+    FlowLimits,
+    Scope,
+    pause_flows,
+    resume_flows,
+    set_flow_limits,
+)
+from dueledger.ledger.store.items import read_accounting
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]

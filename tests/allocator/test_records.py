@@ -14,13 +14,13 @@ from aiokafka.record.util import decode_varint, encode_varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.publisher import Compression, RecordBatch
-from allocator.records import RecordWriter
-from ledger import envelope
-from ledger.record_format import BATCH_HEADER_BYTES, read_varint
-from ledger.record_format import encode_varint as varint
-from ledger.store import Record
-from ledger.store.claims import DueFlow
+from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.allocator.publish.record_writer import RecordWriter
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
+from dueledger.ledger.kafka.record_format import encode_varint as varint
+from dueledger.ledger.store import Record
+from dueledger.ledger.store.claims import DueFlow
 
 ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from allocator import Allocator, track
-from ledger.drafts import ItemDraft
-from ledger.errors import UnseenPartition
-from ledger.log import LogEvent
-from ledger.store import Connection, Record, connect
-from ledger.store.claims import claim_items, release_claims
-from ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.allocator import Allocator
+from dueledger.allocator.claim import claim_loop
+from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store import Connection, Record, connect
+from dueledger.ledger.store.claims import claim_items, release_claims
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 
 from .test_failures import hand_out
 
@@ -44,7 +45,7 @@ class Between:
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Between:
     between = Between()
-    monkeypatch.setattr(track, "claim_items", between.claim)
+    monkeypatch.setattr(claim_loop, "claim_items", between.claim)
     return between
 
 

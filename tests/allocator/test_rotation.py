@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allocator.rotation import (
+from dueledger.allocator.choose.flow_queue import (
     BUCKET_SECONDS_MAX,
     FLOOD_ITEMS,
     LIGHT_ITEMS_MAX,
@@ -16,9 +16,9 @@ from allocator.rotation import (
     MISS_SECONDS_MAX,
     Rotation,
 )
-from allocator.shares import COUNTED_FLOWS_MAX, Gate, Load, Question, Share, split
-from ledger.store.claims import BOTTOM, OVERLAP_SECONDS, DueFlow, Floor, NextDue
-from ledger.store.limits import Allowance
+from dueledger.allocator.choose.shares import COUNTED_FLOWS_MAX, Gate, Load, Question, Share, split
+from dueledger.ledger.store.claims import BOTTOM, OVERLAP_SECONDS, DueFlow, Floor, NextDue
+from dueledger.ledger.store.flow_limits import Allowance
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 

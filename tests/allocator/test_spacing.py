@@ -1,6 +1,10 @@
 """How far apart claims for light flows begin."""
 
-from allocator.hands import SPACING_SECONDS, SPACING_SECONDS_MAX, spacing_seconds
+from dueledger.allocator.claim.concurrent_claims import (
+    SPACING_SECONDS,
+    SPACING_SECONDS_MAX,
+    spacing_seconds,
+)
 
 
 def test_claims_that_take_longer_begin_further_apart_within_bounds() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dueledger.bench.report import Measured, OptionsClass, take
-from dueledger.bench.rig import Rig
+from bench.report import Measured, OptionsClass, take
+from bench.rig import Rig
 from dueledger.stack import Endpoints
 
 Take = Callable[..., Awaitable[dict[str, Any]]]

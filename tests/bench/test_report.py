@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from dueledger.bench import every
-from dueledger.bench.backlog import pending_levels
-from dueledger.bench.report import Goal
-from dueledger.bench.soak import growth
-from dueledger.bench.usage import Meter, Usage, bound_by
+from bench import every
+from bench.backlog import pending_levels
+from bench.report import Goal
+from bench.soak import growth
+from bench.usage import Meter, Usage, bound_by
 
 
 def usage(cpu: dict[str, float], *, busy: float, waiting: float = 0.0) -> Usage:

@@ -6,24 +6,19 @@ from typing import Any
 
 import pytest
 
-from dueledger.bench import peers
-from dueledger.bench.backlog import BacklogOptions, bench_backlog
-from dueledger.bench.compare import CompareOptions, bench_compare
-from dueledger.bench.emit import EmitOptions, bench_emit
-from dueledger.bench.flood import FloodOptions, bench_flood
-from dueledger.bench.flows import FlowsOptions, bench_flows
-from dueledger.bench.idle import ROLES, IdleOptions, bench_idle
-from dueledger.bench.lag import LagOptions, bench_lag
-from dueledger.bench.materialise import MaterialiseOptions, bench_materialise
-from dueledger.bench.pipeline import (
-    DirectOptions,
-    PipelineOptions,
-    bench_direct,
-    bench_pipeline,
-)
-from dueledger.bench.rig import Rig
-from dueledger.bench.soak import SoakOptions, bench_soak
-from dueledger.bench.workers import WorkersOptions, bench_workers
+from bench import peer_systems as peers
+from bench.backlog import BacklogOptions, bench_backlog
+from bench.compare import CompareOptions, bench_compare
+from bench.emit import EmitOptions, bench_emit
+from bench.flood import FloodOptions, bench_flood
+from bench.flows import FlowsOptions, bench_flows
+from bench.idle import ROLES, IdleOptions, bench_idle
+from bench.lag import LagOptions, bench_lag
+from bench.materialise import MaterialiseOptions, bench_materialise
+from bench.pipeline import DirectOptions, PipelineOptions, bench_direct, bench_pipeline
+from bench.rig import Rig
+from bench.soak import SoakOptions, bench_soak
+from bench.workers import WorkersOptions, bench_workers
 
 Take = Callable[..., Awaitable[dict[str, Any]]]
 

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dueledger.calendars.found import Found, Span, make_document
-from dueledger.calendars.importing import Imported, import_calendar
-from dueledger.defining import DefinedDocument, put_in_force
-from ledger.definitions import parse_definition
-from ledger.materialise import Materialiser, MaterialiserSettings
-from ledger.store import Connection, PlanProfile, Pool, clock, open_pool
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.partitions import make_partitions
-from reconciler import Limits, Reconciler, Sources
-from reconciler.vocabulary import FindingType
+from dueledger.calendars.import_calendar import Imported, import_calendar
+from dueledger.calendars.source_calendar import Found, Span, make_document
+from dueledger.definitions.put_in_force import DefinedDocument, put_in_force
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
+from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.reconciler import Limits, Reconciler, Sources
+from dueledger.reconciler.finding_types import FindingType
 
 WEEKEND = ("sat", "sun")
 

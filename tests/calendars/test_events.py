@@ -5,17 +5,17 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from dueledger.calendars.importing import Imported
-from ledger.calendar_shelf import CalendarShelf, name_in
-from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.errors import InvalidEvent
-from ledger.intake.rulebook import Rulebook
-from ledger.rules import DomainEvent
-from ledger.store import Connection
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.definitions import define, list_event_rules, read_rules_edition
-from reconciler.versions import read_versions
+from dueledger.calendars.import_calendar import Imported
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import InvalidEvent
+from dueledger.ledger.intake.apply.rules_in_force import Rulebook
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_rules import DomainEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.calendar_cache import CalendarShelf, name_in
+from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
+from dueledger.reconciler.expect.versions import read_versions
 
 Put = Callable[..., Awaitable[Imported]]
 RENEWAL = {

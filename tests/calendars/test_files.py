@@ -8,7 +8,7 @@ import pytest
 
 from dueledger.calendars.csv_file import read_csv
 from dueledger.calendars.ics_file import read_ics
-from ledger.errors import InvalidInput
+from dueledger.ledger.errors import InvalidInput
 
 WEEKEND = ("sat", "sun")
 LAST = date(2028, 12, 31)

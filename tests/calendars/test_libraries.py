@@ -6,10 +6,10 @@ from datetime import date
 import pytest
 
 from dueledger.calendars.exchange_source import read_exchange
-from dueledger.calendars.found import Span
 from dueledger.calendars.holidays_source import read_holidays
 from dueledger.calendars.ics_file import read_ics
-from ledger.errors import InvalidInput, MissingExtra
+from dueledger.calendars.source_calendar import Span
+from dueledger.ledger.errors import InvalidInput, MissingExtra
 
 YEAR = Span(date(2025, 1, 1), date(2025, 12, 31))
 

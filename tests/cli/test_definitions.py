@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 import dueledger
-from ledger.store import Connection
+from dueledger.ledger.store import Connection
 
 Command = Callable[..., Any]
 

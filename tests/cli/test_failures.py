@@ -7,10 +7,10 @@ from typing import Any, cast
 import asyncpg
 import pytest
 
-from dueledger.cli.exits import Exit
-from dueledger.cli.failures import describe
+from dueledger.cli.errors import describe
+from dueledger.cli.exit_codes import Exit
 from dueledger.cli.session import person
-from ledger.errors import InvalidSetting
+from dueledger.ledger.errors import InvalidSetting
 
 
 @pytest.mark.parametrize(

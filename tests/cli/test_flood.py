@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from dueledger.dev.supervisor import ChildSpec, Supervisor
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.stack import Endpoints
-from ledger.drafts import ItemDraft
-from ledger.store import Connection
-from ledger.store.items import emit_items, read_accounting
 
 Command = Callable[..., Any]
 Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 FLOOD = 20_000
 HANDLERS = """
-from workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
 
 handlers = Handlers()
 

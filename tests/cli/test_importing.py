@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import dueledger
-from ledger.definitions import load_definitions
+from dueledger.ledger.definitions.parsing import load_definitions
 
 Command = Callable[..., Any]
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from ledger.store import Connection
+from dueledger.ledger.store import Connection
 
 Command = Callable[..., Any]
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import dueledger
 from dueledger.dev.supervisor import ChildSpec, Supervisor
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.progress import list_items
 from dueledger.stack import Endpoints
-from ledger.store import Connection
-from ledger.store.progress import list_items
 
 CHECKOUT = Path(dueledger.__file__).resolve().parents[1]
 README = (CHECKOUT / "README.md").read_text(encoding="utf-8")

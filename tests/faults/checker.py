@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from ledger import envelope
-from ledger.log import LogEvent
-from ledger.store.items import read_accounting
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store.items import read_accounting
 
 from .rules import DERIVE, PREPARE, RULES
 from .serve import POISON
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from aiokafka import ConsumerRecord
 
-    from ledger.store import Connection
+    from dueledger.ledger.store import Connection
 
     from .site import Site
 

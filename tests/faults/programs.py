@@ -10,10 +10,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Final, TypeVar
 
-from ledger.errors import Unavailable
-from ledger.log import LogEvent
-from ledger.service import Stop
-from ledger.store import CONNECTION_LOST
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store import CONNECTION_LOST
 
 T = TypeVar("T")
 

@@ -12,12 +12,21 @@ from uuid import UUID
 
 import asyncpg
 
-from ledger.errors import Unavailable
-from ledger.log import configure
-from ledger.service import Stop
-from ledger.store import CONNECTION_LOST, Connection
-from workers import Completed, DueItem, Handlers, Retry, Snooze, Verdict, WorkerSettings, run_worker
-from workers.direct import DirectSettings, run_direct_worker
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.runtime.log import configure
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store import CONNECTION_LOST, Connection
+from dueledger.workers import (
+    Completed,
+    DueItem,
+    Handlers,
+    Retry,
+    Snooze,
+    Verdict,
+    WorkerSettings,
+    run_worker,
+)
+from dueledger.workers.direct import DirectSettings, run_direct_worker
 
 EVIDENCE_VARIABLE = "DUELEDGER_EVIDENCE_DSN"
 HANDLER_VARIABLE = "DUELEDGER_HANDLER_SECONDS"

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.migrations import migrate
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
-from ledger.store import connect
-from ledger.store.migrations import migrate
 
 from .proxy import HOST, Proxy
 from .wiretaps import KafkaTap, PostgresTap

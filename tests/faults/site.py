@@ -17,15 +17,15 @@ from uuid import UUID
 
 import asyncpg
 
-from dueledger.stack.child import launched
-from ledger.drafts import ItemDraft
-from ledger.log import LogEvent
-from ledger.service import CRASH_VARIABLE
-from ledger.states import TransitionEvent
-from ledger.store import Connection, connect
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.items import emit_items
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import emit_items
+from dueledger.stack.server_process import launched
 
 from .programs import Program, eventually
 from .proxy import HOST

@@ -12,7 +12,7 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ledger.service import Stop
+from dueledger.ledger.runtime.service import Stop
 
 from .programs import eventually, moment
 

@@ -11,9 +11,9 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from ledger.envelope import work_topic
-from ledger.log import LogEvent
-from ledger.service import Stop
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import Stop
 
 from .checker import COPIED, violations
 from .programs import eventually

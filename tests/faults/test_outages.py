@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.runtime.log import LogEvent
 from dueledger.stack.kafka import Kafka
-from dueledger.stack.steps import Steps
-from ledger.envelope import work_topic
-from ledger.log import LogEvent
+from dueledger.stack.start_progress import Steps
 
 from .checker import violations
 from .programs import moment

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.service import CRASH_VARIABLE
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
 
 from .checker import violations
 from .programs import Program, eventually

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ledger.log import LogEvent
+from dueledger.ledger.runtime.log import LogEvent
 
 from .checker import violations
 from .programs import EVENTUALLY_SECONDS, eventually

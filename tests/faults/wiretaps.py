@@ -4,7 +4,7 @@ import struct
 from collections.abc import Collection
 from functools import cache
 
-from ledger.store.statements import parse_statement, statement_names
+from dueledger.ledger.store.statements import parse_statement, statement_paths
 
 COMMIT = "commit"
 PRODUCE = "produce"
@@ -16,7 +16,7 @@ LENGTH = struct.Struct(">i")
 @cache
 def names_by_sentence() -> dict[bytes, str]:
     """Statements are told by the first line of their header, which asyncpg sends with them."""
-    return {parse_statement(name).sentence.encode(): name for name in statement_names()}
+    return {parse_statement(path).sentence.encode(): path.stem for path in statement_paths()}
 
 
 class PostgresTap:

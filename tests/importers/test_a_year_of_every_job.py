@@ -18,9 +18,9 @@ import pytest
 
 import dueledger
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow import Anew
-from dueledger.preview import preview_definition
-from ledger.definitions import Definition
+from dueledger.importers.prow_periodic import Anew
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.preview.occurrences import preview_definition
 
 PERIODICS = Path(dueledger.__file__).resolve().parents[1] / "examples/kubernetes/periodics.json"
 START = datetime(2027, 1, 1, tzinfo=UTC)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dueledger.importers.cron_text import Read, Scheduler, read_cron
-from ledger.schedule import Cron, expand
+from dueledger.ledger.schedule import Cron, expand
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
 DAYS = 120

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from dueledger.importers.crontab import Crontab, import_crontab
-from dueledger.importers.imported import Import, Job, LeftOut, Question
+from dueledger.importers.import_result import Import, Job, LeftOut, Question
 
 BERLIN = Crontab(zone="Europe/Berlin")
 SYSTEM = Crontab(zone="Europe/Berlin", of_system=True)

@@ -6,15 +6,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dueledger.importers.definition_files import (
-    definition_text,
-    definitions_text,
-    write_definitions,
-)
-from dueledger.importers.imported import Import, Known
-from ledger.definitions import load_definitions
-from ledger.errors import InvalidInput
-from ledger.fields import NAME_CHARS_MAX
+from dueledger.importers.definition_yaml import definition_text, definitions_text, write_definitions
+from dueledger.importers.import_result import Import, Known
+from dueledger.ledger.definitions.fields import NAME_CHARS_MAX
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.errors import InvalidInput
 
 WHEN = {"cron": "0 1 * * *", "timezone": "UTC"}
 CHARACTERS = st.characters(exclude_categories=("Cs",), exclude_characters="\x00\x1f")

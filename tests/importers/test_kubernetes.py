@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import dueledger
-from dueledger.importers.imported import Import, Job, LeftOut, Question
+from dueledger.importers.import_result import Import, Job, LeftOut, Question
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow import Anew
-from ledger.errors import InvalidInput
-from ledger.schedule import AfterCompletion, Cron, Every, expand
+from dueledger.importers.prow_periodic import Anew
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.schedule import AfterCompletion, Cron, Every, expand
 
 PERIODICS = Path(dueledger.__file__).resolve().parents[1] / "examples/kubernetes/periodics.json"
 DAY = datetime(2027, 3, 1, tzinfo=UTC)

@@ -14,18 +14,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
-from ledger.definitions import parse_definition
-from ledger.intake import Intake, IntakeSettings, open_intake
-from ledger.intake.batch import Taken, take_batch
-from ledger.intake.rulebook import Rulebook
-from ledger.intake.stories import read_event
-from ledger.rules import DomainEvent
-from ledger.service import CRASH_VARIABLE
-from ledger.store import Connection
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.definitions import define, list_event_rules, read_rules_edition
-from ledger.store.partitions import make_event_months
-from ledger.topics import make_topics
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.intake import Intake, IntakeSettings, open_intake
+from dueledger.ledger.intake.apply.events_by_subject import read_event
+from dueledger.ledger.intake.apply.rules_in_force import Rulebook
+from dueledger.ledger.intake.record import Taken, take_batch
+from dueledger.ledger.kafka.topics import make_topics
+from dueledger.ledger.rules.event_rules import DomainEvent
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
+from dueledger.ledger.store.partitions import make_event_months
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)

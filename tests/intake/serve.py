@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ledger.intake import IntakeSettings, run_intake
-from ledger.log import configure
-from ledger.service import Stop
+from dueledger.ledger.intake import IntakeSettings, run_intake
+from dueledger.ledger.runtime.log import configure
+from dueledger.ledger.runtime.service import Stop
 
 
 async def main() -> None:

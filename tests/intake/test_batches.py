@@ -10,15 +10,21 @@ from typing import Any, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ledger.drafts import ItemDraft
-from ledger.rules import DomainEvent
-from ledger.states import TransitionEvent
-from ledger.store import Connection, PlanProfile, connect
-from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
-from ledger.store.clock import set_clock
-from ledger.store.items import emit_items, read_accounting
-from ledger.store.partitions import make_partitions
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_rules import DomainEvent
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    list_due_flows,
+    next_fences,
+    record_claims,
+)
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 from .conftest import BEGINNING, Take, activated, amended, cancelled, renewal
 

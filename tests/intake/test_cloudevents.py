@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
-from ledger.errors import InvalidInput
-from ledger.intake.cloudevents import parse_event
-from ledger.rules import DomainEvent
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.intake.parse import parse_event
+from dueledger.ledger.rules.event_rules import DomainEvent
 
 DATA = {"policy": "P-1", "premium": 12}
 ATTRIBUTES = {

@@ -6,8 +6,14 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.intake.fold import Birth, Moment, Withdrawal, earliest_births, endings
-from ledger.states import TransitionEvent
+from dueledger.ledger.intake.apply.item_endings import (
+    Birth,
+    Moment,
+    Withdrawal,
+    earliest_births,
+    endings,
+)
+from dueledger.ledger.states import TransitionEvent
 
 BEGINNING = datetime(2027, 1, 1, tzinfo=UTC)
 ITEMS = [UUID(int=number) for number in range(1, 5)]

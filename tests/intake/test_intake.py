@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from dueledger.stack.kafka import Kafka
-from dueledger.stack.steps import Steps
-from ledger.envelope import (
+from dueledger.ledger.intake import Intake, IntakeSettings
+from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
     REJECTED_ORIGIN,
     REJECTED_REASON,
 )
-from ledger.intake import Intake, IntakeSettings
-from ledger.store import Connection
+from dueledger.ledger.store import Connection
+from dueledger.stack.kafka import Kafka
+from dueledger.stack.start_progress import Steps
 
 from .conftest import Send, TakeAll, activated, cancelled, message, renewal
 

@@ -11,16 +11,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.util import calc_crc32c
 
-from ledger import fetching
-from ledger.envelope import (
+from dueledger.ledger.intake import Intake, IntakeSettings, open_intake
+from dueledger.ledger.kafka import batch_consumer
+from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
     REJECTED_ORIGIN,
     REJECTED_REASON,
 )
-from ledger.intake import Intake, IntakeSettings, open_intake
-from ledger.murmur2 import partition_of
-from ledger.store import Connection
+from dueledger.ledger.kafka.partitioner import partition_of
+from dueledger.ledger.store import Connection
 
 from .conftest import POLLS_MAX, Message, Send, TakeAll, activated, message, renewal
 
@@ -199,7 +199,7 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     def wrong_for_some(checked: memoryview) -> int:
         return 0 if b"damaged" in bytes(checked) else calc_crc32c(checked)
 
-    monkeypatch.setattr(fetching, "calc_crc32c", wrong_for_some)
+    monkeypatch.setattr(batch_consumer, "calc_crc32c", wrong_for_some)
     await set_rule(renewal(kind))
     policies = [f"P-{number:02}" for number in range(40)]
     await send([message(activated(policy)) for policy in policies])

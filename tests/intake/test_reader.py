@@ -3,9 +3,9 @@
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from ledger.errors import Unavailable
-from ledger.fetching import BatchConsumer
-from ledger.intake.reader import started
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.kafka.batch_consumer import BatchConsumer
+from dueledger.ledger.kafka.topic_reader import started
 
 NOBODY = "127.0.0.1:1"
 

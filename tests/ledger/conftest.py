@@ -8,14 +8,21 @@ from uuid import UUID
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import State, TransitionEvent
-from ledger.store import Connection
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
-from ledger.store.clock import set_clock, set_machine_clock
-from ledger.store.flows import FlowLimits, Scope, set_flow_limits
-from ledger.store.items import (
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    list_due_flows,
+    next_fences,
+    record_claims,
+)
+from dueledger.ledger.store.clock import set_clock, set_machine_clock
+from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allowances
+from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.items import (
     Answer,
     emit_items,
     read_accounting,
@@ -23,10 +30,9 @@ from ledger.store.items import (
     skip_items,
     withdraw_items,
 )
-from ledger.store.limits import lock_limited_flows, measure_allowances
-from ledger.store.partitions import make_partitions
-from ledger.store.reviews import write_off_items
-from ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.reviews import write_off_items
+from dueledger.ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ledger.states import TransitionEvent
-from ledger.store.claims import reap_runs
-from ledger.store.flows import (
-    FlowLimits,
-    Scope,
-    set_flow_limits,
-)
-from ledger.store.limits import (
-    judge_circuits,
-    prune_outcomes,
-)
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.claims import reap_runs
+from dueledger.ledger.store.flow_limits import judge_circuits, prune_outcomes
+from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
 
 from .conftest import Ledger, allowance, limit
 

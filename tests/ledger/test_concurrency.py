@@ -9,19 +9,19 @@ from uuid import UUID
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store import connect
-from ledger.store.claims import (
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import (
     apply_withdrawals,
     mark_published,
     reap_claims,
     reap_runs,
     release_claims,
 )
-from ledger.store.items import emit_items, withdraw_items
-from ledger.store.reviews import park_items, redrive_items, write_off_items
-from ledger.store.runs import (
+from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
+from dueledger.ledger.store.runs import (
     Outcome,
     Settlement,
     Start,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ledger.store import KeptConnection, Pool
+from dueledger.ledger.store import KeptConnection, Pool
 
 
 class Trouble(Exception):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ledger.states import State, TransitionEvent
-from ledger.store.claims import mark_published, reap_claims, reap_runs
-from ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store.claims import mark_published, reap_claims, reap_runs
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 
 from .conftest import Ledger
 

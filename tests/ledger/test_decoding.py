@@ -9,7 +9,7 @@ import cramjam
 import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 
-from ledger.decoding import DECODED_BYTES_MAX, Undecodable, decoded
+from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX, Undecodable, decoded
 
 TEXT = b"premium 123.45 " * 20_000
 HUGE = bytes(DECODED_BYTES_MAX + 1)

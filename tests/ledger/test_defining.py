@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ledger.errors import InvalidItem
-from ledger.store import Connection, connect
-from ledger.store.definitions import Defined, define
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.definitions import Defined, define
 
 
 async def _define(connection: Connection, document: dict[str, str], actor_no: int) -> Defined:

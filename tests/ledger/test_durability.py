@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Callable
 from datetime import timedelta
 
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.migrations import migrate
+from dueledger.ledger.store.runs import Outcome, Refusal, Refused, Settlement, settle_runs
 from dueledger.stack.embedded import open_embedded
-from ledger.drafts import ItemDraft
-from ledger.states import State, TransitionEvent
-from ledger.store import connect
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.migrations import migrate
-from ledger.store.runs import Outcome, Refusal, Refused, Settlement, settle_runs
 
 from .conftest import Ledger
 

@@ -12,18 +12,18 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.errors import InvalidItem
-from ledger.states import State
-from ledger.store import Connection, PlanProfile, connect
-from ledger.store.items import (
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store.error_mapping import ClockRefused, translated
+from dueledger.ledger.store.items import (
     emit_items,
     item_timeline,
     read_accounting,
     show_item,
     skip_items,
 )
-from ledger.store.refusals import ClockRefused, translated
 
 from .conftest import Ledger
 

@@ -6,16 +6,12 @@ from datetime import datetime, timedelta
 import asyncpg
 import pytest
 
-from ledger.states import State, TransitionEvent
-from ledger.store import connect
-from ledger.store.claims import (
-    mark_published,
-    reap_runs,
-    release_claims,
-)
-from ledger.store.clock import read_now, set_clock
-from ledger.store.items import Answer
-from ledger.store.runs import (
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import mark_published, reap_runs, release_claims
+from dueledger.ledger.store.clock import read_now, set_clock
+from dueledger.ledger.store.items import Answer
+from dueledger.ledger.store.runs import (
     Outcome,
     Refusal,
     Refused,

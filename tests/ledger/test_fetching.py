@@ -15,12 +15,12 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from ledger import fetching
-from ledger.decoding import DECODED_BYTES_MAX
-from ledger.errors import InvalidHeader
-from ledger.fetching import BatchConsumer, _Batches, _bound, _Fetched, _Room
-from ledger.records import KafkaRecord, RecordBatch, RecordReader
-from ledger.topics import make_missing_topics
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import batch_consumer
+from dueledger.ledger.kafka.batch_consumer import BatchConsumer, _Batches, _bound, _Fetched, _Room
+from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
+from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordBatch, RecordReader
+from dueledger.ledger.kafka.topics import make_missing_topics
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ async def test_batches_are_taken_until_their_bytes_are_enough_and_none_is_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     value, together = bytes(10_000), 35_000
-    monkeypatch.setattr(fetching, "TOGETHER_BYTES_MAX", together)
+    monkeypatch.setattr(batch_consumer, "TOGETHER_BYTES_MAX", together)
     async with AIOKafkaProducer(
         bootstrap_servers=bootstrap_servers, compression_type="zstd"
     ) as producer:

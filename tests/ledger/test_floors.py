@@ -4,9 +4,9 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from ledger.states import TransitionEvent
-from ledger.store import Connection, connect
-from ledger.store.claims import (
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.claims import (
     BOTTOM,
     Floor,
     claim_items,
@@ -14,8 +14,8 @@ from ledger.store.claims import (
     find_next_due,
     list_due_flows,
 )
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.takes import take_items
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.direct_claims import take_items
 
 from .conftest import Ledger
 

@@ -9,20 +9,20 @@ from typing import Any
 import asyncpg
 import pytest
 
-from dueledger.stack import Endpoints
-from ledger.errors import InvalidItem
-from ledger.flow_bounds import FLOW_BOUNDS
-from ledger.store import Connection, translated
-from ledger.store.claims import list_due_flows
-from ledger.store.flows import FlowLimits, Scope, list_flows, set_flow_limits
-from ledger.store.limits import (
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.flow_bounds import FLOW_BOUNDS
+from dueledger.ledger.store import Connection, translated
+from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.flow_limits import (
     foresee_allowances,
     judge_circuits,
     lock_limited_flows,
     measure_allowances,
     spend_tokens,
 )
-from ledger.store.migrations import read_migrations
+from dueledger.ledger.store.flows import FlowLimits, Scope, list_flows, set_flow_limits
+from dueledger.ledger.store.migrations import read_migrations
+from dueledger.stack import Endpoints
 from tests.conftest import named_database
 
 from .conftest import Ledger

@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 
 import pytest
 
-from ledger.errors import InvalidItem
-from ledger.states import State, TransitionEvent
-from ledger.store import connect
-from ledger.store.claims import claim_items, claim_serial_items, list_due_flows
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.flows import (
+from dueledger.ledger.errors import InvalidItem
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import claim_items, claim_serial_items, list_due_flows
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.flow_limits import spend_tokens
+from dueledger.ledger.store.flows import (
     FlowLimits,
     Scope,
     expedite_items,
@@ -20,10 +21,7 @@ from ledger.store.flows import (
     resume_flows,
     set_flow_limits,
 )
-from ledger.store.items import Answer, emit_items, item_timeline
-from ledger.store.limits import (
-    spend_tokens,
-)
+from dueledger.ledger.store.items import Answer, emit_items, item_timeline
 
 from .conftest import Ledger, allowance, limit
 

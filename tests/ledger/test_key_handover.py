@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger.drafts import Overlap
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.claims import (
+from dueledger.ledger.rules.drafts import Overlap
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import (
     Claim,
     claim_serial_items,
     list_due_flows,
@@ -19,12 +19,12 @@ from ledger.store.claims import (
     reap_claims,
     record_claims,
 )
-from ledger.store.clock import set_machine_clock
-from ledger.store.definitions import KindPolicy, begin_chains, put_kind_policy
-from ledger.store.flows import expedite_items
-from ledger.store.items import emit_items
-from ledger.store.limits import flag_streaks, release_keys
-from ledger.store.reviews import write_off_items
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.definitions import KindPolicy, begin_chains, put_kind_policy
+from dueledger.ledger.store.flow_limits import flag_streaks, release_keys
+from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.reviews import write_off_items
 
 from .conftest import Ledger
 

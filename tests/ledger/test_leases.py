@@ -2,19 +2,10 @@
 
 import pytest
 
-from ledger.states import State, TransitionEvent
-from ledger.store import connect
-from ledger.store.claims import (
-    reap_claims,
-    reap_runs,
-)
-from ledger.store.runs import (
-    Outcome,
-    Settlement,
-    extend_leases,
-    settle_runs,
-    start_runs,
-)
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import reap_claims, reap_runs
+from dueledger.ledger.store.runs import Outcome, Settlement, extend_leases, settle_runs, start_runs
 
 from .conftest import Ledger
 

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import ledger
-from ledger.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
+import dueledger.ledger
+from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
 
-CHECKOUT = Path(ledger.__file__).resolve().parents[1]
+CHECKOUT = Path(dueledger.ledger.__file__).resolve().parents[1]
 PACKAGES = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
 

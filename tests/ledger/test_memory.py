@@ -7,7 +7,7 @@ import pytest
 
 MEASURE = """
 import gc, resource
-from ledger.memory import keep_memory
+from dueledger.ledger.runtime.memory import keep_memory
 {start}
 record = b"x" * 530
 for number in range(60):

@@ -12,10 +12,10 @@ from datetime import date
 import asyncpg
 import pytest
 
-from ledger.errors import UnseenPartition
-from ledger.states import State, TransitionEvent
-from ledger.store import Connection, connect
-from ledger.store.claims import (
+from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.claims import (
     BOTTOM,
     claim_items,
     claim_serial_items,
@@ -23,11 +23,11 @@ from ledger.store.claims import (
     reap_runs,
     release_claims,
 )
-from ledger.store.clock import set_machine_clock
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.reviews import redrive_items
-from ledger.store.runs import Outcome, Settlement, settle_runs
-from ledger.store.takes import take_items
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.direct_claims import take_items
+from dueledger.ledger.store.reviews import redrive_items
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 
 from .conftest import Ledger, Placed
 

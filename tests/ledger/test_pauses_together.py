@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ledger.store import Connection, connect
-from ledger.store.flows import Scope, list_pauses, pause_flows, resume_flows
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.flows import Scope, list_pauses, pause_flows, resume_flows
 
 from .conftest import Ledger
 

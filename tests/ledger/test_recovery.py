@@ -6,19 +6,19 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
-from ledger.log import LogEvent
-from ledger.states import State, TransitionEvent
-from ledger.store import Pool, connect
-from ledger.store.clock import set_machine_clock
-from ledger.store.items import item_timeline
-from ledger.store.partitions import (
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Pool, connect
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.items import item_timeline
+from dueledger.ledger.store.partitions import (
     count_lost,
     lock_partitions,
     make_partitions,
     recover_items,
     take_unchecked_month,
 )
-from ledger.upkeep import Upkeep
+from dueledger.ledger.upkeep import Upkeep
 
 from .conftest import Ledger
 

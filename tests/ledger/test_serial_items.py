@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger import upkeep
-from ledger.drafts import Overlap
-from ledger.states import State, TransitionEvent
-from ledger.store import connect, open_pool
-from ledger.store.claims import (
+from dueledger.ledger import upkeep
+from dueledger.ledger.rules.drafts import Overlap
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect, open_pool
+from dueledger.ledger.store.claims import (
     Claim,
     apply_withdrawals,
     claim_items,
@@ -19,11 +19,11 @@ from ledger.store.claims import (
     next_fences,
     record_claims,
 )
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.flows import Scope, pause_flows
-from ledger.store.items import emit_items
-from ledger.store.limits import release_keys
-from ledger.store.reviews import redrive_items, write_off_items
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.flow_limits import release_keys
+from dueledger.ledger.store.flows import Scope, pause_flows
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.reviews import redrive_items, write_off_items
 
 from .conftest import Ledger
 

@@ -5,10 +5,10 @@ from contextlib import AbstractAsyncContextManager
 
 import pytest
 
-from ledger.states import State, TransitionEvent, is_permitted, state_after
-from ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
-from ledger.store.items import withdraw_items
-from ledger.store.reviews import park_items, redrive_items, write_off_items
+from dueledger.ledger.states import State, TransitionEvent, is_permitted, state_after
+from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
+from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
 
 from .conftest import Ledger, Placed
 

@@ -2,12 +2,9 @@
 
 from datetime import UTC, datetime
 
-from ledger.states import TransitionEvent
-from ledger.store.claims import reap_runs
-from ledger.store.limits import (
-    flag_streaks,
-    list_streaks,
-)
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.claims import reap_runs
+from dueledger.ledger.store.flow_limits import flag_streaks, list_streaks
 
 from .conftest import Ledger
 

@@ -5,10 +5,10 @@ from aiokafka import AIOKafkaProducer
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from ledger.errors import Unavailable
-from ledger.log import LogEvent
-from ledger.settings import Settings
-from ledger.topics import make_missing_topics, make_topics
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.kafka.topics import make_missing_topics, make_topics
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.settings import Settings
 
 
 async def partitions_of(bootstrap_servers: str, topic: str) -> set[int]:

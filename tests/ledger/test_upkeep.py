@@ -2,10 +2,10 @@
 
 from structlog.testing import capture_logs
 
-from ledger.log import LogEvent
-from ledger.store import open_pool
-from ledger.store.flows import FlowLimits, Scope, set_flow_limits
-from ledger.upkeep import Upkeep
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.upkeep import Upkeep
 
 from .conftest import Ledger
 

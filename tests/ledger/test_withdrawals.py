@@ -2,11 +2,9 @@
 
 from uuid import UUID
 
-from ledger.states import State, TransitionEvent
-from ledger.store.claims import (
-    apply_withdrawals,
-)
-from ledger.store.items import Answer
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store.claims import apply_withdrawals
+from dueledger.ledger.store.items import Answer
 
 from .conftest import Ledger
 

@@ -16,17 +16,23 @@ import pytest
 import tzdata
 from pydantic import SecretStr
 
-from ledger.definitions import parse_definition
-from ledger.materialise import Materialiser, MaterialiserSettings
-from ledger.schedule import tzdata_version
-from ledger.service import CRASH_VARIABLE
-from ledger.states import TransitionEvent as Event
-from ledger.store import Connection, Pool
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
-from ledger.store.clock import set_clock
-from ledger.store.definitions import define
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.states import TransitionEvent as Event
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    list_due_flows,
+    next_fences,
+    record_claims,
+)
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400

@@ -2,9 +2,9 @@
 
 import asyncio
 
-from ledger.log import configure
-from ledger.materialise import MaterialiserSettings, run_materialiser
-from ledger.service import Stop
+from dueledger.ledger.materialise import MaterialiserSettings, run_materialiser
+from dueledger.ledger.runtime.log import configure
+from dueledger.ledger.runtime.service import Stop
 
 
 async def main() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from ledger.definitions import parse_definition
-from ledger.materialise import Materialiser
-from ledger.scheduled import draft_occurrences
-from ledger.store import Connection
-from ledger.store.items import read_accounting
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, tick_until_idle, watermark
 

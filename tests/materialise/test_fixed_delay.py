@@ -5,11 +5,11 @@ from uuid import UUID
 
 import pytest
 
-from ledger.materialise import Materialiser
-from ledger.states import TransitionEvent
-from ledger.store import Connection
-from ledger.store.items import withdraw_items
-from ledger.store.reviews import write_off_items
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import withdraw_items
+from dueledger.ledger.store.reviews import write_off_items
 
 from .conftest import (
     NOON,

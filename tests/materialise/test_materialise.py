@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from ledger.definition_model import LABELS_BYTES_MAX
-from ledger.errors import InvalidDefinition
-from ledger.materialise import Materialiser
-from ledger.store import Connection, Pool
-from ledger.store.definitions import take_materialisable
-from ledger.store.items import read_accounting
+from dueledger.ledger.definitions.model import LABELS_BYTES_MAX
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.definitions import take_materialisable
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, due_times, tick_until_idle, watermark
 

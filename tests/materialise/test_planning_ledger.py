@@ -6,15 +6,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from dueledger.planned_ledger import Wanted, read_load
-from dueledger.planning import Plan, make_plan
-from dueledger.triggering import trigger_definition
-from ledger.drafts import ItemDraft, Overlap
-from ledger.materialise import Materialiser
-from ledger.states import TransitionEvent as Event
-from ledger.store import Connection
-from ledger.store.items import emit_items
-from ledger.store.runs import Outcome, Settlement, settle_runs
+from dueledger.definitions.trigger import trigger_definition
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
+from dueledger.ledger.states import TransitionEvent as Event
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
+from dueledger.planning.ledger_load import Wanted, read_load
+from dueledger.planning.load_plan import Plan, make_plan
 
 from .conftest import NOON, SetSchedule, SetTime, hand_out, start, tick_until_idle
 

@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from ledger.materialise import Materialiser
-from ledger.store import Connection
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.store import Connection
 
 from .conftest import NOON, SetSchedule, SetTime, tick_until_idle
 

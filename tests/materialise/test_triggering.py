@@ -6,13 +6,13 @@ from datetime import timedelta
 
 import pytest
 
-from dueledger.triggering import Triggered, trigger_definition
-from ledger.errors import InvalidInput
-from ledger.materialise import Materialiser
-from ledger.states import State, TransitionEvent
-from ledger.store import Connection, Pool
-from ledger.store.flows import expedite_items
-from ledger.store.items import Answer, show_item, withdraw_items
+from dueledger.definitions.trigger import Triggered, trigger_definition
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.items import Answer, show_item, withdraw_items
 
 from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle
 

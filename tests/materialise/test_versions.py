@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ledger.errors import Conflict
-from ledger.materialise import Materialiser
-from ledger.states import TransitionEvent
-from ledger.store import Connection, Pool
-from ledger.store.clock import read_now
-from ledger.store.definitions import find_definition, take_materialisable
-from ledger.store.flows import expedite_items
-from ledger.store.items import item_timeline, read_accounting
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.definitions import find_definition, take_materialisable
+from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.items import item_timeline, read_accounting
 
 from .conftest import (
     DAY,

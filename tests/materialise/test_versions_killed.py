@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ledger.definitions import parse_definition
-from ledger.scheduled import draft_occurrences, split_cycle
-from ledger.states import TransitionEvent
-from ledger.store import Connection, Record
-from ledger.store.items import read_accounting
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences, split_cycle
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, Record
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, end, hand_out, start
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from ledger.materialise import Materialiser
-from ledger.store import Connection
-from ledger.store.statements import statement
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.statements import statement
 
 from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle
 

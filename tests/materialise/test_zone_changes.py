@@ -14,16 +14,16 @@ from uuid import UUID
 import orjson
 import pytest
 
-from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.materialise import Materialiser, tz_check
-from ledger.materialise.tz_check import find_changes
-from ledger.rules import DomainEvent, apply_rule
-from ledger.schedule import tzdata_version
-from ledger.store import Connection
-from ledger.store.calendars import put_calendar
-from ledger.store.items import emit_items, item_timeline, read_accounting
-from ledger.store.zone_changes import Step
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser, tz_difference
+from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendars import put_calendar
+from dueledger.ledger.store.items import emit_items, item_timeline, read_accounting
+from dueledger.ledger.store.tz_changes import Step
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
@@ -101,7 +101,7 @@ async def test_definitions_are_read_by_the_page_and_none_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for bound in ("_PAGE_ITEMS", "_PAGE_VERSIONS", "_VERSIONS_KEPT"):
-        monkeypatch.setattr(tz_check, bound, 2)
+        monkeypatch.setattr(tz_difference, bound, 2)
     names = [f"d-{number}" for number in range(5)]
     for name in names:
         await set_schedule(name, {"cron": "0 */6 * * *", "timezone": "America/New_York"})

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from ledger.materialise import Materialiser
-from ledger.schedule import tzdata_version
-from ledger.store import Connection
-from ledger.store.items import read_accounting
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import read_accounting
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.materialise import Materialiser
-from ledger.materialise.tz_check import find_changes
-from ledger.schedule import tzdata_version
-from ledger.scheduled import draft_occurrences
-from ledger.states import TransitionEvent as Event
-from ledger.store import Connection
-from ledger.store.items import emit_items, read_accounting, skip_items, withdraw_items
-from ledger.store.zone_changes import Step
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.states import TransitionEvent as Event
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.items import emit_items, read_accounting, skip_items, withdraw_items
+from dueledger.ledger.store.tz_changes import Step
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, tick_until_idle
 

@@ -14,13 +14,14 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
-from ledger.drafts import ItemDraft
-from ledger.intake.reject import Record
-from ledger.service import CRASH_VARIABLE
-from ledger.states import State
-from ledger.store import Connection, Pool
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.claims import (
+from dueledger.ledger.kafka.rejects import Record
+from dueledger.ledger.kafka.topics import make_topics
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
     Claim,
     claim_items,
     list_due_flows,
@@ -30,12 +31,11 @@ from ledger.store.claims import (
     reap_runs,
     record_claims,
 )
-from ledger.store.clock import set_machine_clock
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.items import emit_items, read_accounting, show_item
-from ledger.topics import make_topics
-from workers.reports import ReportSettings
-from workers.reports.settling import Pass, ReportSettler
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import emit_items, read_accounting, show_item
+from dueledger.workers.outcomes import ReportSettings
+from dueledger.workers.outcomes.record import Pass, ReportSettler
 
 OUTCOME_TOPIC = "due-outcomes"
 HEADERS: dict[str, bytes] = {

@@ -10,7 +10,7 @@ import orjson
 import yaml
 from aiokafka import ConsumerRecord
 
-from ledger.intake.reject import Record
+from dueledger.ledger.kafka.rejects import Record
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()

@@ -7,9 +7,9 @@ from uuid import UUID
 import orjson
 import pytest
 
-from ledger.errors import InvalidInput
-from ledger.intake.reject import Record
-from workers.reports.contract import Report, ReportVerdict, parse_report
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.kafka.rejects import Record
+from dueledger.workers.outcomes.parse import Report, ReportVerdict, parse_report
 
 from .conftest import HEADERS, record
 from .contract import faults

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from dueledger.defining import put_in_force
-from ledger.definitions import parse_definition
-from ledger.errors import Conflict, InvalidInput
-from ledger.store import Connection, connect
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import Conflict, InvalidInput
+from dueledger.ledger.store import Connection, connect
 
 KAFKA = {"topic": "due.Letters"}
 

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from aiokafka import AIOKafkaConsumer
 
-from allocator import AllocatorSettings, open_allocator
-from dueledger.stack import jars
-from ledger.service import Stop
-from ledger.states import State
-from ledger.store.items import emit_items
-from workers.reports import ReportSettings, open_reports
+from dueledger.allocator import AllocatorSettings, open_allocator
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.states import State
+from dueledger.ledger.store.items import emit_items
+from dueledger.stack import kafka_jars
+from dueledger.workers.outcomes import ReportSettings, open_reports
 
 from .conftest import Desk
 from .contract import faults
@@ -31,7 +31,9 @@ def class_path() -> str:
     java = shutil.which("java")
     if java is None or shutil.which("javac") is None:
         pytest.skip("no JDK on the path: a `java` with its `javac` compiles the example")
-    found = [jars.cache_dir() / jar.name for jar in jars.pinned() if jar.artifact in CLIENT]
+    found = [
+        kafka_jars.cache_dir() / jar.name for jar in kafka_jars.pinned() if jar.artifact in CLIENT
+    ]
     if not all(path.exists() for path in found):
         pytest.skip("Kafka's client is not in the cache of the embedded stack")
     return ":".join(map(str, found))

@@ -6,11 +6,16 @@ from collections.abc import Awaitable, Callable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from allocator.publisher import Compression, RecordBatch
-from ledger.decoding import DECODED_BYTES_MAX
-from ledger.envelope import REJECTED_CODE, REJECTED_FIELD, REJECTED_ORIGIN, REJECTED_REASON
-from ledger.states import State
-from workers.reports import ReportSettings, open_reports
+from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
+from dueledger.ledger.kafka.envelope import (
+    REJECTED_CODE,
+    REJECTED_FIELD,
+    REJECTED_ORIGIN,
+    REJECTED_REASON,
+)
+from dueledger.ledger.states import State
+from dueledger.workers.outcomes import ReportSettings, open_reports
 
 from .conftest import Desk, Handed, Send, StartProcess, record
 

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from ledger.states import State, TransitionEvent
-from ledger.store import connect
-from ledger.store.claims import mark_published
-from ledger.store.clock import read_now
-from ledger.store.items import item_timeline
-from ledger.store.runs import start_runs
-from workers.reports import settling
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import mark_published
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.items import item_timeline
+from dueledger.ledger.store.runs import start_runs
+from dueledger.workers.outcomes import record as recording
 
 from .conftest import Desk, Handed, record
 
@@ -114,8 +114,8 @@ async def test_a_poll_of_many_runs_is_one_transaction(desk: Desk) -> None:
 async def test_what_is_too_much_for_one_transaction_becomes_several(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "SLOTS_MAX", 12)
-    monkeypatch.setattr(settling, "BYTES_MAX", 200)
+    monkeypatch.setattr(recording, "SLOTS_MAX", 12)
+    monkeypatch.setattr(recording, "BYTES_MAX", 200)
     handed = [item for _ in range(4) for item in await desk.hand_out(5)]
     done = await desk.take(*(one.answers(evidence={"text": "x" * 40}) for one in handed))
     assert done.settled == 20

@@ -5,12 +5,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 import pytest
 from pydantic import SecretStr
 
-from allocator import Allocator, AllocatorSettings, open_allocator
+from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store.flows import FlowLimits, Scope, find_hindrances, set_flow_limits
+from dueledger.ledger.store.items import emit_items, item_timeline, show_item
 from dueledger.why import explain
-from ledger.service import Stop
-from ledger.states import State, TransitionEvent
-from ledger.store.flows import FlowLimits, Scope, find_hindrances, set_flow_limits
-from ledger.store.items import emit_items, item_timeline, show_item
 
 from .conftest import Desk, Handed
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dueledger.planned_schedules import InForce, Source, expand_schedules
-from dueledger.planning import WAITING_ROWS_MAX, Plan, make_plan
-from ledger.definitions import Definition, parse_definition
-from ledger.errors import InvalidInput
-from ledger.scheduled import draft_occurrences
-from ledger.store.waiting import Waiting
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import InvalidInput
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.store.pending_load import Waiting
+from dueledger.planning.load_plan import WAITING_ROWS_MAX, Plan, make_plan
+from dueledger.planning.schedule_load import InForce, Source, expand_schedules
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

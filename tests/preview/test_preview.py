@@ -4,13 +4,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from dueledger.clock_changes import clock_changes
-from dueledger.preview import preview_definition, preview_document, preview_smears
-from dueledger.preview_words import change_rows, decision_words, skip_words
-from ledger.definitions import Definition, load_definitions
-from ledger.schedule import load_zone
-from ledger.schedule.when import KINDS
-from ledger.scheduled import draft_occurrences
+from dueledger.ledger.definitions.parsing import Definition, load_definitions
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.schedule import load_zone
+from dueledger.ledger.schedule.when import KINDS
+from dueledger.preview.clock_changes import clock_changes
+from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
+from dueledger.preview.wording import change_rows, decision_words, skip_words
 
 MARCH = datetime(2027, 3, 1, tzinfo=UTC)
 APRIL = datetime(2027, 4, 1, tzinfo=UTC)

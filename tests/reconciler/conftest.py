@@ -6,16 +6,16 @@ from datetime import UTC, datetime
 import asyncpg
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store import Connection, PlanProfile, Pool, clock, open_pool
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.claims import Claim, claim_items, next_fences, record_claims
-from ledger.store.events import InboxEvent, record_events
-from ledger.store.partitions import make_partitions
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
-from reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
-from reconciler.publisher import RepairPublisher
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
+from dueledger.ledger.store.events import InboxEvent, record_events
+from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.reconciler.repair.command_publisher import RepairPublisher
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it stands still until a test moves it."""

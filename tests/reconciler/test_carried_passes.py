@@ -9,13 +9,13 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ledger.definitions import load_definitions
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store import Connection, Pool, clock, findings
-from ledger.store.definitions import define
-from ledger.store.items import emit_items, withdraw_items
-from reconciler import Limits, PassResult, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, Pool, clock, findings
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.reconciler import Limits, PassResult, Reconciler, Sources, SqlEvidence, SqlPopulation
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 MONTHS = [date(2027, month, 10) for month in range(2, 8)]

@@ -7,15 +7,15 @@ from datetime import UTC, date, datetime, timedelta
 import asyncpg
 import pytest
 
-from ledger.definitions import load_definitions
-from ledger.drafts import ItemDraft
-from ledger.store import Connection, Pool, clock, connect
-from ledger.store.definitions import define
-from ledger.store.items import emit_items
-from reconciler import Limits, PassResult, Reconciler, Scope, Sources, SqlPopulation
-from reconciler.carrying import Carried
-from reconciler.sources import WantedEvidence
-from reconciler.vocabulary import FindingType, Resolution
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, Pool, clock, connect
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Limits, PassResult, Reconciler, Scope, Sources, SqlPopulation
+from dueledger.reconciler.finding_types import FindingType, Resolution
+from dueledger.reconciler.read.partition_cache import Carried
+from dueledger.reconciler.sources import WantedEvidence
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)

@@ -3,15 +3,15 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from dueledger.triggering import trigger_definition
-from ledger.definitions import load_definitions
-from ledger.drafts import ItemDraft
-from ledger.store import Connection
-from ledger.store.clock import set_clock
-from ledger.store.definitions import define
-from ledger.store.items import emit_items
-from reconciler import Reconciler
-from reconciler.vocabulary import FindingType
+from dueledger.definitions.trigger import trigger_definition
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Reconciler
+from dueledger.reconciler.finding_types import FindingType
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOURLY = """

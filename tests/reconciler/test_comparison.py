@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.errors import InvalidSetting
-from ledger.identity import item_id
-from ledger.states import TransitionEvent
-from reconciler.comparison import Actual, Comparison, Expected, FlowFacts
-from reconciler.event_rules import Birth, Withdrawal, Withdrawn
-from reconciler.findings import source_failed, uuid8
-from reconciler.report import report_schema
-from reconciler.settings import load_sources
-from reconciler.spool import Spool
-from reconciler.terms import instant_of, microseconds_of
-from reconciler.timeliness import Lateness
-from reconciler.vocabulary import FINDING_RULES, FindingType
-from reconciler.windows import plan_windows
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.states import TransitionEvent
+from dueledger.reconciler.compare.comparison import Actual, Comparison, Expected, FlowFacts
+from dueledger.reconciler.compare.lateness import Lateness
+from dueledger.reconciler.expect.events import Birth, Withdrawal, Withdrawn
+from dueledger.reconciler.expect.item_terms import instant_of, microseconds_of
+from dueledger.reconciler.expect.spool import Spool
+from dueledger.reconciler.find.findings import source_failed, uuid8
+from dueledger.reconciler.finding_types import FINDING_RULES, FindingType
+from dueledger.reconciler.report.model import report_schema
+from dueledger.reconciler.settings import load_sources
+from dueledger.reconciler.windows import plan_windows
 
 AS_OF = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = date(2027, 3, 1)

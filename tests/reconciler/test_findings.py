@@ -9,16 +9,16 @@ from uuid import UUID
 import asyncpg
 import pytest
 
-from ledger.definitions import load_definitions
-from ledger.drafts import ItemDraft
-from ledger.scheduled import draft_occurrences
-from ledger.states import TransitionEvent
-from ledger.store import Connection, clock, findings
-from ledger.store.definitions import KindPolicy, define, put_kind_policy
-from ledger.store.items import emit_items
-from reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
-from reconciler.publisher import RepairCommand
-from reconciler.vocabulary import FindingType, RepairAction, Resolution
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store.definitions import KindPolicy, define, put_kind_policy
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.reconciler.finding_types import FindingType, RepairAction, Resolution
+from dueledger.reconciler.repair.command_publisher import RepairCommand
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]

@@ -12,12 +12,12 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
-from ledger import envelope
-from ledger.drafts import ItemDraft
-from ledger.service import CRASH_VARIABLE
-from ledger.store import Connection, Pool, findings
-from ledger.store.items import emit_items
-from reconciler import (
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.store import Connection, Pool, findings
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import (
     Reconciler,
     ReconcilerSettings,
     Sources,
@@ -25,9 +25,9 @@ from reconciler import (
     SqlPopulation,
     reconcile_once,
 )
-from reconciler.publisher import REPAIR_TYPE, open_publisher
-from reconciler.repairs import BlastRadiusExceeded, RepairExecutor
-from reconciler.vocabulary import FindingType, RepairStatus
+from dueledger.reconciler.finding_types import FindingType, RepairStatus
+from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
+from dueledger.reconciler.repair.repairs import BlastRadiusExceeded, RepairExecutor
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
@@ -36,7 +36,7 @@ Owe = Callable[[list[ItemDraft]], Awaitable[None]]
 
 RECONCILE = """
 import asyncio, sys
-from reconciler import ReconcilerSettings, Sources, SqlPopulation, reconcile_once
+from dueledger.reconciler import ReconcilerSettings, Sources, SqlPopulation, reconcile_once
 dsn, query, servers = sys.argv[1:]
 sources = Sources((SqlPopulation(dsn, query, "policies", True),))
 settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)

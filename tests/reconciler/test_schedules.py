@@ -7,15 +7,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pydantic import SecretStr
 
-from ledger.definitions import parse_definition
-from ledger.materialise import Materialiser, MaterialiserSettings, apply_reviewed, review
-from ledger.scheduled import draft_occurrences
-from ledger.store import Connection, Pool, findings
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.definitions import define
-from ledger.store.items import read_accounting, skip_items
-from reconciler import Reconciler
-from reconciler.vocabulary import FindingType, Resolution
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings, apply_reviewed, review
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.store import Connection, Pool, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import read_accounting, skip_items
+from dueledger.reconciler import Reconciler
+from dueledger.reconciler.finding_types import FindingType, Resolution
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

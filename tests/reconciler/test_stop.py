@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 
-from ledger.drafts import ItemDraft
-from ledger.store import Connection, findings
-from ledger.store.items import emit_items
-from reconciler import Reconciler, Sources
-from reconciler.sources import Extract, PopulationRow
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Reconciler, Sources
+from dueledger.reconciler.sources import Extract, PopulationRow
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 

@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
-from ledger.schedule import Fold, Gap, load_zone
+from dueledger.ledger.schedule import Fold, Gap, load_zone
 
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 from hypothesis import strategies as st
 
-from ledger.schedule import Calendar, Roll, Weekday
+from dueledger.ledger.schedule import Calendar, Roll, Weekday
 
 DAY = timedelta(days=1)
 

@@ -12,8 +12,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.schedule import Cron, Fold, Gap, Occurrence, expand, load_zone, resolve, zone_names
-from ledger.schedule.cron import DayRule
+from dueledger.ledger.schedule import (
+    Cron,
+    Fold,
+    Gap,
+    Occurrence,
+    expand,
+    load_zone,
+    resolve,
+    zone_names,
+)
+from dueledger.ledger.schedule.cron import DayRule
 
 from .minute_scan import (
     HOUR,

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ledger.errors import BeyondCalendar, InvalidItem
-from ledger.schedule import (
+from dueledger.ledger.errors import BeyondCalendar, InvalidItem
+from dueledger.ledger.schedule import (
     Business,
     Calendar,
     CalendarRule,

@@ -6,9 +6,9 @@ from time import process_time
 import pytest
 from pydantic import ValidationError
 
-from ledger.schedule import Cron, Fold, Gap, expand
-from ledger.schedule.cron import DayRule
-from ledger.schedule.cron_dialect import parse_cron
+from dueledger.ledger.schedule import Cron, Fold, Gap, expand
+from dueledger.ledger.schedule.cron import DayRule
+from dueledger.ledger.schedule.cron_dialect import parse_cron
 
 PERIODICS = Path(__file__).parents[2] / "examples" / "kubernetes" / "periodics.json"
 

@@ -12,7 +12,7 @@ from croniter import CroniterBadDateError, croniter
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ledger.schedule import (
+from dueledger.ledger.schedule import (
     Cron,
     Decision,
     Fold,
@@ -23,8 +23,8 @@ from ledger.schedule import (
     load_zone,
     zone_names,
 )
-from ledger.schedule.resolution import PROBE, SCAN_MARGIN, collapse, naive_bounds, resolve
-from ledger.schedule.steadiness import Offsets, day_offsets
+from dueledger.ledger.schedule.resolution import PROBE, SCAN_MARGIN, collapse, naive_bounds, resolve
+from dueledger.ledger.schedule.zone_offsets import Offsets, day_offsets
 
 ZONES = ("UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.datetimes(datetime(1999, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001

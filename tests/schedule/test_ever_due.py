@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ledger.definitions import Definition, parse_definition
-from ledger.errors import InvalidDefinition
-from ledger.schedule import RECURRING
-from ledger.schedule.ever_due import ever_due
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.schedule import RECURRING
+from dueledger.ledger.schedule.falls_due import ever_due
 
 CLOSED = {"weekend": ["sat", "sun"], "roll": "skip"}
 HOLIDAYS = {"weekend": [], "holidays": [f"2027-01-{day:02}" for day in range(1, 21)]}

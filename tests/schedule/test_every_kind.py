@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ledger.schedule import (
+from dueledger.ledger.schedule import (
     Calendar,
     Fold,
     Gap,

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from ledger.schedule import Cron, expand
+from dueledger.ledger.schedule import Cron, expand
 
 START = datetime(2027, 3, 27, tzinfo=UTC)
 END = START + timedelta(days=2)

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ledger.errors import WindowTooLarge
-from ledger.schedule import (
+from dueledger.ledger.errors import WindowTooLarge
+from dueledger.ledger.schedule import (
     Calendar,
     Cron,
     Decision,
@@ -27,9 +27,9 @@ from ledger.schedule import (
     expand,
     resolve,
 )
-from ledger.schedule.landing import falls_due
-from ledger.schedule.local_times import LocalTimes, Times
-from ledger.schedule.resolution import collapse, instant_of
+from dueledger.ledger.schedule.expansion import falls_due
+from dueledger.ledger.schedule.local_times import LocalTimes, Times
+from dueledger.ledger.schedule.resolution import collapse, instant_of
 
 from .minute_scan import HOUR, INTERESTING, MINUTE, changes
 from .rolled_days import DAY, calendars_of, is_open, rolled

@@ -5,12 +5,12 @@ from datetime import UTC, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ledger.calendar_change import draft_overtaken, reach_of
-from ledger.definitions import parse_definition
-from ledger.schedule import RECURRING, Calendar, Occurrence, Roll, Weekday, resolve
-from ledger.schedule.calendars import Beyond
-from ledger.schedule.resolution import instant_of
-from ledger.scheduled import owed_window
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.rules.calendar_change import draft_overtaken, reach_of
+from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.schedule import RECURRING, Calendar, Occurrence, Roll, Weekday, resolve
+from dueledger.ledger.schedule.calendars import Beyond
+from dueledger.ledger.schedule.resolution import instant_of
 
 from .minute_scan import INTERESTING
 from .rolled_days import DAY

@@ -17,10 +17,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ledger.schedule import Decision, Rrule, expand
-from ledger.schedule.local_times import nominals_of
-from ledger.schedule.recurrence import Recurrence
-from ledger.schedule.rrule_text import parse_rrule
+from dueledger.ledger.schedule import Decision, Rrule, expand
+from dueledger.ledger.schedule.local_times import nominals_of
+from dueledger.ledger.schedule.recurrence import Recurrence
+from dueledger.ledger.schedule.rrule_text import parse_rrule
 
 MINUTE = timedelta(minutes=1)
 WEEKDAYS = ("MO", "TU", "WE", "TH", "FR", "SA", "SU")

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from ledger.schedule import Fold, Gap, Occurrence, Rrule, load_zone, resolve
+from dueledger.ledger.schedule import Fold, Gap, Occurrence, Rrule, load_zone, resolve
 
 from .minute_scan import INTERESTING
 

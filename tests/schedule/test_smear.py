@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from ledger.schedule import Cron, Every, Occurrence, When, expand
-from ledger.schedule.smear import rooms, shortest_period, smear_seconds
+from dueledger.ledger.schedule import Cron, Every, Occurrence, When, expand
+from dueledger.ledger.schedule.smear import rooms, shortest_period, smear_seconds
 
 MINUTE = timedelta(minutes=1)
 START = datetime(2027, 1, 1, tzinfo=UTC)

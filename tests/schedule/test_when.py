@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from ledger.errors import InvalidInput, InvalidItem, UnknownZone, WindowTooLarge
-from ledger.schedule import (
+from dueledger.ledger.errors import InvalidInput, InvalidItem, UnknownZone, WindowTooLarge
+from dueledger.ledger.schedule import (
     Cron,
     Decision,
     Every,
@@ -21,7 +21,7 @@ from ledger.schedule import (
     tzdata_version,
     zone_names,
 )
-from ledger.schedule.expressions import parse_offset, parse_period, period_text
+from dueledger.ledger.schedule.expressions import parse_offset, parse_period, period_text
 
 ANCHOR = datetime(2026, 10, 31, 13, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from dueledger.ledger.store.statements import SQL_ROOT
 from dueledger.stack import TEST_STACK_VARIABLE, Provider
 from dueledger.stack.postgres import find_binaries
-from ledger.store.statements import SQL_ROOT
 
 SCHEMA = SQL_ROOT / "schema.sql"
 UPDATE_VARIABLE = "DUELEDGER_UPDATE_SCHEMA"

@@ -9,14 +9,22 @@ from typing import Any
 
 import pytest
 
-from ledger.states import State, TransitionEvent
-from ledger.store import Connection, connect
-from ledger.store.actors import ActorKind, register_actor
-from ledger.store.claims import Claim, claim_items, list_due_flows, next_fences, record_claims
-from ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
-from ledger.store.statements import SQL_ROOT, parse_statement, statement, statement_names
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    list_due_flows,
+    next_fences,
+    record_claims,
+)
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.ledger.store.statements import SQL_ROOT, parse_statement, statement_paths
 
 ITEMS = 200_000
+BENCH = SQL_ROOT.parent / "bench"
+STATEMENTS = [*statement_paths(), *sorted(BENCH.rglob("*.sql"))]
 BATCH = 4_000
 HOT_TABLES = {"due_item", "pending", "claim", "run", "transition", "review", "withdrawal", "event"}
 READS_ALL = {
@@ -132,22 +140,26 @@ async def _work_a_batch(
         assert await settle_runs(connection, [settlement], actor_no) == []
 
 
-@pytest.mark.parametrize("name", statement_names())
-def test_header_is_complete_and_the_function_carries_the_statements_name(name: str) -> None:
-    parsed = parse_statement(name)
+@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
+def test_header_is_complete_and_the_function_carries_the_statements_name(path: Path) -> None:
+    parsed = parse_statement(path)
     assert parsed.sentence.endswith(".")
     code = re.sub(r"--.*", "", parsed.text)
     assert ";" not in code, "one statement a file"
-    store = "\n".join(
-        path.read_text() for path in (SQL_ROOT.parent / "ledger" / "store").glob("*.py")
-    )
-    assert re.search(rf"statement\(\s*\"{name}\"", store), "no store function runs it"
+    folder = BENCH if BENCH in path.parents else SQL_ROOT.parent / "ledger" / "store"
+    store = "\n".join(module.read_text() for module in folder.glob("*.py"))
+    assert re.search(rf"statement\(\s*\"{path.stem}\"", store), "no store function runs it"
 
 
-@pytest.mark.parametrize("name", statement_names())
-async def test_header_matches_what_the_server_says(populated: Connection, name: str) -> None:
-    parsed = parse_statement(name)
-    prepared = await populated.prepare(statement(name))
+def test_each_statement_has_a_name_of_its_own() -> None:
+    names = [path.stem for path in STATEMENTS]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
+async def test_header_matches_what_the_server_says(populated: Connection, path: Path) -> None:
+    parsed = parse_statement(path)
+    prepared = await populated.prepare(parsed.text)
     types = [_type_name(kind.name, kind.kind) for kind in prepared.get_parameters()]
     assert [_normal(parameter.type_name) for parameter in parsed.parameters] == types
     if parsed.returns == "zero":
@@ -165,12 +177,12 @@ def _normal(name: str) -> str:
     return TYPE_NAMES.get(element, element) + ("[]" if name.endswith("[]") else "")
 
 
-@pytest.mark.parametrize("name", statement_names())
+@pytest.mark.parametrize("path", STATEMENTS, ids=lambda path: path.stem)
 async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
-    populated: Connection, name: str
+    populated: Connection, path: Path
 ) -> None:
-    parsed = parse_statement(name)
-    plan = json.loads(await _explain(populated, name))[0]["Plan"]
+    parsed = parse_statement(path)
+    plan = json.loads(await _explain(populated, parsed.text))[0]["Plan"]
     inherited = await populated.fetch(
         "select c.relname as child, p.relname as parent from pg_inherits i"
         " join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent"
@@ -189,13 +201,13 @@ async def test_plan_uses_the_indexes_named_and_scans_no_hot_table(
         and node["Node Type"] != "ModifyTable"
         and (node["Node Type"] == "Seq Scan" or not parsed.indexes)
     }
-    allowed = set[str]() if name not in READS_ALL else HOT_TABLES
+    allowed = set[str]() if path.stem not in READS_ALL else HOT_TABLES
     assert not read & HOT_TABLES - allowed, f"it reads {read & HOT_TABLES} and names no index"
 
 
-async def _explain(connection: Connection, name: str) -> str:
+async def _explain(connection: Connection, text: str) -> str:
     """Explain the generic plan: the one that force_generic_plan runs, whatever the arguments."""
-    rows = await connection.fetch("select line from ledger_test.explain($1) line", statement(name))
+    rows = await connection.fetch("select line from ledger_test.explain($1) line", text)
     return "\n".join(row["line"] for row in rows)
 
 
@@ -210,7 +222,9 @@ NAKED = re.compile(r"\b(?:state|event)\b[^\n;]{0,12}?(?:=|<>|in \()\s*\d+\b(?! /
 
 
 @pytest.mark.parametrize(
-    "path", sorted(SQL_ROOT.rglob("*.sql")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+    "path",
+    sorted([*SQL_ROOT.rglob("*.sql"), *BENCH.rglob("*.sql")]),
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
 )
 def test_every_state_and_event_in_sql_is_a_number_with_its_own_name(path: Path) -> None:
     text = path.read_text()
@@ -221,7 +235,7 @@ def test_every_state_and_event_in_sql_is_a_number_with_its_own_name(path: Path) 
             else next(state.value for state in State if state.label == label)
         )
         assert known == int(number), f"{number} is not {label}"
-    if path.parent.name == "statements":
+    if "statements" in path.parts:
         assert not NAKED.findall(text)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ledger.states import (
+from dueledger.ledger.states import (
     TERMINAL_EVENTS,
     TERMINAL_STATES,
     TRANSITIONS,
@@ -15,7 +15,7 @@ from ledger.states import (
     is_permitted,
     state_after,
 )
-from ledger.store import Connection
+from dueledger.ledger.store import Connection
 
 
 async def test_g8_lookup_tables_hold_exactly_the_declared_states(connection: Connection) -> None:

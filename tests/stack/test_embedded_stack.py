@@ -18,10 +18,10 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from dueledger.stack import Provider, StackError, open_stack, ports
+from dueledger.stack import Provider, StackError, free_ports, open_stack
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
 from dueledger.stack.postgres import Postgres, find_binaries
-from dueledger.stack.steps import Steps
+from dueledger.stack.start_progress import Steps
 
 pytestmark = pytest.mark.long
 
@@ -189,10 +189,10 @@ def test_a_second_owner_of_a_directory_is_refused(stack: EmbeddedStack) -> None:
 
 def test_a_kept_port_is_taken_again_unless_somebody_has_it(tmp_path: Path) -> None:
     record = tmp_path / "ports.json"
-    first = ports.choose(record, ("sql",))
-    assert ports.choose(record, ("sql",)) == first
-    with ports.socket.create_server((ports.LOOPBACK, first["sql"])):
-        assert ports.choose(record, ("sql",)) != first
+    first = free_ports.choose(record, ("sql",))
+    assert free_ports.choose(record, ("sql",)) == first
+    with free_ports.socket.create_server((free_ports.LOOPBACK, first["sql"])):
+        assert free_ports.choose(record, ("sql",)) != first
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from dueledger.stack import StackError, jars
-from dueledger.stack.steps import Steps
+from dueledger.stack import StackError, kafka_jars
+from dueledger.stack.start_progress import Steps
 
-JAR = next(jar for jar in jars.pinned() if jar.artifact == "slf4j-api")
+JAR = next(jar for jar in kafka_jars.pinned() if jar.artifact == "slf4j-api")
 
 
 @pytest.fixture(scope="module")
 def fetched() -> Path:
-    jars.ensure(Steps(None))
-    return jars.cache_dir()
+    kafka_jars.ensure(Steps(None))
+    return kafka_jars.cache_dir()
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def mirror(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     shutil.copyfile(fetched / JAR.name, root / JAR.path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("M2_REPO", str(tmp_path / "no-maven"))
-    monkeypatch.setenv(jars.MIRROR_VARIABLE, root.as_uri())
-    jars.cache_dir().mkdir(parents=True)
-    for jar in jars.pinned():
-        (jars.cache_dir() / jar.name).symlink_to(fetched / jar.name)
+    monkeypatch.setenv(kafka_jars.MIRROR_VARIABLE, root.as_uri())
+    kafka_jars.cache_dir().mkdir(parents=True)
+    for jar in kafka_jars.pinned():
+        (kafka_jars.cache_dir() / jar.name).symlink_to(fetched / jar.name)
     return root
 
 
@@ -40,15 +40,15 @@ def spoil(path: Path) -> None:
 
 
 def test_the_list_names_every_jar_once() -> None:
-    assert len(jars.pinned()) == 46
-    assert len({jar.name for jar in jars.pinned()}) == 46
+    assert len(kafka_jars.pinned()) == 46
+    assert len({jar.name for jar in kafka_jars.pinned()}) == 46
 
 
 def test_a_corrupted_jar_is_noticed_and_fetched_again(mirror: Path) -> None:
-    cached = jars.cache_dir() / JAR.name
+    cached = kafka_jars.cache_dir() / JAR.name
     spoil(cached)
     steps: list[str] = []
-    paths = jars.ensure(Steps(steps.append))
+    paths = kafka_jars.ensure(Steps(steps.append))
     assert cached in paths
     assert cached.read_bytes() == (mirror / JAR.path).read_bytes()
     assert steps[0].startswith("kafka: fetching 1 jars")
@@ -57,32 +57,32 @@ def test_a_corrupted_jar_is_noticed_and_fetched_again(mirror: Path) -> None:
 @pytest.mark.usefixtures("mirror")
 def test_jars_that_are_whole_are_not_fetched() -> None:
     steps: list[str] = []
-    jars.ensure(Steps(steps.append))
+    kafka_jars.ensure(Steps(steps.append))
     assert steps == []
 
 
 def test_a_jar_with_a_wrong_checksum_never_enters_the_cache(mirror: Path) -> None:
-    (jars.cache_dir() / JAR.name).unlink()
+    (kafka_jars.cache_dir() / JAR.name).unlink()
     spoil(mirror / JAR.path)
     with pytest.raises(StackError, match="its checksum is not the pinned one") as refusal:
-        jars.ensure(Steps(None))
+        kafka_jars.ensure(Steps(None))
     assert refusal.value.reason == "jar_unavailable"
-    assert len(list(jars.cache_dir().iterdir())) == len(jars.pinned()) - 1
+    assert len(list(kafka_jars.cache_dir().iterdir())) == len(kafka_jars.pinned()) - 1
 
 
 def test_a_jar_that_cannot_be_had_says_what_to_do(mirror: Path) -> None:
-    (jars.cache_dir() / JAR.name).unlink()
+    (kafka_jars.cache_dir() / JAR.name).unlink()
     (mirror / JAR.path).unlink()
     with pytest.raises(StackError, match=JAR.name) as refusal:
-        jars.ensure(Steps(None))
-    for way_out in ("HTTPS_PROXY", jars.MIRROR_VARIABLE, "containers or external"):
+        kafka_jars.ensure(Steps(None))
+    for way_out in ("HTTPS_PROXY", kafka_jars.MIRROR_VARIABLE, "containers or external"):
         assert way_out in refusal.value.remedy
 
 
 def test_what_maven_has_already_is_used(mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cached = jars.cache_dir() / JAR.name
+    cached = kafka_jars.cache_dir() / JAR.name
     cached.unlink()
     monkeypatch.setenv("M2_REPO", str(mirror))
-    monkeypatch.setenv(jars.MIRROR_VARIABLE, "file:///nowhere")
-    jars.ensure(Steps(None))
+    monkeypatch.setenv(kafka_jars.MIRROR_VARIABLE, "file:///nowhere")
+    kafka_jars.ensure(Steps(None))
     assert cached.read_bytes() == (mirror / JAR.path).read_bytes()

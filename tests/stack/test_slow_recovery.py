@@ -6,7 +6,7 @@ import pytest
 
 from dueledger.stack import StackError, postgres
 from dueledger.stack.postgres import Postgres
-from dueledger.stack.steps import Steps
+from dueledger.stack.start_progress import Steps
 
 # It recovers until its user has been told, and is ready from then on.
 SLOW = """

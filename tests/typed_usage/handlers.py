@@ -6,8 +6,8 @@ so a refused mistake that becomes acceptable is noticed.
 
 from collections.abc import Sequence
 
-from ledger.store import Connection
-from workers import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
+from dueledger.ledger.store import Connection
+from dueledger.workers import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
 
 handlers = Handlers()
 

@@ -15,17 +15,17 @@ import orjson
 import pytest
 from pydantic import SecretStr
 
-from allocator import Allocator, AllocatorSettings, open_allocator
-from ledger.drafts import ItemDraft
-from ledger.envelope import work_topic
-from ledger.log import LogEvent
-from ledger.service import CRASH_VARIABLE, Stop
-from ledger.store import Connection, Record
-from ledger.store.claims import ReapedRuns, reap_runs
-from ledger.store.clock import set_machine_clock
-from ledger.store.items import emit_items, read_accounting
-from ledger.store.limits import grant_credits
-from workers import Handlers, WorkerSettings, run_worker
+from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
+from dueledger.ledger.store import Connection, Record
+from dueledger.ledger.store.claims import ReapedRuns, reap_runs
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.workers import Handlers, WorkerSettings, run_worker
 
 from .wire import Wire, wire_to
 

@@ -7,10 +7,10 @@ import sys
 import threading
 from collections.abc import Sequence
 
-from ledger.log import configure
-from ledger.service import Stop
-from ledger.store import Connection, connect
-from workers import Completed, DueItem, Handlers, Verdict, WorkerSettings, run_worker
+from dueledger.ledger.runtime.log import configure
+from dueledger.ledger.runtime.service import Stop
+from dueledger.ledger.store import Connection, connect
+from dueledger.workers import Completed, DueItem, Handlers, Verdict, WorkerSettings, run_worker
 
 POISON = "poison"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.log import LogEvent
-from ledger.service import Stop
-from workers import Completed, DueItem, Handlers, Verdict, run_worker
-from workers.stuck import WorkerStuck
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.runtime.service import Stop
+from dueledger.workers import Completed, DueItem, Handlers, Verdict, run_worker
+from dueledger.workers.run.stuck_pools import WorkerStuck
 
 from .conftest import Site
 

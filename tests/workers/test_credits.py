@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.envelope import work_topic
-from ledger.states import State
-from ledger.store import Pool
-from ledger.store.limits import read_credits
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.credits import Credits, Drain
+from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Pool
+from dueledger.ledger.store.flow_limits import read_credits
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.poll.credit_grants import Credits, Drain
 
 from .conftest import Site
 from .test_kafka import completing

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
 
 from .conftest import Site
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ledger.drafts import ItemDraft
-from ledger.service import Stop
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.direct import DirectSettings, run_direct_worker
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.direct import DirectSettings, run_direct_worker
 
 from .conftest import Site
 

@@ -5,11 +5,11 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.store.runs import Start
-from workers.feed import Feed
-from workers.outcomes import parked
-from workers.run import OpenRun
-from workers.stretch import Stretch, Unreadable
+from dueledger.ledger.store.runs import Start
+from dueledger.workers.claim_slices import Stretch, Unreadable
+from dueledger.workers.poll.partition_queue import Feed
+from dueledger.workers.run.open_run import OpenRun
+from dueledger.workers.verdict_outcomes import parked
 
 DONE = parked("done")
 

@@ -6,17 +6,17 @@ from collections.abc import AsyncGenerator, Callable, Collection
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from allocator.publisher import Compression, RecordBatch
-from ledger import envelope
-from ledger.decoding import DECODED_BYTES_MAX
-from ledger.drafts import ItemDraft
-from ledger.errors import InvalidHeader
-from ledger.states import TransitionEvent
-from ledger.store.items import withdraw_items
-from workers import Completed, DueItem, Handlers, Verdict, WorkerSettings
-from workers.consumer import WorkConsumer
-from workers.feed import Partition
-from workers.stretch import Rejected
+from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.items import withdraw_items
+from dueledger.workers import Completed, DueItem, Handlers, Verdict, WorkerSettings
+from dueledger.workers.claim_slices import Rejected
+from dueledger.workers.poll.partition_queue import Partition
+from dueledger.workers.poll.work_consumer import WorkConsumer
 
 from .conftest import Site
 from .test_stretch import Written

@@ -5,9 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.places import AHEAD_CALLS_MAX, AHEAD_SECONDS, Places
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.run.call_slots import AHEAD_CALLS_MAX, AHEAD_SECONDS, Places
 
 from .conftest import Site
 

@@ -9,13 +9,13 @@ from aiokafka.record.default_records import DefaultRecordBatch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger import envelope
-from ledger.envelope import parse_work_headers
-from ledger.errors import InvalidHeader
-from ledger.record_format import BATCH_HEADER_BYTES
-from ledger.records import KafkaRecord, RecordReader
-from workers.item import DueItem
-from workers.stretch import Cutter
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.envelope import parse_work_headers
+from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordReader
+from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES
+from dueledger.workers.claim_slices import Cutter
+from dueledger.workers.item import DueItem
 
 from .test_stretch import Written, batch_of, fetched, record
 

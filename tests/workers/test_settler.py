@@ -5,12 +5,12 @@ from collections.abc import Callable
 import orjson
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import TransitionEvent
-from ledger.store.runs import Outcome
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.handlers import HandlerOptions
-from workers.outcomes import ending_of
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.runs import Outcome
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.verdict_outcomes import ending_of
 
 from .conftest import Site
 from .test_stretch import record

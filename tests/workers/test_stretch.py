@@ -6,12 +6,12 @@ from dataclasses import dataclass
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from ledger import envelope
-from ledger.errors import InvalidHeader
-from ledger.record_format import BATCH_HEADER_BYTES, read_batch_header
-from ledger.records import RecordBatch
-from workers.item import DueItem
-from workers.stretch import Cutter, Stretch, Unreadable
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.record_batches import RecordBatch
+from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_batch_header
+from dueledger.workers.claim_slices import Cutter, Stretch, Unreadable
+from dueledger.workers.item import DueItem
 
 ITEM = "0f1e2d3c-4b5a-8697-8899-aabbccddeeff"
 

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from workers.settings import WorkerSettings
+from dueledger.workers.settings import WorkerSettings
 
 
 class DirectSettings(WorkerSettings):

@@ -9,31 +9,31 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from ledger.errors import InvalidSetting
-from ledger.service import Signals, Stop, crash_point, run_service, run_to_stop
-from ledger.store import CONNECTION_LOST
-from ledger.upkeep import Upkeep
-from workers.counts import WorkerCounts
-from workers.crews import Crews
-from workers.direct.claimer import Claimer
-from workers.direct.taker import Taker
-from workers.draining import finish, give_back
-from workers.leases import Leases
-from workers.running import on_duty, open_footing
-from workers.settler import Settler
-from workers.stuck import StuckCrews
-from workers.waiting import pass_on, wait_at_most
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service, run_to_stop
+from dueledger.ledger.runtime.waiting import pass_on, wait_at_most
+from dueledger.ledger.store import CONNECTION_LOST
+from dueledger.ledger.upkeep import Upkeep
+from dueledger.workers.counts import WorkerCounts
+from dueledger.workers.direct.claims import Claimer
+from dueledger.workers.direct.source import Taker
+from dueledger.workers.process import on_duty, open_footing
+from dueledger.workers.run.draining import finish, give_back
+from dueledger.workers.run.handler_pools import Crews
+from dueledger.workers.run.leases import Leases
+from dueledger.workers.run.stuck_pools import StuckCrews
+from dueledger.workers.settle.settler import Settler
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ledger.states import TransitionEvent
-    from ledger.store import Pool
-    from ledger.store.claims import DueFlow
-    from workers.crew import Crew
-    from workers.direct.settings import DirectSettings
-    from workers.handlers import Handlers
-    from workers.run import OpenRun
+    from dueledger.ledger.states import TransitionEvent
+    from dueledger.ledger.store import Pool
+    from dueledger.ledger.store.claims import DueFlow
+    from dueledger.workers.direct.settings import DirectSettings
+    from dueledger.workers.handlers import Handlers
+    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.open_run import OpenRun
 
 LOOK_SECONDS: Final = 0.25
 CLOSE_SECONDS: Final = 5.0

@@ -1,6 +1,6 @@
 """Dispatch by HTTP: a handler that sends each item to the endpoint its definition names."""
 
-from workers.http.run import run_http_worker
-from workers.http.settings import DirectHttpSettings, HttpSettings
+from dueledger.workers.http.process import run_http_worker
+from dueledger.workers.http.settings import DirectHttpSettings, HttpSettings
 
 __all__ = ["DirectHttpSettings", "HttpSettings", "run_http_worker"]

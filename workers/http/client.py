@@ -30,10 +30,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.connector import Connection
 from yarl import URL
 
-from ledger.errors import InvalidSetting, Problem
-from workers.http.exchange import BODY_READ_BYTES_MAX, Request, Response
-from workers.http.guard import AddressRefused, Guard, TargetRefused
-from workers.thread import call_in_thread
+from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.workers.http.allow_list import AddressRefused, Guard, TargetRefused
+from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, Request, Response
+from dueledger.workers.run.thread_call import call_in_thread
 
 BODY_SECONDS: Final = 5.0
 DNS_CACHE_SECONDS: Final = 5

@@ -10,8 +10,8 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, final
 
-from ledger.http_url import HttpUrl, Unreadable, read_url
-from workers.http.redaction import Redactor
+from dueledger.ledger.definitions.http_url import HttpUrl, Unreadable, read_url
+from dueledger.workers.http.redaction import Redactor
 
 BODY_READ_BYTES_MAX: Final = 65_536
 SNIPPET_CHARS_MAX: Final = 2_000

@@ -9,11 +9,11 @@ from pydantic import BeforeValidator, Field, FilePath, SecretStr
 from pydantic_core import PydanticCustomError
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from workers.direct.settings import DirectSettings
-from workers.http.addresses import Network
-from workers.http.guard import Origin, read_origin
-from workers.http.redaction import SECRET_CHARS_MIN
-from workers.settings import WorkerSettings
+from dueledger.workers.direct.settings import DirectSettings
+from dueledger.workers.http.addresses import Network
+from dueledger.workers.http.allow_list import Origin, read_origin
+from dueledger.workers.http.redaction import SECRET_CHARS_MIN
+from dueledger.workers.settings import WorkerSettings
 
 _NO_SECRETS: Final = 'not a JSON object such as {"acme/renewals": "whsec_…"}'
 

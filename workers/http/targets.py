@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Final, cast, final
 
 from pydantic import SecretStr, ValidationError
 
-from ledger.http_dispatch import HttpDispatch
-from ledger.http_url import HttpUrl, read_url
-from ledger.log import LogEvent, get_logger
-from ledger.store.definitions import HttpKind
-from workers.handlers import HandlerOptions
-from workers.http.redaction import Redactor
-from workers.http.template import Body
-from workers.http.webhook import SigningKey, read_keys
+from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.definitions.http_url import HttpUrl, read_url
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store.definitions import HttpKind
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.http.body_template import Body
+from dueledger.workers.http.redaction import Redactor
+from dueledger.workers.http.webhook import SigningKey, read_keys
 
 if TYPE_CHECKING:
-    from workers.http.settings import HttpSettings
+    from dueledger.workers.http.settings import HttpSettings
 
 # What is left of a lease goes to recording the outcome before somebody else may start the item.
 LEASE_SHARE: Final = 0.8

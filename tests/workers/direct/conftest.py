@@ -18,16 +18,16 @@ from typing import Protocol, TypeVar
 import pytest
 from pydantic import SecretStr
 
-from ledger.drafts import ItemDraft
-from ledger.service import CRASH_VARIABLE, Stop
-from ledger.store import Connection, Pool, Record
-from ledger.store.actors import ActorKind, incarnation, register_actor
-from ledger.store.claims import ReapedRuns, reap_claims, reap_runs
-from ledger.store.clock import set_machine_clock
-from ledger.store.items import emit_items, read_accounting
-from workers import Handlers
-from workers.direct import DirectSettings, run_direct_worker
-from workers.direct.worker import DirectWorker
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
+from dueledger.ledger.store import Connection, Pool, Record
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.claims import ReapedRuns, reap_claims, reap_runs
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.workers import Handlers
+from dueledger.workers.direct import DirectSettings, run_direct_worker
+from dueledger.workers.direct.worker import DirectWorker
 
 T = TypeVar("T")
 

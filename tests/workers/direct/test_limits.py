@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from ledger.drafts import ItemDraft
-from ledger.states import State
-from ledger.store.clock import set_machine_clock
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.limits import judge_circuits
-from workers import Completed, DueItem, Handlers, Retry, Verdict
-from workers.direct.worker import DirectWorker
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import State
+from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.flow_limits import judge_circuits
+from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
+from dueledger.workers.direct.worker import DirectWorker
 
 from .conftest import Estate
 

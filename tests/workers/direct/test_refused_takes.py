@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from ledger.drafts import ItemDraft
-from ledger.log import LogEvent
-from ledger.store import Connection
-from ledger.store.takes import Taken, take_items
-from workers import Completed, DueItem, Handlers, Verdict
-from workers.direct import claimer
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.log import LogEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.direct_claims import Taken, take_items
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger.workers.direct import claims
 
 from .conftest import Estate
 
@@ -49,7 +49,7 @@ async def test_g1_what_a_take_did_not_see_is_taken_at_once_by_the_next(
                 await connection.execute("delete from ledger.pending where item_no = 0")
         return await take_items(connection, flow_nos, *rest, **more)
 
-    monkeypatch.setattr(claimer, "take_items", refuse_once)
+    monkeypatch.setattr(claims, "take_items", refuse_once)
     worker = await estate.employ(completing(estate.kind))
     with capture_logs() as logged:
         assert await worker.take() == {"taken": 4}

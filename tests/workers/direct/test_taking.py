@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from dueledger.defining import put_in_force
-from dueledger.definition_sources import read_definitions
-from ledger.drafts import ItemDraft
-from ledger.identity import item_id
-from ledger.states import TransitionEvent
-from ledger.store import Connection, open_pool
-from ledger.store.claims import list_due_flows
-from ledger.store.clock import set_clock
-from ledger.store.definitions import KindPolicy, put_kind_policy
-from ledger.store.items import Answer, withdraw_items
-from workers import Completed, DueItem, Handlers, Retry, Verdict
+from dueledger.definitions.files import read_definitions
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, open_pool
+from dueledger.ledger.store.claims import list_due_flows
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import Answer, withdraw_items
+from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
 
 from .conftest import NOBODY, Estate
 

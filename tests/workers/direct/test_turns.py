@@ -8,8 +8,8 @@ from operator import attrgetter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ledger.store.claims import DueFlow, Floor
-from workers.direct.turns import Key, Room, Served, Share, Turns, fill
+from dueledger.ledger.store.claims import DueFlow, Floor
+from dueledger.workers.direct.flow_queue import Key, Room, Served, Share, Turns, fill
 
 KIND = "RenewalDue"
 

@@ -9,10 +9,10 @@ from uuid import UUID
 
 import pytest
 
-from ledger.envelope import Headers
-from workers import DueItem
-from workers.http.client import HttpClient
-from workers.http.guard import Guard, read_origin
+from dueledger.ledger.kafka.envelope import Headers
+from dueledger.workers import DueItem
+from dueledger.workers.http.allow_list import Guard, read_origin
+from dueledger.workers.http.client import HttpClient
 
 LOOPBACK = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ledger.errors import InvalidSetting
-from ledger.http_url import read_url
-from workers.http.client import ExchangeFailed, HttpClient
-from workers.http.exchange import BODY_READ_BYTES_MAX, Request
-from workers.http.guard import Guard, TargetRefused, read_origin
+from dueledger.ledger.definitions.http_url import read_url
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.workers.http.allow_list import Guard, TargetRefused, read_origin
+from dueledger.workers.http.client import ExchangeFailed, HttpClient
+from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, Request
 
 from .conftest import LOOPBACK, OK, Endpoint, MakeEndpoint, never, permissive
 

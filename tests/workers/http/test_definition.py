@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from dueledger.defining import put_in_force
-from ledger.definitions import Definition, load_definitions, parse_definition
-from ledger.errors import InvalidDefinition, InvalidInput, Problem
-from ledger.http_dispatch import HttpDispatch
-from ledger.store import Connection
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.definitions.parsing import Definition, load_definitions, parse_definition
+from dueledger.ledger.errors import InvalidDefinition, InvalidInput, Problem
+from dueledger.ledger.store import Connection
 
 URL = "https://hooks.example.com/due"
 SIGNED: dict[str, Any] = {"secret": "signing"}

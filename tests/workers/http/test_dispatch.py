@@ -10,18 +10,18 @@ from typing import cast
 import pytest
 from pydantic import SecretStr
 
-from ledger.http_dispatch import HttpDispatch
-from ledger.store.definitions import HttpKind
-from ledger.store.runs import Outcome
-from workers import Completed, Park, Retry
-from workers.handlers import HandlerOptions
-from workers.http.client import HttpClient
-from workers.http.dispatch import Dispatch
-from workers.http.settings import HttpSettings
-from workers.http.targets import HttpTarget, Targets, Unusable, Work
-from workers.http.wall import Wall
-from workers.outcomes import ending_of
-from workers.verdicts import Unworked
+from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.store.definitions import HttpKind
+from dueledger.ledger.store.runs import Outcome
+from dueledger.workers import Completed, Park, Retry
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.http.client import HttpClient
+from dueledger.workers.http.database_clock import Wall
+from dueledger.workers.http.dispatcher import Dispatch
+from dueledger.workers.http.settings import HttpSettings
+from dueledger.workers.http.targets import HttpTarget, Targets, Unusable, Work
+from dueledger.workers.verdict_outcomes import ending_of
+from dueledger.workers.verdicts import Unworked
 
 from .conftest import ITEM, OK, Endpoint, make_item, never, permissive
 

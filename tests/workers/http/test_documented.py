@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ledger.definitions import load_definitions
-from workers.http.settings import HttpSettings
-from workers.http.webhook import read_keys, sign
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.workers.http.settings import HttpSettings
+from dueledger.workers.http.webhook import read_keys, sign
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ledger.http_url import read_url
-from ledger.states import TransitionEvent
-from ledger.store.runs import Outcome
-from workers.handlers import HandlerOptions
-from workers.http.exchange import (
+from dueledger.ledger.definitions.http_url import read_url
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.runs import Outcome
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.http.exchange import (
     RETRY_AFTER_SECONDS_MAX,
     RETRY_AFTER_SECONDS_MIN,
     SNIPPET_CHARS_MAX,
@@ -23,9 +23,9 @@ from workers.http.exchange import (
     retry_after_seconds,
     snippet,
 )
-from workers.http.redaction import Redactor
-from workers.outcomes import EVIDENCE_BYTES_MAX, EVIDENCE_REFUSED, ending_of
-from workers.verdicts import Completed
+from dueledger.workers.http.redaction import Redactor
+from dueledger.workers.verdict_outcomes import EVIDENCE_BYTES_MAX, EVIDENCE_REFUSED, ending_of
+from dueledger.workers.verdicts import Completed
 
 from .conftest import make_item
 

@@ -4,9 +4,9 @@ from ipaddress import ip_address, ip_network
 
 import pytest
 
-from ledger.http_url import read_url
-from workers.http.addresses import refusal
-from workers.http.guard import AddressRefused, Guard, TargetRefused, read_origin
+from dueledger.ledger.definitions.http_url import read_url
+from dueledger.workers.http.addresses import refusal
+from dueledger.workers.http.allow_list import AddressRefused, Guard, TargetRefused, read_origin
 
 REFUSED = [
     ("0.0.0.0", "unspecified"),  # noqa: S104 - nothing is bound

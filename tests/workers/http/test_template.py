@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from workers.http.template import BODY_BYTES_MAX, Body, BodyFailed
+from dueledger.workers.http.body_template import BODY_BYTES_MAX, Body, BodyFailed
 
 from .conftest import ITEM, make_item
 

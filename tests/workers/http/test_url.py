@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from ledger.http_url import Unreadable, read_url
+from dueledger.ledger.definitions.http_url import Unreadable, read_url
 
 HOSTS = ["example.com", "a-b.example", "x_y.example", "127.0.0.1", "[::1]", "[2001:db8::1]"]
 PIECES = [*"/\\@:?#%.[]&= \t\r\n\x00ab1", "http", "https", "://", "//", "%2e", "%zz", *HOSTS]

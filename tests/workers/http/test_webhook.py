@@ -4,7 +4,7 @@ from base64 import b64encode
 
 import pytest
 
-from workers.http.webhook import read_keys, sign
+from dueledger.workers.http.webhook import read_keys, sign
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 OTHER = "whsec_" + b64encode(bytes(range(32))).decode()

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dueledger.defining import put_in_force
-from ledger.definitions import parse_definition
-from ledger.drafts import ItemDraft
-from ledger.errors import InvalidSetting
-from ledger.service import Stop
-from workers.http import DirectHttpSettings, HttpSettings, run_http_worker
-from workers.http.guard import read_origin
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
+from dueledger.workers.http import DirectHttpSettings, HttpSettings, run_http_worker
+from dueledger.workers.http.allow_list import read_origin
 
 from .conftest import OK, Endpoint, MakeEndpoint, never
 
 if TYPE_CHECKING:
+    from dueledger.workers.counts import WorkerCounts
     from tests.workers.conftest import Site
-    from workers.counts import WorkerCounts
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 

@@ -1,0 +1,1 @@
+"""Choose: which flows are claimed from next, and how much of each."""

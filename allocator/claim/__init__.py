@@ -1,0 +1,1 @@
+"""Claim: take due items and record them as claims."""

@@ -1,0 +1,71 @@
+"""What a flow's own limits leave of its share of a claim."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dueledger.allocator.choose.shares import Share
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allowances, spend_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The shares that may be claimed, cut to what is allowed.
+
+    `allowances` are those of the limited flows that could be locked, `contended` are the others.
+    """
+
+    shares: Sequence[Share]
+    allowances: Mapping[int, int] = field(default_factory=dict[int, int])
+    contended: frozenset[int] = frozenset()
+
+    def held(self, taken: Mapping[int, int]) -> list[int]:
+        """Return the flows that may have nothing now, or nothing more after what was taken."""
+        return [
+            *self.contended,
+            *(
+                flow_no
+                for flow_no, most in self.allowances.items()
+                if taken.get(flow_no, 0) >= most
+            ),
+        ]
+
+
+async def admit(
+    connection: Connection, shares: Sequence[Share], topic_window_items: int
+) -> Admission:
+    """Lock the limited flows among those of a claim and cut their shares to what they may have.
+
+    In the transaction that claims, before it does: two allocators never both count on the same
+    allowance. A flow that another one has locked is left out.
+    """
+    limited = [share.flow.flow_no for share in shares if share.flow.limited]
+    if not limited:
+        return Admission(shares)
+    locked = await lock_limited_flows(connection, limited)
+    allowances = await measure_allowances(connection, list(locked), topic_window_items)
+    admitted = [
+        _cut(share, allowances.get(share.flow.flow_no, 0), locked) if share.flow.limited else share
+        for share in shares
+    ]
+    return Admission(
+        [share for share in admitted if share.quota > 0],
+        allowances,
+        frozenset(limited) - allowances.keys(),
+    )
+
+
+def _cut(share: Share, allowance: int, locked: Mapping[int, bool]) -> Share:
+    """Return what is left of a share, its flow as it was locked: it may be counted by now."""
+    flow = share.flow
+    counted = locked.get(flow.flow_no, flow.counted)
+    if counted != flow.counted:
+        flow = replace(flow, counted=counted)
+    return replace(share, flow=flow, quota=min(share.quota, allowance))
+
+
+async def spend(connection: Connection, admission: Admission, taken: Mapping[int, int]) -> None:
+    """Take what was claimed out of the buckets, in the same transaction."""
+    flow_nos = [flow_no for flow_no in admission.allowances if taken.get(flow_no)]
+    if flow_nos:
+        await spend_tokens(connection, flow_nos, [taken[flow_no] for flow_no in flow_nos])

@@ -1,0 +1,1 @@
+"""Discover: which flows have due items, and who has room for them."""

@@ -1,0 +1,66 @@
+"""Topics: which can be had, which rest, and who settles what is held by one."""
+
+from collections.abc import Collection, Mapping
+from time import monotonic
+from typing import final
+
+from dueledger.allocator.publish import Publisher
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
+
+
+@final
+class Topics:
+    """Leaves a topic that cannot be had alone for a while, or its items would go round for ever."""
+
+    def __init__(self, rest_seconds: float) -> None:
+        self._rest_seconds = rest_seconds
+        self._resting: dict[str, float] = {}
+        self._had: set[str] = set()
+        self._holders: dict[str, int] = {}
+        self._log = get_logger("allocator")
+
+    @property
+    def holders(self) -> Mapping[str, int]:
+        """The actors, by topic, who settle what is held by topic; `register` adds to them."""
+        return self._holders
+
+    def rest(self, topic: str) -> None:
+        """Leave a topic alone for a while."""
+        self._resting[topic] = monotonic() + self._rest_seconds
+        self._had.discard(topic)
+
+    def rests(self, topic: str) -> bool:
+        """Tell whether a topic is left alone."""
+        return bool(self._resting) and self._resting.get(topic, 0.0) > monotonic()
+
+    def rests_until(self, topic: str) -> float:
+        """Say until when a topic is left alone."""
+        return self._resting.get(topic, float("-inf"))
+
+    async def make_missing(self, publisher: Publisher, topics: Collection[str]) -> None:
+        """Have topics made before anybody can grant credit for them.
+
+        Raises Unavailable when Kafka cannot be reached.
+        """
+        wanted = {topic for topic in topics if topic not in self._had and not self.rests(topic)}
+        if wanted:
+            self._had |= (await self.partitions(publisher, wanted)).keys()
+
+    async def partitions(self, publisher: Publisher, topics: Collection[str]) -> dict[str, int]:
+        """Return the number of partitions of each topic that can be had; the others rest."""
+        partitions = await publisher.partitions(topics)
+        for topic in topics - partitions.keys():
+            self.rest(topic)
+            self._log.warning(
+                LogEvent.TOPIC_REFUSED, topic=topic, reason=publisher.refused.get(topic)
+            )
+        return partitions
+
+    async def register(self, connection: Connection, topics: Collection[str]) -> None:
+        """Have an actor for each topic whose consumers settle by topic."""
+        for topic in sorted(set(topics) - self._holders.keys()):
+            self._holders[topic] = await register_actor(
+                connection, f"topic:{topic}", ActorKind.SERVICE
+            )

@@ -1,0 +1,1 @@
+"""Mark: record what Kafka acknowledged."""

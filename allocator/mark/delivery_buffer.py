@@ -1,0 +1,94 @@
+"""What is known of finished sends and not written to the ledger yet."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final, final
+
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.store import CONNECTION_LOST, Pool
+from dueledger.ledger.store.claims import mark_published, release_claims
+
+GATHER_SECONDS: Final = 0.02
+"""Marks of so long are written together: one commit for several small claims."""
+
+
+@final
+class Sends:
+    """Acknowledged claims to mark and unsent ones to release; survives a lost connection.
+
+    Writing either twice is harmless: a marked claim is not marked again, a closed one not
+    released.
+    """
+
+    def __init__(self, pool: Pool, allocator_no: int) -> None:
+        self._pool = pool
+        self._allocator_no = allocator_no
+        self._log = get_logger("allocator")
+        self._offsets: dict[int, int] = {}
+        self._items: dict[int, int] = {}
+        self._unsent: set[int] = set()
+        self._writing: asyncio.Task[None] | None = None
+
+    def mark(self, fence: int, base_offset: int, items: int) -> None:
+        """Remember that Kafka acknowledged a claim of `items` items."""
+        self._offsets[fence] = base_offset
+        self._items[fence] = items
+
+    def release(self, fences: Iterable[int]) -> None:
+        """Remember that these claims certainly never left."""
+        self._unsent.update(fences)
+
+    def write_soon(self, counts: Counter[str]) -> None:
+        """Write what is remembered in a moment, in the background."""
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.create_task(self._write_gathered(counts))
+
+    async def finish(self) -> None:
+        """Wait for the writing in the background."""
+        if self._writing is not None:
+            await self._writing
+
+    async def write(self, counts: Counter[str]) -> None:
+        """Write what is remembered; on a lost connection it stays remembered, and this raises."""
+        if self._offsets:
+            await self._write_marks(counts)
+        if self._unsent:
+            await self._write_releases(counts)
+
+    async def _write_gathered(self, counts: Counter[str]) -> None:
+        await asyncio.sleep(GATHER_SECONDS)
+        try:
+            while self._offsets or self._unsent:
+                await self.write(counts)
+        except CONNECTION_LOST as error:
+            # The next pass writes it before anything else; should this process die, deadlines act.
+            self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
+
+    async def _write_marks(self, counts: Counter[str]) -> None:
+        offsets, self._offsets = self._offsets, {}
+        try:
+            async with self._pool.acquire() as connection:
+                in_force = await mark_published(connection, [*offsets], [*offsets.values()])
+        except BaseException:
+            self._offsets = offsets | self._offsets
+            raise
+        crash_point("allocator.marked")
+        items = {fence: self._items.pop(fence) for fence in offsets}
+        counts["published"] += sum(items[fence] for fence in in_force)
+        late = sorted(offsets.keys() - in_force)
+        if late:
+            # Their records are in the log under a fence that is no longer valid: start refuses it.
+            self._log.warning(LogEvent.CLAIM_LATE, fences=late)
+
+    async def _write_releases(self, counts: Counter[str]) -> None:
+        unsent, self._unsent = self._unsent, set()
+        try:
+            async with self._pool.acquire() as connection:
+                counts["released"] += await release_claims(
+                    connection, sorted(unsent), self._allocator_no
+                )
+        except BaseException:
+            self._unsent |= unsent
+            raise

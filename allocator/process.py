@@ -1,0 +1,80 @@
+"""The allocator as a process."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from dueledger.allocator.allocator import Allocator
+from dueledger.allocator.choose.shares import Load
+from dueledger.allocator.publish import Publisher, PublisherOptions
+from dueledger.allocator.settings import AllocatorSettings
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+
+_CONNECTIONS_MAX = 8
+
+
+@asynccontextmanager
+async def open_allocator(
+    settings: AllocatorSettings, *, stop: Stop, signals: Signals | None = None
+) -> AsyncGenerator[Allocator]:
+    """Have an allocator under an actor name of its own; leaving drains it.
+
+    Raises Unavailable when Postgres cannot be reached. Kafka is only needed once items are due.
+    """
+    name = incarnation(ActorKind.ALLOCATOR)
+    async with open_pool(
+        settings.dsn.get_secret_value(), application_name=name, size_max=_CONNECTIONS_MAX
+    ) as pool:
+        async with pool.acquire() as connection:
+            allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)
+        publishers = {load: Publisher(_options(settings, name), stop=stop) for load in Load}
+        allocator = Allocator(
+            pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals
+        )
+        log = get_logger("allocator")
+        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=allocator_no)
+        try:
+            yield allocator
+            await allocator.drain()
+        finally:
+            for publisher in publishers.values():
+                await publisher.stop()
+            log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
+    """Allocate until a stop is asked for; then finish or give back what is in flight."""
+    await run_to_stop(_run(settings, stop), stop, drain_seconds=settings.allocator_drain_seconds)
+
+
+async def _run(settings: AllocatorSettings, stop: Stop) -> None:
+    async with open_allocator(settings, stop=stop) as allocator:
+        stop.begin()
+        await asyncio.gather(
+            run_service(
+                "allocator", allocator.serve, stop=stop, idle_seconds=allocator.idle_seconds
+            ),
+            run_service(
+                "allocator.upkeep",
+                allocator.keep_up,
+                stop=stop,
+                idle_seconds=allocator.upkeep_seconds,
+            ),
+        )
+
+
+def _options(settings: AllocatorSettings, name: str) -> PublisherOptions:
+    return PublisherOptions(
+        bootstrap_servers=settings.bootstrap_servers,
+        client_id=name.replace(":", "-"),
+        topic_partitions=settings.topic_partitions,
+        topic_replication=settings.topic_replication,
+        batch_bytes_max=settings.allocator_batch_bytes_max,
+        compression=settings.allocator_compression,
+        request_seconds=settings.allocator_request_seconds,
+        send_seconds=settings.allocator_send_seconds,
+        drain_seconds=settings.allocator_drain_seconds,
+    )

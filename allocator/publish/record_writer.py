@@ -1,0 +1,182 @@
+"""Writing the records of a claim as the bytes that go to Kafka.
+
+The loop over items is the hottest of the allocator: one bytes formatting a record. Kafka's client
+would make a tuple a header of it first, which costs more than twice as much (see
+docs/performance.md).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime
+from typing import Final, NamedTuple, TypeVar, final
+
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.record_format import VARINTS, header, header_name
+from dueledger.ledger.kafka.work_record_prefix import (
+    fence_header,
+    kind_and_attempt,
+    openings,
+    positions,
+)
+from dueledger.ledger.store import Record
+from dueledger.ledger.store.claims import DueFlow
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_KNOWN_MAX: Final = 10_000
+_UUID_CHARACTERS: Final = 36
+_HEADERS: Final = len(envelope.WORK_HEADERS)
+_ID: Final = header_name(envelope.ID)
+_ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
+_SUBJECT: Final = header_name(envelope.SUBJECT)
+_ALONE: Final = header(envelope.ALONE, b"1")
+
+
+class _Known(dict[K, V]):
+    """What was encoded before for the same value; items share most of what they say."""
+
+    def __init__(self, make: Callable[[K], V]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, value: K) -> V:
+        if len(self) >= _KNOWN_MAX:
+            self.clear()
+        made = self[value] = self._make(value)
+        return made
+
+
+class Deadlines(NamedTuple):
+    """How long the steps of a claim may take; flows that differ in one share none."""
+
+    dispatch_seconds: int
+    queue_seconds: int
+    run_seconds: float | None
+    lease_seconds: int
+
+
+@final
+class Wording:
+    """A flow and what every record of it says alike, by attempt."""
+
+    __slots__ = ("alike", "counted_flow_no", "deadlines", "flow", "topic")
+
+    def __init__(self, flow: DueFlow) -> None:
+        self.flow = flow
+        self.topic = flow.topic
+        self.counted_flow_no = flow.flow_no if flow.counted else None
+        self.deadlines = Deadlines(
+            flow.dispatch_seconds, flow.queue_seconds, flow.run_seconds, flow.lease_seconds
+        )
+        told = b"".join(
+            [
+                header(envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES),
+                header(envelope.SOURCE, (envelope.SOURCE_PREFIX + flow.tenant).encode()),
+                header(envelope.CONTENT_TYPE, envelope.CONTENT_TYPE_JSON),
+                header(envelope.TENANT, flow.tenant.encode()),
+            ]
+        )
+        self.alike = _Known[int, bytes](lambda attempt: kind_and_attempt(flow.kind, attempt) + told)
+
+
+@final
+class RecordWriter:
+    """Writes the records of claims, headers in the order of ``envelope.WORK_HEADERS``."""
+
+    def __init__(self) -> None:
+        self._wordings: dict[int, Wording] = {}
+        self._cycles = _Known(_cycle_header)
+        self._dates = _Known(_effective_header)
+
+    def wordings(self, flows: Mapping[int, DueFlow]) -> Mapping[int, Wording]:
+        """Return the wording of each flow; those of before are used again."""
+        if len(self._wordings) > _KNOWN_MAX:
+            self._wordings.clear()
+        known = self._wordings
+        for flow_no, flow in flows.items():
+            if flow_no not in known or known[flow_no].flow is not flow:
+                known[flow_no] = Wording(flow)
+        return known
+
+    def write(
+        self,
+        rows: Sequence[Record],
+        keys: Sequence[bytes],
+        fence: int,
+        wordings: Mapping[int, Wording],
+        bytes_max: int,
+        *,
+        first: int = 0,
+    ) -> list[bytes]:
+        """Return the records of the first rows: as many as fit, at least one in an empty batch.
+
+        `first` records of other claims lie before them in their batch.
+        """
+        fence_text = b"%d" % fence
+        begun = [VARINTS[_HEADERS + more] + fence_header(fence) for more in range(3)]
+        before_id = _ID + VARINTS[_UUID_CHARACTERS + 1 + len(fence_text)]
+        after_id = b":%b%b" % (fence_text, _ITEM)
+        cycles, dates = self._cycles, self._dates
+        due_before: datetime | None = None
+        due = b""
+        records: list[bytes] = []
+        append = records.append
+        room = bytes_max
+        count = len(rows)
+        for row, key, opening, position in zip(
+            rows, keys, openings.between(first, count), positions.between(0, count), strict=False
+        ):
+            (
+                _, item, effective, flow_no, business_key, partition_key, cycle, due_at, payload,
+                traceparent, attempt, _, batch_max, _,
+            ) = row  # fmt: skip
+            if due_at != due_before:
+                due_before = due_at
+                due = _due_headers(due_at) + before_id
+            beginning, ending = begun[0], b""
+            if traceparent is not None:
+                beginning, ending = begun[1], header(envelope.TRACEPARENT, traceparent.encode())
+            if batch_max == 1:
+                beginning, ending = begun[1 + (traceparent is not None)], ending + _ALONE
+            value = payload.encode()
+            subject = key if partition_key is None else business_key.encode()
+            item_text = str(item).encode()
+            record = b"%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b" % (
+                opening,
+                VARINTS[len(key)],
+                key,
+                VARINTS[len(value)],
+                value,
+                beginning,
+                position,
+                wordings[flow_no].alike[attempt + 1],
+                cycles[cycle],
+                dates[effective],
+                due,
+                item_text,
+                after_id,
+                item_text,
+                _SUBJECT,
+                VARINTS[len(subject)],
+                subject,
+                ending,
+            )
+            record = VARINTS[len(record)] + record
+            room -= len(record)
+            if room < 0 and (records or first):
+                break
+            append(record)
+        return records
+
+
+def _cycle_header(cycle: str) -> bytes:
+    return header(envelope.CYCLE, cycle.encode())
+
+
+def _effective_header(effective_date: date) -> bytes:
+    return header(envelope.EFFECTIVE, effective_date.isoformat().encode())
+
+
+def _due_headers(due_at: datetime) -> bytes:
+    instant = envelope.format_instant(due_at)
+    return header(envelope.TIME, instant) + header(envelope.DUE_AT, instant)

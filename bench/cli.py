@@ -1,0 +1,324 @@
+"""Measurements, each of which prints JSON."""
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from dueledger.cli.exit_codes import Exit
+from dueledger.cli.options import JsonOption, leave
+from dueledger.cli.output import messages, print_document, print_fields, print_rows
+
+if TYPE_CHECKING:
+    from bench.report import Measured, OptionsClass
+    from bench.rig import Rig
+
+    _Options = TypeVar("_Options", bound=OptionsClass)
+
+app = typer.Typer(help="Measure this code on this machine.", no_args_is_help=True)
+
+ITEMS_MAX = 100_000_000
+
+ItemsOption = Annotated[
+    int, typer.Option("--items", min=1000, max=ITEMS_MAX, help="How many items.")
+]
+WorkersOption = Annotated[int, typer.Option("--workers", min=1, max=16, help="Worker processes.")]
+AllocatorsOption = Annotated[
+    int, typer.Option("--allocators", min=1, max=16, help="Allocator processes.")
+]
+SecondsOption = Annotated[
+    float, typer.Option("--seconds", min=1, max=3600, help="How long each measurement takes.")
+]
+
+
+@app.callback()
+def bench() -> None:
+    """Measure this code on this machine, on servers of its own that keep their promises."""
+
+
+@app.command("all")
+def every(
+    scale: Annotated[
+        float,
+        typer.Option("--scale", min=0.0001, max=10, help="Shrinks counts and times; 0.01 checks."),
+    ] = 1.0,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this benchmark; may be repeated.")
+    ] = None,
+    into: Annotated[
+        Path | None,
+        typer.Option("--into", help="Folder for each benchmark's document, as NAME.json."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run all benchmarks and print which goals are reached. Takes more than an hour."""
+    from bench.every import PLAN, bench_all, write_documents
+    from dueledger.cli.session import run
+
+    _require_known(only, [planned.name for planned in PLAN])
+    document = run(bench_all(scale, only or (), say=_say))
+    if into is not None:
+        write_documents(document, into)
+    if json:
+        print_document(document)
+    else:
+        columns = ("benchmark", "goal", "figure", "reached", "bound_by", "error")
+        print_rows(document["rows"], columns, empty="nothing was measured")
+    leave(Exit.FINDINGS if document["errors"] else Exit.DONE)
+
+
+@app.command()
+def pipeline(
+    items: ItemsOption = 600_000,
+    allocators: AllocatorsOption = 1,
+    workers: WorkersOption = 1,
+    json: JsonOption = False,
+) -> None:
+    """Emit items, then claim, publish, start and complete them through Kafka."""
+    from bench.pipeline import PipelineOptions, bench_pipeline
+
+    options = PipelineOptions(items, allocators=allocators, workers=workers)
+    _measure("pipeline", bench_pipeline, options, json=json)
+
+
+@app.command()
+def direct(
+    items: ItemsOption = 500_000, workers: WorkersOption = 2, json: JsonOption = False
+) -> None:
+    """Emit items, then have workers claim and complete them without Kafka."""
+    from bench.pipeline import DirectOptions, bench_direct
+
+    _measure("direct", bench_direct, DirectOptions(items, workers=workers), json=json)
+
+
+@app.command()
+def emit(
+    items: ItemsOption = 200_000,
+    connections: Annotated[
+        list[int] | None,
+        typer.Option("--connections", min=1, max=16, help="May be repeated; 1 and 2 otherwise."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Emit items, then the same again, from one connection and from two."""
+    from bench.emit import EmitOptions, bench_emit
+
+    options = EmitOptions(items, tuple(connections or (1, 2)))
+    _measure("emit", bench_emit, options, json=json)
+
+
+@app.command()
+def lag(
+    seconds: SecondsOption = 30.0,
+    warm_seconds: Annotated[
+        float, typer.Option(min=0, max=3600, help="How long the same load runs before.")
+    ] = 30.0,
+    rates: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--rate", min=1, max=100_000, help="Items/s; may be repeated; 1000 and 5000 otherwise."
+        ),
+    ] = None,
+    ways: Annotated[
+        list[str] | None, typer.Option("--way", help="kafka or direct; both otherwise.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure start − due at rates spread evenly, through Kafka and direct."""
+    from bench.lag import CREWS, LagOptions, bench_lag
+
+    _require_known(ways, list(CREWS))
+    default = LagOptions()
+    options = LagOptions(
+        seconds, warm_seconds, tuple(rates or default.rates), tuple(ways or default.ways)
+    )
+    _measure("lag", bench_lag, options, json=json)
+
+
+@app.command()
+def backlog(
+    items: ItemsOption = 200_000,
+    pending_max: Annotated[
+        int,
+        typer.Option("--pending-max", min=10_000, max=ITEMS_MAX, help="How much waits at most."),
+    ] = 10_000_000,
+    full: Annotated[
+        bool, typer.Option("--full", help="Go on to 100 million; needs 60 GB and an hour.")
+    ] = False,
+    hold_seconds: Annotated[
+        float, typer.Option("--hold-seconds", min=0, max=3600, help="How long a snapshot is held.")
+    ] = 300.0,
+    hold_items: Annotated[
+        int, typer.Option("--hold-items", min=1000, max=ITEMS_MAX, help="Claimed meanwhile.")
+    ] = 2_000_000,
+    json: JsonOption = False,
+) -> None:
+    """Measure the claim rate with more and more waiting, and with a snapshot held open."""
+    from bench.backlog import BacklogOptions, bench_backlog, pending_levels
+
+    levels = pending_levels(ITEMS_MAX if full else pending_max)
+    options = BacklogOptions(
+        pending=levels, items=items, hold_seconds=hold_seconds, hold_items=hold_items
+    )
+    _measure("backlog", bench_backlog, options, json=json)
+
+
+@app.command()
+def flood(
+    items: ItemsOption = 1_000_000,
+    flows: Annotated[int, typer.Option("--flows", min=1, max=1000, help="Other flows.")] = 50,
+    rate: Annotated[
+        int, typer.Option("--rate", min=1, max=1000, help="Items/s of each of these.")
+    ] = 20,
+    seconds: SecondsOption = 45.0,
+    pipeline_items: Annotated[
+        int, typer.Option("--pipeline-items", min=1000, max=ITEMS_MAX, help="To compare with.")
+    ] = 300_000,
+    json: JsonOption = False,
+) -> None:
+    """Measure what a flood of one flow does to fifty others, and how fast it drains."""
+    from bench.flood import FloodOptions, bench_flood
+
+    options = FloodOptions(items, flows, rate, seconds, pipeline_items)
+    _measure("flood", bench_flood, options, json=json)
+
+
+@app.command()
+def flows(
+    served: Annotated[
+        int, typer.Option("--flows", min=1, max=100_000, help="Flows that are served.")
+    ] = 5_000,
+    blocked_flows: Annotated[
+        int, typer.Option("--blocked-flows", min=2, max=100_000, help="Flows held back.")
+    ] = 5_000,
+    items: ItemsOption = 300_000,
+    blocked_items: Annotated[
+        int, typer.Option("--blocked-items", min=2, max=ITEMS_MAX, help="What waits behind these.")
+    ] = 1_000_000,
+    json: JsonOption = False,
+) -> None:
+    """Measure ten thousand flows, half of them paused or exhausted, against the pipeline."""
+    from bench.flows import FlowsOptions, bench_flows
+
+    options = FlowsOptions(served, blocked_flows, items, blocked_items)
+    _measure("flows", bench_flows, options, json=json)
+
+
+@app.command()
+def materialise(
+    definitions: Annotated[
+        int, typer.Option("--definitions", min=10, max=1_000_000, help="Timed, a day ahead.")
+    ] = 10_000,
+    many: Annotated[
+        int, typer.Option("--many", min=100, max=ITEMS_MAX, help="Whose memory is watched.")
+    ] = 1_000_000,
+    seconds: Annotated[
+        float, typer.Option("--seconds", min=0.01, max=60, help="Each expression, each way.")
+    ] = 1.0,
+    json: JsonOption = False,
+) -> None:
+    """Measure expanding against croniter, a day ahead of many definitions, and its memory."""
+    from bench.materialise import MaterialiseOptions, bench_materialise
+
+    options = MaterialiseOptions(definitions, many, seconds)
+    _measure("materialise", bench_materialise, options, json=json)
+
+
+@app.command()
+def workers(
+    counts: Annotated[
+        list[int] | None,
+        typer.Option("--workers", min=1, max=32, help="May be repeated; 1, 2, 4, 8 otherwise."),
+    ] = None,
+    seconds: SecondsOption = 10.0,
+    json: JsonOption = False,
+) -> None:
+    """Measure more and more workers whose handler takes 5 ms."""
+    from bench.workers import WorkersOptions, bench_workers
+
+    options = WorkersOptions(tuple(sorted(counts or (1, 2, 4, 8))), seconds)
+    _measure("workers", bench_workers, options, json=json)
+
+
+@app.command()
+def idle(
+    items: ItemsOption = 1_000_000, seconds: SecondsOption = 60.0, json: JsonOption = False
+) -> None:
+    """Measure what each process uses while nothing is due and a million items wait."""
+    from bench.idle import IdleOptions, bench_idle
+
+    _measure("idle", bench_idle, IdleOptions(items, seconds), json=json)
+
+
+@app.command()
+def soak(
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.1, max=1440, help="For how long.")
+    ] = 20.0,
+    rate: Annotated[
+        int, typer.Option("--rate", min=0, max=100_000, help="Items/s; 0 is half the peak.")
+    ] = 0,
+    peak_items: Annotated[
+        int, typer.Option("--peak-items", min=1000, max=ITEMS_MAX, help="To find the peak with.")
+    ] = 300_000,
+    json: JsonOption = False,
+) -> None:
+    """Hold half the peak, and see whether memory, dead rows and lag stay what they were."""
+    from bench.soak import SoakOptions, bench_soak
+
+    _measure("soak", bench_soak, SoakOptions(minutes, rate, peak_items), json=json)
+
+
+@app.command()
+def compare(
+    items: ItemsOption = 100_000,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, max=20, help="Rounds of all.")] = 3,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", help="Only this peer; may be repeated.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run peers and ours on the same no-op jobs, rounds interleaved, and print the ratios."""
+    from bench.compare import CompareOptions, bench_compare
+    from bench.peer_systems import PEERS
+
+    _require_known(only, [peer.name for peer in PEERS])
+    options = CompareOptions(items, rounds, only=tuple(only or ()))
+    _measure("compare", bench_compare, options, json=json)
+
+
+def _measure(
+    name: str,
+    bench: "Callable[[Rig, _Options], Awaitable[Measured]]",
+    options: "_Options",
+    *,
+    json: bool,
+) -> None:
+    from bench.report import take
+    from bench.rig import open_rig
+    from dueledger.cli.session import run
+    from dueledger.ledger.runtime.log import configure
+
+    configure(json=False)  # on stderr: what runs in this process keeps out of the document
+    with open_rig(_say) as rig:
+        document = run(take(name, rig, bench, options))
+    _show(document, json=json)
+
+
+def _show(document: dict[str, Any], *, json: bool) -> None:
+    if json:
+        print_document(document)
+    else:
+        print_fields(document)
+
+
+def _say(line: str) -> None:
+    messages.print(f"· {line}", markup=False)
+
+
+def _require_known(names: list[str] | None, known: list[str]) -> None:
+    for name in names or ():
+        if name not in known:
+            message = f"{name!r} is none of {', '.join(known)}"
+            raise typer.BadParameter(message)

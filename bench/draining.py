@@ -1,0 +1,104 @@
+"""What several benchmarks share: so many items that wait, worked off by a crew, and how fast."""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Final, final
+
+from bench.ledgers import Ledger
+from bench.measurements import Steps
+from bench.processes import Process, held_still
+from bench.rig import Rig
+from bench.usage import Usage
+
+HANDLERS: Final = "bench.handlers:handlers"
+WARM_UP_ITEMS: Final = 2000
+WARM_UP_PREFIX: Final = "WARM-"
+PREFIX: Final = "POL-"
+
+Fill = Callable[[], Awaitable[None]]
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """Which processes work: with `direct`, workers that claim for themselves, without Kafka."""
+
+    workers: int = 1
+    allocators: int = 1
+    direct: bool = False
+    handlers: str = HANDLERS
+
+    @property
+    def work(self) -> tuple[str, ...]:
+        """The command line of a worker."""
+        return ("work", "--direct", self.handlers) if self.direct else ("work", self.handlers)
+
+
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """How a number of items were worked off."""
+
+    items: int
+    emit_seconds: float | None
+    steps: Steps
+    usage: Usage
+
+    @property
+    def items_per_second(self) -> int:
+        """The rate from the first claim to the last completion, on the database's clock."""
+        return round(self.items / self.steps.seconds)
+
+
+@asynccontextmanager
+async def working(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[None]:
+    """Run a whole crew for the length of the block, warmed up."""
+    async with _workers(rig, ledger, crew), _allocators(rig, ledger, crew):
+        await _warm_up(rig, ledger)
+        yield
+
+
+async def drain(
+    rig: Rig, ledger: Ledger, items: int, crew: Crew, *, fill: Fill | None = None
+) -> Drained:
+    """Emit items while nobody claims, then let the crew work them off.
+
+    `fill` emits them in another way, under the same prefix, and what else shall wait meanwhile.
+    Raises Unbalanced where an item is missing at the end, and ProcessDied where a process ends.
+    """
+    async with _workers(rig, ledger, crew) as workers:
+        async with _allocators(rig, ledger, crew):
+            await _warm_up(rig, ledger)
+        with held_still(workers) if crew.direct else nullcontext():
+            if fill is None:
+                emit_seconds = await ledger.emit(items, prefix=PREFIX)
+            else:
+                emit_seconds = None
+                await fill()
+            await ledger.rest()
+            rig.say("measuring")
+        async with _allocators(rig, ledger, crew):
+            meter = rig.meter()
+            await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
+            usage = meter.read()
+            steps = await ledger.steps(items, prefix=PREFIX, watch=rig.require_alive)
+    await ledger.require_balance(all_completed=fill is None)
+    return Drained(items, emit_seconds, steps, usage)
+
+
+@asynccontextmanager
+async def _workers(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[list[Process]]:
+    async with rig.several("worker", crew.workers, ledger, *crew.work) as workers:
+        yield workers
+
+
+@asynccontextmanager
+async def _allocators(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[None]:
+    count = 0 if crew.direct else crew.allocators
+    async with rig.several("allocator", count, ledger, "allocate"):
+        yield
+
+
+async def _warm_up(rig: Rig, ledger: Ledger) -> None:
+    await ledger.emit(WARM_UP_ITEMS, prefix=WARM_UP_PREFIX)
+    await ledger.until_ended(watch=rig.require_alive)

@@ -1,0 +1,138 @@
+"""A million items of one flow, due at once, while fifty other flows go on as before.
+
+Twice: once the flood has a kind, and so a topic, of its own; once it shares theirs.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, final
+
+from bench.draining import WARM_UP_ITEMS, Crew, drain, working
+from bench.lag import lag_fields, lead_seconds, whole_lag
+from bench.ledgers import Ledger, after
+from bench.measurements import Lag, Steps
+from bench.report import Goal, Measured, usage_fields
+from bench.rig import Rig
+from bench.usage import Usage, bound_by
+from bench.workload import tenant_flows
+
+LAG_GOAL: Final = 1.2
+RATE_GOAL: Final = 0.8
+BREAKS_AFTER_SECONDS: Final = 2.0
+OTHERS: Final = "OTHER-"
+FLOOD: Final = "FLOOD-"
+OWN_KIND: Final = "a kind of its own"
+SAME_KIND: Final = "the others' kind"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class FloodOptions:
+    """The flood, the others, for how long these go on, and what the pipeline is measured with."""
+
+    items: int = 1_000_000
+    flows: int = 50
+    rate_a_flow: int = 20
+    seconds: float = 45.0
+    pipeline_items: int = 300_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _Flooded:
+    others: Lag
+    steps: Steps
+    items_per_second: int
+    usage: Usage
+
+
+async def bench_flood(rig: Rig, options: FloodOptions) -> Measured:
+    """Measure the pipeline, the others alone, then the others with each flood."""
+    async with rig.ledger() as ledger:
+        pipeline = await drain(rig, ledger, options.pipeline_items, Crew())
+    alone = await _alone(rig, options)
+    floods = {name: await _flooded(rig, options, name) for name in (OWN_KIND, SAME_KIND)}
+    rate = pipeline.items_per_second
+    goals = [goal for name, one in floods.items() for goal in _goals(name, one, alone, rate)]
+    figures = {
+        "pipeline_items_per_second": rate,
+        "others_alone": lag_fields(alone),
+        "floods": {name: _fields(one) for name, one in floods.items()},
+    }
+    return Measured(goals, figures, floods[SAME_KIND].usage, options.items)
+
+
+async def _alone(rig: Rig, options: FloodOptions) -> Lag:
+    """Measure the others while nothing else is due."""
+    rig.say("the others alone")
+    items = _others(options)
+    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+        begins = after(await ledger.now(), lead_seconds(items))
+        await _load_others(ledger, options, begins)
+        await ledger.rest()
+        await ledger.wait_until(begins)
+        await ledger.until_ended(watch=rig.require_alive)
+        return await whole_lag(ledger, prefix=OTHERS, since=begins, until=await ledger.now())
+
+
+async def _flooded(rig: Rig, options: FloodOptions, name: str) -> _Flooded:
+    """Load both ahead, let the flood break while the others go on, and measure both."""
+    rig.say(f"the others, and a flood of {name}")
+    items = _others(options) + options.items
+    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+        begins = after(await ledger.now(), lead_seconds(items))
+        breaks = after(begins, BREAKS_AFTER_SECONDS)
+        await _load_others(ledger, options, begins)
+        kind = ledger.kind if name == SAME_KIND else ledger.other_kind
+        await ledger.load(options.items, flows=[("flood", kind, "")], prefix=FLOOD, due_at=breaks)
+        await ledger.rest()
+        await ledger.wait_until(breaks)
+        meter = rig.meter()
+        await ledger.until_ended(WARM_UP_ITEMS + options.items, watch=rig.require_alive)
+        usage = meter.read()
+        await ledger.until_ended(watch=rig.require_alive)
+        await ledger.require_balance()
+        steps = await ledger.steps(options.items, prefix=FLOOD, watch=rig.require_alive)
+        until = min(steps.last_completed_at, after(begins, options.seconds))
+        others = await whole_lag(ledger, prefix=OTHERS, since=breaks, until=until)
+    return _Flooded(others, steps, round(options.items / steps.seconds), usage)
+
+
+def _others(options: FloodOptions) -> int:
+    return round(options.flows * options.rate_a_flow * options.seconds)
+
+
+async def _load_others(ledger: Ledger, options: FloodOptions, begins: datetime) -> None:
+    await ledger.load(
+        _others(options),
+        flows=tenant_flows(ledger.kind, options.flows),
+        prefix=OTHERS,
+        due_at=begins,
+        spacing_seconds=1 / (options.flows * options.rate_a_flow),
+    )
+
+
+def _goals(name: str, one: _Flooded, alone: Lag, rate: int) -> list[Goal]:
+    return [
+        Goal(
+            f"the others' p99 at most {LAG_GOAL} × that without a flood of {name}",
+            round(one.others.p99_milliseconds / alone.p99_milliseconds, 2),
+            LAG_GOAL,
+            ceiling=True,
+        ),
+        Goal(
+            f"a flood of {name} drained at {RATE_GOAL} × the pipeline",
+            round(one.items_per_second / rate, 3),
+            RATE_GOAL,
+        ),
+    ]
+
+
+def _fields(one: _Flooded) -> dict[str, Any]:
+    return {
+        "items_per_second": one.items_per_second,
+        "others": lag_fields(one.others),
+        "claim_to_start_milliseconds": one.steps.milliseconds["claim_to_start"],
+        **usage_fields(one.usage, None),
+        "bound_by": bound_by(one.usage),
+    }

@@ -1,0 +1,32 @@
+"""The handlers that benchmarks work with, for the kinds that the environment names."""
+
+import asyncio
+import os
+from typing import Final
+
+from bench.workload import KINDS_VARIABLE
+from dueledger.workers import Completed, DueItem, Handlers, Verdict
+
+NAP_SECONDS: Final = 0.005
+NAPS_AT_ONCE: Final = 8
+
+handlers: Final = Handlers()
+"""Does nothing, and leaves evidence of every item."""
+napping: Final = Handlers()
+"""Takes 5 ms an item, a few at once."""
+
+
+async def complete(items: list[DueItem]) -> list[Verdict]:
+    """Complete each item with a reference of its own, as a provider would give."""
+    return [Completed(f'{{"reference":"{item.fence}-{item.position}"}}') for item in items]
+
+
+async def nap(_item: DueItem) -> Verdict:
+    """Wait as a handler does that calls another service."""
+    await asyncio.sleep(NAP_SECONDS)
+    return Completed()
+
+
+for _kind in os.environ.get(KINDS_VARIABLE, "").split():
+    handlers.on_batch(_kind, batch_max=500, concurrency=16)(complete)
+    napping.on(_kind, concurrency=NAPS_AT_ONCE)(nap)

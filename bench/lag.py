@@ -1,0 +1,135 @@
+"""How long after its time an item is started, at a rate spread evenly: through Kafka and direct."""
+
+import asyncio
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any, Final, final
+
+from bench.draining import PREFIX, Crew, working
+from bench.ledgers import Ledger, MeasurementFailed, after
+from bench.measurements import Lag, measure_lags
+from bench.report import Goal, Measured, usage_fields
+from bench.rig import Rig
+from bench.usage import Usage, bound_by
+from bench.workload import tenant_flows
+
+LOAD_PER_SECOND: Final = 15_000
+REST_SECONDS: Final = 15.0
+KAFKA: Final = "kafka"
+DIRECT: Final = "direct"
+CREWS: Final = {KAFKA: Crew(), DIRECT: Crew(direct=True)}
+
+_EVEN: Final = 1_000
+_FAST: Final = 5_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LagOptions:
+    """For how long each way and rate is measured; `ways` are kafka and direct.
+
+    For `warm_seconds` before it the same load runs: a broker that has just started compiles itself.
+    """
+
+    seconds: float = 30.0
+    warm_seconds: float = 30.0
+    rates: tuple[int, ...] = (_EVEN, _FAST)
+    ways: tuple[str, ...] = (KAFKA, DIRECT)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class _One:
+    way: str
+    rate: int
+    lag: Lag
+    usage: Usage
+
+
+async def bench_lag(rig: Rig, options: LagOptions) -> Measured:
+    """Measure each way at each rate in a ledger of its own."""
+    ones = [await _one(rig, way, rate, options) for way in options.ways for rate in options.rates]
+    goals = [goal for one in ones for goal in _goals(one)]
+    return Measured(
+        goals, {"lags": [_fields(one) for one in ones]}, ones[0].usage, ones[0].lag.items
+    )
+
+
+def lead_seconds(items: int) -> float:
+    """Say how long before its first item is due a load begins, so that it is done by then."""
+    return REST_SECONDS + items / LOAD_PER_SECOND
+
+
+async def whole_lag(ledger: Ledger, *, prefix: str, since: datetime, until: datetime) -> Lag:
+    """Measure the lag of all items of a prefix that were started in a stretch of time.
+
+    Raises MeasurementFailed where one was started early, or none at all.
+    """
+    lags = await measure_lags(
+        ledger.watcher, started_from=since, started_until=until, key_prefix=prefix
+    )
+    if len(lags) != 1 or lags[0].early:
+        raise MeasurementFailed(f"items of {prefix} were started early, or never: {lags}")
+    return lags[0]
+
+
+def lag_fields(lag: Lag) -> dict[str, Any]:
+    """Return a lag as it is printed."""
+    fields = asdict(lag)
+    del fields["bucket"], fields["early"]
+    return fields
+
+
+async def _one(rig: Rig, way: str, rate: int, options: LagOptions) -> _One:
+    rig.say(f"{rate:,} items/s, {way}")
+    items = round(rate * (options.warm_seconds + options.seconds))
+    async with rig.ledger() as ledger, working(rig, ledger, CREWS[way]):
+        begins = after(await ledger.now(), lead_seconds(items))
+        await ledger.load(
+            items,
+            flows=tenant_flows(ledger.kind),
+            prefix=PREFIX,
+            due_at=begins,
+            spacing_seconds=1 / rate,
+        )
+        await ledger.rest()
+        since = after(begins, options.warm_seconds)
+        await ledger.wait_until(since)
+        meter = rig.meter()
+        await asyncio.sleep(options.seconds)
+        usage = meter.read()
+        await ledger.until_ended(watch=rig.require_alive)
+        await ledger.require_balance()
+        lag = await whole_lag(ledger, prefix=PREFIX, since=since, until=await ledger.now())
+    return _One(way, rate, lag, usage)
+
+
+def _goals(one: _One) -> list[Goal]:
+    """Return what is asked of this way at this rate, if anything."""
+
+    def at_most(figure: float, name: str, bound: float) -> Goal:
+        says = f"{name} ≤ {bound:g} ms at {one.rate:,}/s, {one.way}"
+        return Goal(says, figure, bound, ceiling=True)
+
+    match one.way, one.rate:
+        case "kafka", 1_000:
+            return [
+                at_most(one.lag.p50_milliseconds, "p50", 8),
+                at_most(one.lag.p99_milliseconds, "p99", 20),
+            ]
+        case "direct", 1_000:
+            return [at_most(one.lag.p99_milliseconds, "p99", 10)]
+        case "kafka", 5_000:
+            return [at_most(one.lag.p99_milliseconds, "p99", 60)]
+        case _:
+            return []
+
+
+def _fields(one: _One) -> dict[str, Any]:
+    return {
+        "way": one.way,
+        "items_per_second": one.rate,
+        **lag_fields(one.lag),
+        **usage_fields(one.usage, one.lag.items),
+        "bound_by": bound_by(one.usage),
+    }

@@ -1,0 +1,175 @@
+"""A ledger under measurement: emitting into it, waiting for it, and reading what it recorded."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from time import monotonic, perf_counter
+from typing import Final, final
+
+from bench.measurements import (
+    Load,
+    Steps,
+    count_ended,
+    flush_counters,
+    load_items,
+    measure_steps,
+    read_balance,
+    rest_tables,
+)
+from bench.workload import PAYLOAD, make_batches
+from dueledger.ledger.errors import DueledgerError, Unbalanced
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.items import emit_items
+
+LOOK_SECONDS: Final = 0.1
+LOAD_BATCH: Final = 20_000
+STUCK_SECONDS: Final = 120.0
+
+
+class MeasurementFailed(DueledgerError):
+    """A measurement cannot be made, or what it found is worth nothing."""
+
+    code = "MEASUREMENT_FAILED"
+
+
+@final
+class _Progress:
+    """Counts towards a number, and gives up when the count stands still."""
+
+    def __init__(self, wanted: int) -> None:
+        self._wanted = wanted
+        self._counted = -1
+        self._moved = monotonic()
+
+    def reached(self, counted: int) -> bool:
+        if counted > self._counted:
+            self._counted, self._moved = counted, monotonic()
+        elif monotonic() - self._moved > STUCK_SECONDS:
+            raise MeasurementFailed(
+                f"{counted:,} of {self._wanted:,} items ended, and none in {STUCK_SECONDS:.0f} s"
+            )
+        return counted >= self._wanted
+
+
+@final
+class Ledger:
+    """One database under measurement. Not for use from several tasks at once."""
+
+    def __init__(
+        self,
+        dsn: str,
+        kind: str,
+        connection: Connection,
+        watcher: Connection,
+        *,
+        actor_no: int,
+        say: Callable[[str], None],
+    ) -> None:
+        """Take over two connections: one to write as services do, one to look."""
+        self.dsn = dsn
+        self.kind = kind
+        self.other_kind = f"{kind}Other"
+        self.connection = connection
+        self.watcher = watcher
+        self.actor_no = actor_no
+        self.environment: dict[str, str] = {}
+        self._say = say
+        self._emitted = 0
+
+    async def emit(self, items: int, *, prefix: str) -> float:
+        """Emit items that are due, as a service does; return the seconds spent in emitting."""
+        self._say(f"emitting {items:,} items")
+        seconds = 0.0
+        for batch in make_batches(self.kind, items, prefix=prefix):
+            began = perf_counter()
+            await emit_items(self.connection, batch, actor_no=self.actor_no)
+            seconds += perf_counter() - began
+        self._emitted += items
+        return seconds
+
+    async def load(
+        self,
+        items: int,
+        *,
+        flows: Sequence[tuple[str, str, str]],
+        prefix: str,
+        due_at: datetime,
+        spacing_seconds: float = 0.0,
+        quiet: bool = False,
+    ) -> None:
+        """Emit items that the server makes: faster, and through the same door."""
+        if not quiet:
+            self._say(f"loading {items:,} items")
+        load = Load(
+            flows=flows,
+            key_prefix=prefix,
+            due_at=due_at,
+            spacing_seconds=spacing_seconds,
+            payload=PAYLOAD,
+        )
+        for first in range(0, items, LOAD_BATCH):
+            await load_items(
+                self.connection,
+                load,
+                first=first,
+                count=min(LOAD_BATCH, items - first),
+                actor_no=self.actor_no,
+            )
+        self._emitted += items
+
+    async def now(self) -> datetime:
+        """Return the ledger's time."""
+        return await read_now(self.watcher)
+
+    async def rest(self) -> None:
+        """Settle what was loaded, and let PostgreSQL's counters tell of it."""
+        await flush_counters(self.connection)
+        await rest_tables(self.watcher)
+
+    async def wait_until(self, instant: datetime) -> None:
+        """Wait until an instant on the ledger's clock. Raises MeasurementFailed when it is past."""
+        left = (instant - await self.now()).total_seconds()
+        if left < 0:
+            raise MeasurementFailed(
+                f"the load was ready {-left:.1f} s after its items began to be due: "
+                "this machine emits too slowly for the rate asked for"
+            )
+        await asyncio.sleep(left)
+
+    async def until_ended(
+        self, items: int | None = None, *, watch: Callable[[], None], look: float = LOOK_SECONDS
+    ) -> None:
+        """Wait until so many items, or all emitted, have ended; `watch` is called at each look.
+
+        Raises MeasurementFailed when nothing ends for two minutes.
+        """
+        wanted = self._emitted if items is None else items
+        progress = _Progress(wanted)
+        while not progress.reached(await count_ended(self.watcher)):
+            watch()
+            await asyncio.sleep(look)
+
+    async def steps(self, items: int, *, prefix: str, watch: Callable[[], None]) -> Steps:
+        """Measure items' steps once that many of their prefix are completed."""
+        progress = _Progress(items)
+        while True:
+            steps = await measure_steps(self.watcher, key_prefix=prefix)
+            if progress.reached(steps.items if steps else 0) and steps:
+                return steps
+            watch()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def require_balance(self, *, all_completed: bool = True) -> None:
+        """Raise Unbalanced where the identity does not hold, or an item is not completed."""
+        for account in await read_balance(self.watcher):
+            if account.difference or (all_completed and account.completed != account.items):
+                raise Unbalanced(
+                    f"{account.items} items of {account.tenant} were emitted and "
+                    f"{account.completed} completed"
+                )
+
+
+def after(instant: datetime, seconds: float) -> datetime:
+    """Return the instant so many seconds later."""
+    return instant + timedelta(seconds=seconds)

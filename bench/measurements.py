@@ -1,0 +1,255 @@
+"""What a benchmark sets up and reads back: its databases, its load, and how long steps took."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.items import Accounting
+from dueledger.ledger.store.statements import statement
+
+_STATEMENTS: Final = Path(__file__).resolve().parent / "statements"
+PATIENCE_SECONDS: Final = 3600.0
+"""How long one statement may take that reads or settles all of a large measurement."""
+
+
+@cache
+def _statement(name: str) -> str:
+    return (_STATEMENTS / f"{name}.sql").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Times between the steps of completed items; at least one is."""
+
+    items: int
+    first_claimed_at: datetime
+    last_completed_at: datetime
+    claims: int
+    runs: int
+    milliseconds: dict[str, dict[str, float]]
+
+    @property
+    def seconds(self) -> float:
+        """The time from the first claim to the last completion."""
+        return (self.last_completed_at - self.first_claimed_at).total_seconds()
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How long after their time items were started, of those started in one stretch of time."""
+
+    bucket: int
+    items: int
+    p50_milliseconds: float
+    p99_milliseconds: float
+    max_milliseconds: float
+    early: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableGrowth:
+    """One hot table, its partitions summed."""
+
+    name: str
+    live_rows: int
+    dead_rows: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What a measurement must say of its server."""
+
+    version: str
+    fsync: str
+    synchronous_commit: str
+    full_page_writes: str
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Load:
+    """Items to be made: number n goes to the flow n modulo flows, due n spacings after `due_at`."""
+
+    flows: Sequence[tuple[str, str, str]]
+    key_prefix: str
+    due_at: datetime
+    spacing_seconds: float
+    payload: str
+
+
+async def make_database(connection: Connection, name: str) -> None:
+    """Make an empty database beside the one connected to."""
+    quoted = await connection.fetchval("select quote_ident($1)", name)
+    await connection.execute(f"create database {quoted}")
+
+
+async def drop_database(connection: Connection, name: str) -> None:
+    """Drop a database whoever is connected to it."""
+    quoted = await connection.fetchval("select quote_ident($1)", name)
+    await connection.execute(f"drop database if exists {quoted} with (force)")
+
+
+async def read_server(connection: Connection) -> Server:
+    """Read the server's version, what makes a commit durable there, and its clock."""
+    row = await connection.fetchrow(_statement("read_server"))
+    assert row is not None  # noqa: S101 - a select without `from` gives one row
+    return Server(**row)
+
+
+async def load_items(
+    connection: Connection, load: Load, *, first: int, count: int, actor_no: int
+) -> int:
+    """Emit items that the server makes itself; return how many were new."""
+    tenants, kinds, lanes = zip(*load.flows, strict=True)
+    return await connection.fetchval(
+        _statement("load_items"),
+        tenants,
+        kinds,
+        lanes,
+        load.key_prefix,
+        first,
+        count,
+        load.due_at,
+        load.spacing_seconds,
+        load.payload,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+async def load_definitions(
+    connection: Connection,
+    document: dict[str, Any],
+    whens: Sequence[dict[str, Any]],
+    *,
+    prefix: str,
+    first: int,
+    count: int,
+    effective_from: datetime,
+    actor_no: int,
+) -> None:
+    """Make schedules that the server numbers itself, alike but for their `when`."""
+    await connection.execute(
+        _statement("load_definitions"),
+        document,
+        whens,
+        prefix,
+        first,
+        count,
+        effective_from,
+        actor_no,
+        timeout=PATIENCE_SECONDS,
+    )
+
+
+async def count_materialised(connection: Connection, until: datetime) -> int:
+    """Count the definitions that are materialised that far. Reads all: for benchmarks alone."""
+    return await connection.fetchval(_statement("count_materialised"), until)
+
+
+async def count_ended(connection: Connection) -> int:
+    """Count the items that ended in a run. Reads all runs: for benchmarks alone."""
+    return await connection.fetchval(_statement("count_ended"))
+
+
+async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps | None:
+    """Measure the steps of the items whose business key begins with `key_prefix`.
+
+    None where none is completed. A step that did not happen, as publishing in direct mode, has no
+    times.
+    """
+    rows = await connection.fetch(_statement("measure_steps"), key_prefix, timeout=PATIENCE_SECONDS)
+    row = rows[0]
+    if not row["items"]:
+        return None
+    return Steps(
+        items=row["items"],
+        first_claimed_at=row["first_claimed_at"],
+        last_completed_at=row["last_completed_at"],
+        claims=row["claims"],
+        runs=row["runs"],
+        milliseconds={
+            name: {"p50": round(row[column][0] * 1e3, 1), "p99": round(row[column][1] * 1e3, 1)}
+            for name, column in (
+                ("claim_to_publish", "published"),
+                ("claim_to_start", "started"),
+                ("start_to_complete", "completed"),
+                ("claim_to_complete", "whole"),
+            )
+            if row[column] is not None and None not in row[column]
+        },
+    )
+
+
+async def measure_lags(
+    connection: Connection,
+    *,
+    started_from: datetime,
+    started_until: datetime,
+    key_prefix: str,
+    every_nth_run: int = 1,
+    bucket_seconds: float = 1e9,
+) -> list[Lag]:
+    """Measure lag by when items were started, in buckets from `started_from` on.
+
+    `early` counts items started before their time, which no one may ever see.
+    """
+    rows = await connection.fetch(
+        _statement("measure_lags"),
+        started_from,
+        started_until,
+        every_nth_run,
+        key_prefix,
+        bucket_seconds,
+        timeout=PATIENCE_SECONDS,
+    )
+    return [
+        Lag(
+            row["bucket"],
+            row["items"],
+            *(round(seconds * 1e3, 2) for seconds in row["seconds"]),
+            early=row["early"],
+        )
+        for row in rows
+    ]
+
+
+async def read_balance(connection: Connection) -> list[Accounting]:
+    """Read the accounting identity however many items there are."""
+    rows = await connection.fetch(statement("read_accounting"), None, timeout=PATIENCE_SECONDS)
+    return [Accounting(**row) for row in rows]
+
+
+async def read_table_growth(connection: Connection) -> list[TableGrowth]:
+    """Read sizes and dead rows of the hot tables."""
+    rows = await connection.fetch(_statement("read_table_growth"))
+    return [TableGrowth(**row) for row in rows]
+
+
+async def flush_counters(connection: Connection) -> None:
+    """Let PostgreSQL's counters tell now what this session changed; they are up to 10 s late."""
+    await connection.execute("select pg_stat_force_next_flush()")
+
+
+async def rest_tables(connection: Connection) -> None:
+    """Vacuum, analyze and checkpoint after a bulk load, so that a measurement starts settled."""
+    await connection.execute("vacuum (analyze)", timeout=PATIENCE_SECONDS)
+    await connection.execute("checkpoint", timeout=PATIENCE_SECONDS)
+
+
+@asynccontextmanager
+async def held_snapshot(connection: Connection) -> AsyncGenerator[None]:
+    """Hold one snapshot open for the length of the block, as a forgotten transaction would."""
+    transaction = connection.transaction(isolation="repeatable_read", readonly=True)
+    await transaction.start()
+    try:
+        await connection.fetchval("select 1")
+        yield
+    finally:
+        await transaction.rollback()

@@ -1,0 +1,76 @@
+"""Claim → publish → start → complete, every item with its evidence: through Kafka, and direct.
+
+The servers keep their promises (fsync on, acks from all); the rate is what the database's clock
+saw, from the first claim to the last completion.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from bench.draining import Crew, Drained, drain
+from bench.report import Goal, Measured
+from bench.rig import Rig
+
+PIPELINE_GOAL: Final = 70_000
+DIRECT_GOAL: Final = 100_000
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class PipelineOptions:
+    """How much to run, and on how many processes."""
+
+    items: int = 600_000
+    allocators: int = 1
+    workers: int = 1
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class DirectOptions:
+    """How much to run, and on how many processes."""
+
+    items: int = 500_000
+    workers: int = 2
+
+
+async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
+    """Measure the way through Kafka."""
+    crew = Crew(workers=options.workers, allocators=options.allocators)
+    async with rig.ledger() as ledger:
+        drained = await drain(rig, ledger, options.items, crew)
+    says = f"{PIPELINE_GOAL:,} items/s through Kafka"
+    return Measured(
+        [Goal(says, drained.items_per_second, PIPELINE_GOAL)],
+        drained_fields(drained),
+        drained.usage,
+        drained.items,
+    )
+
+
+async def bench_direct(rig: Rig, options: DirectOptions) -> Measured:
+    """Measure workers that claim for themselves."""
+    crew = Crew(workers=options.workers, direct=True)
+    async with rig.ledger() as ledger:
+        drained = await drain(rig, ledger, options.items, crew)
+    says = f"{DIRECT_GOAL:,} items/s without Kafka"
+    return Measured(
+        [Goal(says, drained.items_per_second, DIRECT_GOAL)],
+        drained_fields(drained),
+        drained.usage,
+        drained.items,
+    )
+
+
+def drained_fields(drained: Drained) -> dict[str, Any]:
+    """Return the figures of items that were worked off."""
+    emitted = drained.emit_seconds
+    return {
+        "items_per_second": drained.items_per_second,
+        "seconds": round(drained.steps.seconds, 3),
+        **({"emit_per_second": round(drained.items / emitted)} if emitted else {}),
+        "steps_milliseconds": drained.steps.milliseconds,
+        "claims": drained.steps.claims,
+        "runs": drained.steps.runs,
+        "balanced": True,
+    }

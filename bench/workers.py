@@ -1,0 +1,62 @@
+"""One to eight worker processes whose handler takes 5 ms: more of them do proportionally more."""
+
+from dataclasses import dataclass
+from typing import Any, Final, final
+
+from bench.draining import Crew, Drained, drain
+from bench.handlers import NAP_SECONDS, NAPS_AT_ONCE
+from bench.report import Goal, Measured, usage_fields
+from bench.rig import Rig
+from bench.usage import BUSY, bound_by
+
+NAPPING: Final = "dueledger.bench.handlers:napping"
+LINEAR: Final = 0.9
+PARTITIONS: Final = "32"
+PER_SECOND: Final = NAPS_AT_ONCE / NAP_SECONDS
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class WorkersOptions:
+    """How many workers, one measurement each, and for about how long."""
+
+    counts: tuple[int, ...] = (1, 2, 4, 8)
+    seconds: float = 10.0
+
+
+async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
+    """Measure each number of workers on a topic with partitions enough for all."""
+    drained: dict[int, Drained] = {}
+    for count in options.counts:
+        rig.say(f"{count} worker{'s' if count > 1 else ''}")
+        items = max(round(PER_SECOND * options.seconds * count), count)
+        crew = Crew(workers=count, handlers=NAPPING)
+        settings = {"DUELEDGER_TOPIC_PARTITIONS": PARTITIONS}
+        async with rig.ledger(settings=settings) as ledger:
+            drained[count] = await drain(rig, ledger, items, crew)
+    first = options.counts[0]
+    each = drained[first].items_per_second / first
+    efficiency = {
+        count: round(one.items_per_second / (each * count), 3) for count, one in drained.items()
+    }
+    free = [
+        efficiency[count]
+        for count, one in drained.items()
+        if count != first and one.usage.cores_busy < BUSY * one.usage.cores
+    ]
+    says = f"at least {LINEAR:.0%} of linear until the CPU is full"
+    last = drained[options.counts[-1]]
+    figures = {
+        "workers": {str(count): _fields(one, efficiency[count]) for count, one in drained.items()}
+    }
+    return Measured([Goal(says, min(free, default=None), LINEAR)], figures, last.usage, last.items)
+
+
+def _fields(one: Drained, efficiency: float) -> dict[str, Any]:
+    return {
+        "items_per_second": one.items_per_second,
+        "of_linear": efficiency,
+        "claim_to_start_milliseconds": one.steps.milliseconds["claim_to_start"],
+        **usage_fields(one.usage, one.items),
+        "bound_by": bound_by(one.usage),
+    }

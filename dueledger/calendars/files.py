@@ -1,0 +1,75 @@
+"""Calendars from files on the command line, where no ledger is asked: NAME=FILE."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import cast
+
+import orjson
+
+from dueledger.calendars.csv_file import read_csv, read_text
+from dueledger.calendars.ics_file import read_ics
+from dueledger.calendars.source_calendar import Found, read_weekend, refuse
+from dueledger.ledger.definitions.calendar_document import parse_calendar
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.schedule import Calendar
+
+
+@dataclass(frozen=True, slots=True)
+class FileTerms:
+    """What a CSV or ICS file cannot say: the weekend, and between which days it is complete."""
+
+    weekend: str | None = None
+    first: date | None = None
+    last: date | None = None
+
+
+def read_file(path: Path, terms: FileTerms) -> Found:
+    """Read a calendar from a .csv or .ics file, or from the .json that `calendar show` prints."""
+    if path.suffix.lower() == ".json":
+        return _read_json(path)
+    if terms.weekend is None:
+        raise _lacking("--weekend", "a list of holidays does not say it", "sat,sun, or none")
+    if terms.last is None:
+        reason = "a list of holidays does not say until when it is complete"
+        raise _lacking("--valid-to", reason, "2027-12-31")
+    weekend = read_weekend(terms.weekend)
+    match path.suffix.lower():
+        case ".csv":
+            return read_csv(path, weekend, terms.first, terms.last)
+        case ".ics":
+            return read_ics(path, weekend, terms.first, terms.last)
+        case _:
+            raise _lacking("FILE", f"{path.name} is no such file", ".csv, .ics or .json")
+
+
+def read_given(pairs: Sequence[str], terms: FileTerms) -> dict[str, Calendar]:
+    """Read each NAME=FILE."""
+    calendars: dict[str, Calendar] = {}
+    for pair in pairs:
+        name, equals, file = pair.partition("=")
+        if not name or not equals or not file:
+            raise _lacking("--calendar", repr(pair), "NAME=FILE, such as us=us.csv")
+        calendars[name] = read_file(Path(file), terms).document.calendar(name)
+    return calendars
+
+
+def _read_json(path: Path) -> Found:
+    try:
+        document: object = orjson.loads(read_text(path))
+    except orjson.JSONDecodeError as error:
+        refuse(str(path), [Problem(str(path), "", f"no JSON: {error}")])
+    if not isinstance(document, dict):
+        refuse(str(path), [Problem(str(path), "", "no mapping", "what `calendar show` prints")])
+    fields = cast("dict[str, object]", document)
+    inner = fields.get("document", fields)
+    if not isinstance(inner, dict):
+        refuse(str(path), [Problem("document", "", "no mapping", "what `calendar show` prints")])
+    return Found(
+        parse_calendar(cast("dict[str, object]", inner), source=str(path)), f"json {path.name}"
+    )
+
+
+def _lacking(option: str, reason: str, accepted: str) -> InvalidInput:
+    return InvalidInput("The calendar cannot be read:", [Problem(option, "", reason, accepted)])

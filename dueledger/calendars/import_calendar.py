@@ -1,0 +1,110 @@
+"""A calendar into the ledger: what it changes there, whom that concerns, and the next version."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from dueledger.calendars.diff import Difference, compare
+from dueledger.calendars.source_calendar import Found
+from dueledger.ledger.definitions.calendar_document import CalendarDocument, parse_calendar
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendars import (
+    CalendarDefinition,
+    count_standing_items,
+    find_calendar_version,
+    list_calendar_definitions,
+    put_calendar,
+)
+from dueledger.ledger.store.clock import read_now
+
+DEFINITIONS_MAX: Final = 1_000
+ITEMS_MAX: Final = 10_000
+_DAYS_MAX: Final = 2_000
+_AROUND: Final = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True)
+class Concerned:
+    """A definition that names the calendar; `standing` of its future items are on changed days."""
+
+    definition: CalendarDefinition
+    standing: int
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What became of it: `version` is the one there now, with `applied` False what would be next.
+
+    `counted_all` is False where more items may stand on changed days than were counted.
+    """
+
+    tenant: str
+    name: str
+    version: int
+    changed: bool
+    applied: bool
+    document: CalendarDocument
+    difference: Difference | None
+    concerned: tuple[Concerned, ...]
+    counted_all: bool
+
+
+async def import_calendar(
+    connection: Connection, found: Found, *, tenant: str, name: str, actor_no: int | None
+) -> Imported:
+    """Put a calendar's next version where it differs from the newest; without an actor, only tell.
+
+    Items that exist already stay where they are: only what is not materialised yet is moved.
+    """
+    async with connection.transaction():
+        row = await find_calendar_version(connection, tenant, name)
+        source = f"calendar {tenant}/{name}"
+        old = None if row is None else parse_calendar(row.document, source=source)
+        changed = old is None or old.normalised() != found.document.normalised()
+        difference = None if old is None else compare(old, found.document)
+        version = (0 if row is None else row.version) + changed
+        definitions = await list_calendar_definitions(
+            connection, tenant, name, limit=DEFINITIONS_MAX
+        )
+        standing = {}
+        if difference is not None and difference.turned:
+            standing = await _standing(connection, definitions, difference.turned)
+        if changed and actor_no is not None:
+            put = await put_calendar(
+                connection,
+                found.document.normalised(),
+                tenant=tenant,
+                name=name,
+                valid_to=found.document.last_day,
+                source=found.source,
+                actor_no=actor_no,
+            )
+            version, changed = put.version, put.changed
+    return Imported(
+        tenant,
+        name,
+        version,
+        changed,
+        changed and actor_no is not None,
+        found.document,
+        difference,
+        tuple(Concerned(each, standing.get(each.definition_no, 0)) for each in definitions),
+        sum(standing.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
+    )
+
+
+async def _standing(
+    connection: Connection, definitions: Sequence[CalendarDefinition], turned: Sequence[date]
+) -> dict[int, int]:
+    today = (await read_now(connection)).date()
+    days = [day for day in turned if day >= today - _AROUND][:_DAYS_MAX]
+    if not definitions or not days:
+        return {}
+    between = _midnight(days[0] - _AROUND), _midnight(days[-1] + _AROUND)
+    numbers = [each.definition_no for each in definitions]
+    return await count_standing_items(connection, numbers, days, between, ITEMS_MAX)
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, time(), UTC)

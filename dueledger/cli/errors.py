@@ -1,0 +1,109 @@
+"""Errors, mapped once to what is printed and to the exit code."""
+
+from dataclasses import dataclass
+from typing import Final, cast
+
+import typer
+
+from dueledger.cli.exit_codes import Exit
+from dueledger.cli.output import messages, print_document
+from dueledger.ledger.errors import DueledgerError, InvalidInput
+from dueledger.stack import StackError
+
+# No such schema, table, function: the statements are tested on the schema they were written for.
+_UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
+
+_REFUSED: Final = {
+    "42501": (
+        Exit.FAILED,
+        "NOT_PERMITTED",
+        "This user of the database may not ({error}): `grant ledger_worker to` it.",
+    ),
+    "25006": (
+        Exit.UNREACHABLE,
+        "READ_ONLY",
+        "This server only reads ({error}). Give DUELEDGER_DSN the address of the primary.",
+    ),
+    "40P01": (
+        Exit.FAILED,
+        "DEADLOCK",
+        "Others changed the same at once, and Postgres undid this: repeat it.",
+    ),
+}
+"""By SQLSTATE: what it ends as, its code, and what to say."""
+
+_USAGE_ERROR: Final = typer.BadParameter.mro()[1]
+"""Its module differs between Typer's releases; it is what every refused option or command is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What went wrong, as a person reads it and as a program does."""
+
+    exit: Exit
+    code: str
+    message: str
+    details: dict[str, object]
+
+
+def describe(error: Exception) -> Failure | None:
+    """Return what to say of an error, or None for one that is a defect of ours."""
+    match error:
+        case DueledgerError():
+            return Failure(Exit(error.exit_code), error.code, error.message, _details(error))
+        case _ if isinstance(error, _USAGE_ERROR):
+            refused = cast("typer.BadParameter", error)
+            return Failure(Exit.USAGE, "USAGE", refused.format_message(), {})
+        case StackError():
+            return Failure(Exit.UNREACHABLE, error.code, str(error), {"remedy": error.remedy})
+        case FileNotFoundError() | IsADirectoryError() | PermissionError():
+            message = (
+                f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
+            )
+            return Failure(Exit.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)})
+        case _ if getattr(error, "sqlstate", None) in _UNMIGRATED:
+            message = (
+                f"The schema of this database is missing or too old ({error}). "
+                "Run `dueledger migrate`."
+            )
+            return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
+        case _:
+            return _refused(error) or _lost_connection(error)
+
+
+def _refused(error: Exception) -> Failure | None:
+    refused = _REFUSED.get(getattr(error, "sqlstate", ""))
+    if refused is None:
+        return None
+    ending, code, sentence = refused
+    return Failure(ending, code, sentence.format(error=error), {})
+
+
+def _lost_connection(error: Exception) -> Failure | None:
+    from dueledger.ledger.store import tells_of_a_lost_connection
+
+    if not tells_of_a_lost_connection(error):
+        return None
+    message = (
+        f"The connection to Postgres broke: {type(error).__name__}. What was under way may have "
+        "been done; look before you repeat it."
+    )
+    return Failure(Exit.UNREACHABLE, "CONNECTION_LOST", message, {})
+
+
+def _details(error: DueledgerError) -> dict[str, object]:
+    if not isinstance(error, InvalidInput):
+        return error.fields
+    problems = [
+        {"field": p.field, "value": p.value, "reason": p.reason, "accepted": p.accepted}
+        for p in error.problems
+    ]
+    return {**error.fields, "problems": problems}
+
+
+def report(failure: Failure, *, as_json: bool) -> None:
+    """Print a failure for people on stderr and, with `as_json`, for programs on stdout."""
+    messages.print(f"error {failure.code}: {failure.message}", markup=False, soft_wrap=True)
+    if as_json:
+        document = {"code": failure.code, "detail": failure.message, "details": failure.details}
+        print_document({"error": document})

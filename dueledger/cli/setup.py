@@ -1,0 +1,129 @@
+"""Commands to begin with: demo, dev, doctor, migrate."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dueledger.cli import options
+from dueledger.cli.exit_codes import Exit
+from dueledger.cli.options import DsnOption, JsonOption, KafkaOption
+from dueledger.cli.output import messages, print_document, print_rows, say
+
+app = typer.Typer()
+
+KeepOption = Annotated[bool, typer.Option("--keep", help="Leave the data for the next start.")]
+
+
+@app.command(rich_help_panel=options.START)
+def demo(
+    policies: Annotated[
+        int, typer.Option("--policies", min=100, max=1_000_000, help="How many policies.")
+    ] = 20_000,
+    periodics: Annotated[
+        int | None,
+        typer.Option("--periodics", min=1, help="How many periodic jobs; all otherwise."),
+    ] = None,
+    day_seconds: Annotated[
+        float, typer.Option("--day-seconds", min=5, help="How long the virtual day takes.")
+    ] = 72.0,
+    keep: KeepOption = False,
+    json_: JsonOption = False,
+) -> None:
+    """Let a virtual day pass, kill a worker in it, and prove that nothing is missing."""
+    from dueledger.demo.demo import play
+    from dueledger.demo.environment import DemoOptions
+
+    result = play(DemoOptions(policies, periodics, day_seconds), console=messages, keep=keep)
+    if json_:
+        print_document(result.document())
+    options.leave(Exit.FAILED if result.failures else Exit.DONE)
+
+
+@app.command(rich_help_panel=options.START)
+def dev(
+    keep: KeepOption = False,
+    clock: Annotated[
+        str, typer.Option("--clock", help="How fast business time flows, as 60x.")
+    ] = "1x",
+    headless: Annotated[
+        bool, typer.Option("--headless", help="No colours and no seeded insurer.")
+    ] = False,
+    show_secrets: Annotated[
+        bool, typer.Option("--show-secrets", help="Print addresses with their passwords.")
+    ] = False,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", help="Keep the data here; .dueledger/dev with --keep."),
+    ] = None,
+) -> None:
+    """Run Postgres, Kafka and every process on this machine, until Ctrl-C. Not for production."""
+    from dueledger.dev.session import DevOptions, hold
+
+    hold(
+        DevOptions(
+            rate=_read_rate(clock),
+            headless=headless,
+            show_secrets=show_secrets,
+            data_dir=data_dir or (Path(".dueledger/dev") if keep else None),
+        ),
+        console=messages,
+    )
+
+
+def _read_rate(clock: str) -> float:
+    try:
+        rate = float(clock.removesuffix("x"))
+    except ValueError:
+        rate = 0.0
+    if not 0 < rate <= 1_000_000:  # noqa: PLR2004 - a year in half a minute
+        message = f"{clock!r} is not a speed such as 1x, 60x or 1440x"
+        raise typer.BadParameter(message, param_hint="--clock")
+    return rate
+
+
+@app.command(rich_help_panel=options.START)
+def doctor(
+    json_: JsonOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
+) -> None:
+    """Look over this installation and say what to mend. Exit code 4 where something is wrong."""
+    from dueledger.cli.session import run
+    from dueledger.doctor import Health
+
+    checks = run(_examine(dsn, bootstrap_servers))
+    if json_:
+        print_document({"checks": checks})
+    else:
+        print_rows(checks, ("health", "name", "says", "remedy"), empty="")
+    options.leave(Exit.FINDINGS if any(c["health"] is Health.FAIL for c in checks) else Exit.DONE)
+
+
+async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[str, object]]:
+    from dataclasses import asdict
+
+    from dueledger.cli.session import read_settings
+    from dueledger.doctor import examine
+    from dueledger.ledger.runtime.settings import Settings
+
+    settings = read_settings(Settings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    return [asdict(check) async for check in examine(settings)]
+
+
+@app.command(rich_help_panel=options.START)
+def migrate(json_: JsonOption = False, dsn: DsnOption = None) -> None:
+    """Bring the schema up to date. Running it again changes nothing."""
+    from dueledger.cli.session import run
+
+    applied = run(_migrate(dsn))
+    if json_:
+        print_document({"applied": applied})
+    elif not applied:
+        say("The schema is up to date.")
+
+
+async def _migrate(dsn: str | None) -> list[str]:
+    from dueledger.cli.session import ledger_connection
+    from dueledger.ledger.store.migrations import migrate
+
+    async with ledger_connection(dsn) as connection:
+        return await migrate(connection, applied=lambda name: say(f"applied {name}"))

@@ -1,0 +1,1 @@
+"""Definitions as commands put them in force."""

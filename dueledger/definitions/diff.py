@@ -1,0 +1,144 @@
+"""What a new version would change of the occurrences to come. Pure."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Final
+
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.rules.calendar_change import known_until
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.schedule import RECURRING
+
+SHOWN: Final = 10
+REACH: Final = timedelta(days=30)
+COUNTED_MAX: Final = 20_000
+"""How many occurrences of one definition are compared, about; then the window is shorter."""
+
+Span = tuple[Definition, datetime, datetime | None]
+"""A version and from when until when it decides."""
+
+_NOTHING: Final[dict[str, object]] = {}
+
+
+class ChangeKind(StrEnum):
+    """What becomes of one round."""
+
+    KEPT = "kept"
+    MOVED = "moved"
+    ADDED = "added"
+    REMOVED = "removed"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One round: the zone that names it, when it would be due, and when it is due as things are."""
+
+    kind: ChangeKind
+    cycle: str
+    zone: str
+    due_at: datetime | None
+    was: datetime | None
+
+    @property
+    def at(self) -> datetime:
+        """Return the instant by which it is listed."""
+        found = self.due_at or self.was
+        if found is None:
+            raise ValueError(self.cycle)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionDiff:
+    """What differs in [since, until): `upcoming` the first rounds, `counts` all of them.
+
+    `fields` are the parts of the document that differ from those of `base_version`, which decides
+    at `since` as things are; it is None where nothing does.
+    """
+
+    base_version: int | None
+    since: datetime
+    until: datetime
+    fields: tuple[str, ...]
+    counts: dict[ChangeKind, int]
+    upcoming: tuple[Change, ...]
+
+
+def compare(
+    before: Sequence[tuple[int, Span]], after: Definition, since: datetime
+) -> DefinitionDiff:
+    """Compare what the versions there are, by number, owe from `since` on with what `after` would.
+
+    What hangs on events, or on the end of the item before, has no occurrences to compare. Beyond
+    the last day that the calendar of `after` knows nothing is compared.
+    """
+    standing = [(number, span) for number, span in before if span[2] is None or span[2] > since]
+    until = since + REACH
+    for definition in (after, *(span[0] for _, span in standing)):
+        until = min(until, since + _reach(definition, since))
+    until = known_until(after, since, until)
+    old = _rounds([span for _, span in standing], since, until)
+    new = _rounds([(after, since, None)], since, until)
+    changes = sorted(
+        (_change(old.get(key), new.get(key)) for key in {**old, **new}), key=lambda each: each.at
+    )
+    base = next((each for each in standing if each[1][1] <= since), None)
+    found = Counter(each.kind for each in changes)
+    return DefinitionDiff(
+        None if base is None else base[0],
+        since,
+        until,
+        _fields(None if base is None else base[1][0], after),
+        {kind: found[kind] for kind in ChangeKind},
+        tuple(changes[:SHOWN]),
+    )
+
+
+def _reach(definition: Definition, since: datetime) -> timedelta:
+    if not isinstance(definition.when, RECURRING):
+        return REACH
+    expected = definition.when.estimate(since, since + REACH)
+    return REACH if expected <= COUNTED_MAX else REACH * (COUNTED_MAX / expected)
+
+
+def _rounds(
+    spans: Sequence[Span], since: datetime, until: datetime
+) -> dict[tuple[object, ...], ItemDraft]:
+    found: dict[tuple[object, ...], ItemDraft] = {}
+    for definition, begins, ends in spans:
+        start, end = max(begins, since), min(ends or until, until)
+        if definition.is_schedule and start < end:
+            known = known_until(definition, start, end)
+            for draft in draft_occurrences(definition, start, known).drafts:
+                key = draft.kind, draft.business_key, draft.cycle, draft.effective_date
+                found.setdefault(key, draft)
+    return found
+
+
+def _change(old: ItemDraft | None, new: ItemDraft | None) -> Change:
+    draft = new or old
+    if draft is None:
+        raise ValueError("neither before nor after")
+    if old is None:
+        kind = ChangeKind.ADDED
+    elif new is None:
+        kind = ChangeKind.REMOVED
+    else:
+        kind = ChangeKind.KEPT if old.due_at == new.due_at else ChangeKind.MOVED
+    return Change(
+        kind,
+        draft.cycle,
+        draft.zone or "UTC",
+        None if new is None else new.due_at,
+        None if old is None else old.due_at,
+    )
+
+
+def _fields(before: Definition | None, after: Definition) -> tuple[str, ...]:
+    old = _NOTHING if before is None else before.normalised()
+    new = after.normalised()
+    return tuple(sorted(name for name in {**old, **new} if old.get(name) != new.get(name)))

@@ -1,0 +1,88 @@
+"""Definitions out of several files, read and checked as one, and which file each is from."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from dueledger.ledger.definitions.documents import TEXT_CHARS_MAX
+from dueledger.ledger.definitions.parsing import PROBLEMS_MAX, Definition, load_definitions
+from dueledger.ledger.errors import InvalidDefinition, Problem, shown_value
+from dueledger.ledger.schedule import NO_CALENDARS, Calendar
+
+Sources = Mapping[tuple[str, str], Path]
+"""The file of each definition, by tenant and name."""
+
+ONE_SOURCE: Final[Sources] = {}
+"""Where all are from one place, nothing is gained by naming it."""
+
+_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
+
+
+def read_definitions(
+    path: Path, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
+) -> list[Definition]:
+    """Read every definition of a YAML or JSON file, or none where one is refused.
+
+    `calendars` are those that they may name; None leaves names to whoever knows them.
+    """
+    with path.open("rb") as file:
+        read = file.read(_BYTES_MAX + 1)  # no more: a device or a pipe may have no end
+    if len(read) > _BYTES_MAX:
+        problem = Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes", "several files")
+        raise InvalidDefinition("The file cannot be read:", [problem])
+    try:
+        text = read.decode()
+    except UnicodeDecodeError as error:
+        problem = Problem(str(path), "", f"byte {error.start} is not UTF-8", "the file in UTF-8")
+        raise InvalidDefinition("The file cannot be read:", [problem]) from None
+    return load_definitions(text, source=str(path), calendars=calendars)
+
+
+def read_files(paths: Sequence[Path]) -> tuple[list[Definition], Sources]:
+    """Read every definition of all files, or none where one is refused; calendars stay names.
+
+    InvalidDefinition lists the problems of all files, each behind its file's name.
+    """
+    if len(paths) == 1:
+        return read_definitions(paths[0], calendars=None), ONE_SOURCE
+    definitions: list[Definition] = []
+    sources: dict[tuple[str, str], Path] = {}
+    problems: list[Problem] = []
+    for path in paths:
+        try:
+            read = read_definitions(path, calendars=None)
+        except InvalidDefinition as error:
+            problems += [_located(path, problem) for problem in error.problems]
+            continue
+        for one in read:
+            name = (one.tenant, one.definition)
+            earlier = sources.setdefault(name, path)
+            if earlier is not path:
+                problems.append(_twice(one, path, earlier))
+        definitions += read
+    if problems:
+        more = f", the first {PROBLEMS_MAX} of them" if len(problems) > PROBLEMS_MAX else ""
+        message = f"{len(paths)} files: {len(problems)} problems{more}"
+        raise InvalidDefinition(message, problems[:PROBLEMS_MAX])
+    return definitions, sources
+
+
+def place_of(definition: Definition, sources: Sources) -> str:
+    """Return how a problem names a definition: behind its file where there are several."""
+    name = f"({definition.definition})"
+    path = sources.get((definition.tenant, definition.definition))
+    return name if path is None else f"{path}: {name}"
+
+
+def _located(path: Path, problem: Problem) -> Problem:
+    """Put the file before the field, where that does not name it itself."""
+    named = problem.field == str(path)
+    return problem if named else replace(problem, field=f"{path}: {problem.field}")
+
+
+def _twice(definition: Definition, path: Path, earlier: Path) -> Problem:
+    where = f"in {earlier}" if earlier != path else "there: the file is given twice"
+    reason = f"the same tenant and name as {where}"
+    shown = shown_value(definition.definition)
+    return Problem(f"{path}: definition", shown, reason, "a name of its own")

@@ -1,0 +1,148 @@
+"""Definitions that ask for calendars by name: given their days, or refused with the reason."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final
+
+from dueledger.definitions.files import ONE_SOURCE, Sources, place_of
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
+from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.schedule import RECURRING, Calendar, load_zone
+from dueledger.ledger.schedule.observance import nearest_first
+from dueledger.ledger.schedule.when import DUE_END
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import CalendarShelf, of_tenant
+from dueledger.ledger.store.calendars import list_calendars
+
+_KNOWN_MAX: Final = 1_000
+_SPAN_MIN: Final = timedelta(hours=1)
+_INSTANT: Final = timedelta(microseconds=1)
+_NO_CALENDAR: Final = "the calendar first: dueledger calendar import NAME FILE"
+
+
+async def observe_ledger(
+    connection: Connection, definitions: Sequence[Definition], sources: Sources = ONE_SOURCE
+) -> list[Definition]:
+    """Give definitions the newest versions of the calendars that they name.
+
+    Raises InvalidDefinition with each name that the ledger does not have, and those it has.
+    """
+    named = {(one.tenant, one.calendar_name) for one in definitions if one.calendar_name}
+    if not named:
+        return list(definitions)
+    calendars = await CalendarShelf().newest(
+        connection, {(tenant, name or "") for tenant, name in named}
+    )
+    by_tenant = {tenant: of_tenant(calendars, tenant) for tenant, _ in named}
+    observing: list[Definition] = []
+    problems: list[Problem] = []
+    for one in definitions:
+        try:
+            observing.append(one.observing(by_tenant.get(one.tenant, {})))
+        except UnknownCalendar:
+            problems.append(await _unknown(connection, one, sources))
+    if problems:
+        raise InvalidDefinition("A calendar is not in the ledger:", problems)
+    return observing
+
+
+async def _unknown(connection: Connection, definition: Definition, sources: Sources) -> Problem:
+    known = await list_calendars(connection, tenant=definition.tenant, limit=_KNOWN_MAX)
+    name = definition.calendar_name or ""
+    near = nearest_first(name, [each.name for each in known])
+    accepted = " or ".join(near) if near else _NO_CALENDAR
+    reason = f"tenant {definition.tenant} has no such calendar"
+    field = f"{place_of(definition, sources)}.calendar.name"
+    return Problem(field, repr(name), reason, accepted)
+
+
+def observe_given(
+    definitions: Sequence[Definition], calendars: Mapping[str, Calendar]
+) -> list[Definition]:
+    """Give definitions calendars by name; those that name another are left as they are."""
+    return [
+        one.observing(calendars) if one.calendar_name in calendars else one for one in definitions
+    ]
+
+
+def check_reach(
+    definitions: Sequence[Definition],
+    since: datetime,
+    now: datetime,
+    sources: Sources = ONE_SOURCE,
+) -> None:
+    """Refuse definitions that would need a day that their calendar does not know.
+
+    That is their first occurrence from `since` and from now on, or their `end`. Raises
+    InvalidDefinition, which says until when each can owe.
+    """
+    starts = sorted({since, max(since, now)})
+    problems = [
+        problem for one in definitions for problem in _beyond(one, starts, place_of(one, sources))
+    ]
+    if problems:
+        raise InvalidDefinition("A calendar does not reach far enough:", problems)
+
+
+async def told_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:
+    """Return until when definitions can owe that name a calendar, a sentence each."""
+    return [
+        f"{one.definition}: calendar {one.calendar_name} reaches to {last}; beyond that nothing is "
+        "owed until a newer version is imported"
+        for one in await observe_ledger(connection, definitions)
+        if one.calendar_name is not None and (last := _known_until(one)) is not None
+    ]
+
+
+def _known_until(definition: Definition) -> date | None:
+    observance = definition.observance()
+    return None if observance is None else observance.calendar.last_day
+
+
+def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> Iterator[Problem]:
+    observance, last = definition.observance(), _known_until(definition)
+    if observance is None:
+        return
+    place, when = f"{named}.calendar", definition.when
+    zone = load_zone(getattr(when, "timezone", "UTC"))
+    accepted = "a calendar that reaches further"
+    end = getattr(when, "end", None)
+    if last is not None and end is not None and (end - _INSTANT).date() > last:
+        yield Problem(
+            f"{named}.when.end",
+            end.isoformat(),
+            f"calendar {observance.calendar.name} ends on {last}: until then it can owe",
+            f"an `end` not after it, or {accepted}",
+        )
+        return
+    if not isinstance(when, RECURRING):
+        if last is not None and starts[-1].astimezone(zone).date() > last:
+            reason = f"calendar {observance.calendar.name} ended on {last}"
+            yield Problem(place, "", reason, accepted)
+        return
+    for start in starts:
+        try:
+            _find_first(definition, start)
+        except BeyondCalendar as error:
+            reason = f"{error.problems[0].reason}: its first occurrence needs another day"
+            yield Problem(place, error.problems[0].value, reason, error.problems[0].accepted)
+            return
+
+
+def _find_first(definition: Definition, start: datetime) -> None:
+    """Expand until something falls due. Raises BeyondCalendar where that cannot be known."""
+    low, span = start.astimezone(UTC), _SPAN_MIN
+    growing = True
+    while low < DUE_END:
+        high = DUE_END if DUE_END - low <= span else low + span
+        try:
+            found = owed_window(definition, low, high)
+        except BeyondCalendar:
+            if span <= _SPAN_MIN:
+                raise
+            span, growing = span / 2, False
+            continue
+        if found.occurrences:
+            return
+        low, span = high, span * 2 if growing else span

@@ -1,0 +1,289 @@
+"""Definitions on their way into the ledger: checked together, compared, put in force."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from dueledger.definitions.diff import DefinitionDiff, Span, compare
+from dueledger.definitions.files import ONE_SOURCE, Sources, place_of
+from dueledger.definitions.named_calendars import check_reach, observe_ledger
+from dueledger.ledger.definitions.http_dispatch import http_topic
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
+from dueledger.ledger.errors import InvalidDefinition, InvalidInput, Problem, shown_value
+from dueledger.ledger.schedule import RECURRING, Relative
+from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import CalendarShelf, name_in, of_tenant
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.definitions import (
+    KindPolicy,
+    define,
+    list_kind_policies,
+    list_versions,
+    put_kind_policy,
+)
+from dueledger.ledger.store.lock_wait import limit_lock_wait
+from dueledger.ledger.store.schedule_keys import SharedKey, list_shared_keys
+
+_PAST_MAX: Final = timedelta(days=366)
+_STANDING_MAX: Final = 1_000
+_LOCK_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class DefinedDocument:
+    """The answer to one document: `changed` is False where the same one was there."""
+
+    tenant: str
+    definition: str
+    version: int
+    changed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What one document would change, and which versions to come it would supersede."""
+
+    diff: DefinitionDiff
+    overtaken: tuple[int, ...]
+
+
+async def put_in_force(
+    connection: Connection,
+    definitions: Sequence[Definition],
+    *,
+    actor_no: int,
+    effective_from: datetime | None = None,
+    backfill: bool = False,
+    sources: Sources = ONE_SOURCE,
+    lock_seconds: float = _LOCK_SECONDS,
+) -> list[DefinedDocument]:
+    """Define all in one transaction; the same documents again change nothing.
+
+    `sources` are the files that problems name, where there are several.
+
+    Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
+    schedule would owe more than a year of the past and `backfill` does not say that it shall, or
+    where two definitions of one kind, here or in the ledger, differ in how its work is handed out,
+    or two schedules of one kind have the same business key.
+    Conflict where somebody else defines the same for more than `lock_seconds`.
+    InvalidDefinition where one names a calendar that is not there, or needs days beyond its last.
+    """
+    if effective_from is not None:
+        scheduled = any(not isinstance(one.when, Relative) for one in definitions)
+        earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
+        _check_effective_from(effective_from, earliest)
+    now = await read_now(connection)
+    definitions = await observe_ledger(connection, definitions, sources)
+    check_reach(definitions, effective_from or now, now, sources)
+    _check_together(definitions, sources)
+    policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
+    # Always in the same order, so that two who define at once never wait for each other.
+    in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
+    answers: dict[int, DefinedDocument] = {}
+    async with connection.transaction():
+        await limit_lock_wait(connection, lock_seconds)
+        for kind in sorted(policies):
+            await put_kind_policy(connection, policies[kind])
+            # Now that the kind is locked: who defines another of it at once is seen, or sees this.
+            await _check_against_ledger(connection, definitions, kind, sources)
+        for place in in_order:
+            answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
+        # Nobody else has come between: the kinds are locked.
+        for kind in sorted(policies):
+            await _check_keys(connection, definitions, kind, sources)
+    return [answers[place] for place in range(len(definitions))]
+
+
+async def preview_change(
+    connection: Connection, definition: Definition, effective_from: datetime | None
+) -> Preview:
+    """Compare what a definition would owe from `effective_from`, or now, on with what is owed.
+
+    Where that is in the past, the comparison begins now. The definition observes its calendar;
+    those there are observe the newest versions of theirs.
+    """
+    tenant = definition.tenant
+    versions = await list_versions(
+        connection, tenant, definition.definition, newest_only=True, limit=_STANDING_MAX
+    )
+    named = {(tenant, name) for each in versions if (name := name_in(each.document)) is not None}
+    calendars = of_tenant(await CalendarShelf().newest(connection, named), tenant)
+    now = await read_now(connection)
+    since = now if effective_from is None else effective_from
+    spans: list[tuple[int, Span]] = []
+    for each in reversed(versions):
+        with suppress(InvalidDefinition):  # what cannot be read owes nothing that could be shown
+            read = parse_definition(each.document, source=each.name, calendars=calendars)
+            spans.append((each.version, (read, each.effective_from, each.superseded_at)))
+    overtaken = tuple(
+        each.version for each in reversed(versions) if each.effective_from >= max(since, now)
+    )
+    return Preview(compare(spans, definition, max(since, now)), overtaken)
+
+
+def told_idle(definition: Definition, since: datetime) -> str | None:
+    """Return what to say of a schedule that owes nothing from an instant on, else None.
+
+    Not refused: a file that is defined again and again may well hold what is over.
+    """
+    when = definition.when
+    if not isinstance(when, RECURRING) or ever_due(when, definition.observance(), since):
+        return None
+    name = f"{definition.tenant}/{definition.definition}"
+    shown = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    return f"{name}: nothing falls due from {shown} on, for {YEARS_SEARCHED} years at least"
+
+
+def _check_effective_from(effective_from: datetime, earliest: datetime | None) -> None:
+    """Refuse what is likely a typing error in the year: it would flood the ledger."""
+    if not DUE_MIN <= effective_from < DUE_END:
+        reason = f"outside {DUE_MIN.year} to {DUE_END.year - 1}"
+    elif earliest is not None and effective_from < earliest:
+        reason = (
+            f"more than {_PAST_MAX.days} days past; a schedule would owe everything since then. "
+            "If it shall, give --backfill"
+        )
+    else:
+        return
+    problem = Problem("--effective-from", effective_from.isoformat(), reason)
+    raise InvalidInput("The definitions cannot be put in force:", [problem])
+
+
+def _name(definition: Definition) -> tuple[str, str]:
+    return definition.tenant, definition.definition
+
+
+async def _define(
+    connection: Connection, definition: Definition, actor_no: int, effective_from: datetime | None
+) -> DefinedDocument:
+    answer = await define(
+        connection,
+        definition.normalised(),
+        tenant=definition.tenant,
+        name=definition.definition,
+        kind=definition.kind,
+        event_type=definition.event,
+        effective_from=effective_from,
+        actor_no=actor_no,
+    )
+    return DefinedDocument(definition.tenant, definition.definition, answer.version, answer.changed)
+
+
+def _check_together(definitions: Sequence[Definition], sources: Sources) -> None:
+    """Refuse two ways for one kind: its work is handed out, tried again and settled in one way."""
+    found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
+    for definition in definitions:
+        parts = _parts(definition)
+        path = sources.get(_name(definition))
+        shown = definition.definition + ("" if path is None else f" in {path}")
+        other, its_parts = found.setdefault((definition.tenant, definition.kind), (shown, parts))
+        _check_parts(definition, parts, (other, its_parts), sources)
+
+
+async def _check_against_ledger(
+    connection: Connection,
+    definitions: Sequence[Definition],
+    kind: tuple[str, str],
+    sources: Sources,
+) -> None:
+    """Refuse what contradicts a definition of the kind that is not defined anew with these."""
+    ours = [one for one in definitions if (one.tenant, one.kind) == kind]
+    names = [one.definition for one in definitions if one.tenant == kind[0]]
+    for other in (await list_kind_policies(connection, *kind, names)).items():
+        _check_parts(ours[0], _parts(ours[0]), other, sources)
+
+
+async def _check_keys(
+    connection: Connection,
+    definitions: Sequence[Definition],
+    kind: tuple[str, str],
+    sources: Sources,
+) -> None:
+    """Refuse a schedule whose rounds are another's: one item would stand for both."""
+    ours = {one.definition: one for one in definitions if (one.tenant, one.kind) == kind}
+    shared = await list_shared_keys(connection, *kind, list(ours))
+    if shared:
+        places = {name: place for place, name in enumerate(ours)}
+        problems = [
+            Problem(
+                f"{place_of(ours[each.name], sources)}.business_key",
+                shown_value(each.business_key),
+                f"{_held(each)}, and a schedule's key names its rounds",
+                "a key of its own",
+            )
+            for each in shared
+            if places[each.name] > places.get(each.other, -1)  # of two here, the later one
+        ]
+        raise InvalidInput("The definitions cannot be put in force:", problems)
+
+
+def _held(shared: SharedKey) -> str:
+    until = f" until {shared.until_at.isoformat()}" if shared.until_at else ""
+    return f"the schedule {shared.other} of this kind has it{until}"
+
+
+def _parts(definition: Definition) -> dict[str, Any]:
+    """Return what a definition says for its whole kind."""
+    parts = definition.model_dump(
+        mode="json", exclude_none=True, include={"dispatch", "retry", "deadlines", "order"}
+    )
+    for way in parts["dispatch"].values():
+        way.pop("partition_key", None)
+    return parts
+
+
+def _check_parts(
+    definition: Definition,
+    parts: Mapping[str, Any],
+    other: tuple[str, Mapping[str, Any]],
+    sources: Sources,
+) -> None:
+    name, its_parts = other
+    for part, said in parts.items():
+        if its_parts[part] not in (None, said):
+            problem = Problem(
+                f"{place_of(definition, sources)}.{part}",
+                "",
+                f"another {part} for {definition.kind} than {name} has",
+                f"the same {part} in both, or a kind of its own; to change it, define both at "
+                "once: `dueledger define FILE FILE`",
+            )
+            raise InvalidInput("The definitions cannot be put in force:", [problem])
+
+
+def _policy(definition: Definition) -> KindPolicy:
+    retry, deadlines = definition.retry, definition.deadlines
+    kafka, http = definition.dispatch.kafka, definition.dispatch.http
+    lease = None if kafka is None else kafka.lease
+    topic = None if kafka is None else kafka.topic
+    return KindPolicy(
+        definition.tenant,
+        definition.kind,
+        topic=topic if http is None else http_topic(definition.tenant, definition.kind),
+        dispatch=definition.dispatch.way,
+        http=None if http is None else http.model_dump(mode="json", exclude_none=True),
+        settled_by="worker" if kafka is None else kafka.settled_by,
+        lease_seconds=None if lease is None else _whole_seconds(lease),
+        attempt_max=retry.attempt_max,
+        start_max=retry.start_max or max(START_MAX, retry.attempt_max),
+        streak_max=retry.streak_max or STREAK_MAX,
+        backoff_base_seconds=retry.base.total_seconds(),
+        backoff_cap_seconds=retry.cap.total_seconds(),
+        total_seconds=None if retry.deadline is None else retry.deadline.total_seconds(),
+        dispatch_seconds=_whole_seconds(deadlines.dispatch),
+        queue_seconds=_whole_seconds(deadlines.queue),
+        queue_late=deadlines.queue_late,
+        run_seconds=None if deadlines.run is None else deadlines.run.total_seconds(),
+        run_late=deadlines.run_late,
+        ordering="key" if definition.order.by == "partition_key" else "none",
+        failure_holds=definition.order.failure == "hold",
+    )
+
+
+def _whole_seconds(period: timedelta) -> int:
+    return max(1, round(period.total_seconds()))

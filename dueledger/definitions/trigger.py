@@ -1,0 +1,156 @@
+"""A schedule's item owed now, by a person's decision and under an identity like any other's."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from dueledger.ledger.definitions.model import Definition
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import InvalidInput, NotFound, Problem, shown_value
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.schedule_drafts import cycle_of, draft_triggered, local_time
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.definitions import (
+    DefinitionRow,
+    find_definition,
+    find_triggered,
+    hold_definition,
+    record_triggered,
+)
+from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.items import emit_items, show_item
+
+WAITING: Final = frozenset({State.SCHEDULED.label, State.RETRYABLE_FAILURE.label})
+"""The states, by name, of an item that `dueledger trigger ITEM` starts."""
+
+_SECOND: Final = "{at:%Y-%m-%dT%H:%M:%S}Z"
+_DATE_CHARS: Final = 10
+_OWN_NAME: Final = "a name not used yet, such as rerun-2, to run the schedule once more"
+
+
+@dataclass(frozen=True, slots=True)
+class Triggered:
+    """The item of a triggered round; not `created` where the round was triggered before.
+
+    `state` is its state's name, None where the item is no longer kept.
+    """
+
+    id: UUID
+    created: bool
+    cycle: str
+    state: str | None
+
+    @property
+    def remedy(self) -> str | None:
+        """Say what can be done about a round that was triggered before; None where it is new."""
+        if self.created:
+            return None
+        if self.state in WAITING:
+            return (
+                f"`dueledger why {self.id}` says what it waits for; "
+                f"`dueledger trigger {self.id} --reason …` ends its waiting for a time"
+            )
+        return f"`dueledger show {self.id}` tells its story; {_OWN_NAME}"
+
+
+async def trigger_definition(
+    connection: Connection,
+    tenant: str,
+    name: str,
+    *,
+    cycle: str | None,
+    reason: str,
+    actor_no: int,
+) -> Triggered:
+    """Owe one item of the version in force, due now, as a round beside the schedule's own.
+
+    The same `cycle` again is the same item, on whatever day and under whatever version; it is
+    told, not started anew. Without a `cycle` the round is named for this second. Raises NotFound
+    where no version is in force, InvalidInput for an event rule, whose items come of events, and
+    for a `cycle` that names a round of the schedule's own.
+    """
+    async with connection.transaction():
+        await hold_definition(connection, tenant, name)
+        row, definition = await _schedule_in_force(connection, tenant, name)
+        now = await read_now(connection)
+        if cycle is not None:
+            await _refuse_round(connection, definition, cycle)
+        named = _SECOND.format(at=now) if cycle is None else cycle
+        draft = draft_triggered(definition, named, now)
+        item = await find_triggered(connection, tenant, name, draft.cycle)
+        created = False
+        if item is None:
+            (emitted,) = await emit_items(
+                connection, [draft], actor_no=actor_no, definition_no=row.definition_no
+            )
+            item, created = emitted.id, emitted.created
+            await record_triggered(connection, tenant, name, draft.cycle, item)
+        if created:
+            await expedite_items(connection, [item], reason=reason, actor_no=actor_no)
+    standing = await show_item(connection, item)
+    state = None if standing is None else standing["state"]
+    return Triggered(item, created, draft.cycle, state)
+
+
+async def _schedule_in_force(
+    connection: Connection, tenant: str, name: str
+) -> tuple[DefinitionRow, Definition]:
+    row = await find_definition(connection, tenant, name)
+    if row is None:
+        raise NotFound(
+            f"no version of {name!r} is in force for tenant {tenant!r}; "
+            "`dueledger define` puts one in force",
+            tenant=tenant,
+            definition=name,
+        )
+    definition = parse_definition(row.document, source=f"{tenant}/{name}", calendars=None)
+    if not definition.is_schedule:
+        problem = Problem(
+            "definition", name, "owes its items to events", "`dueledger emit`, or the event itself"
+        )
+        raise InvalidInput("An event rule cannot be triggered:", [problem])
+    return row, definition
+
+
+async def _refuse_round(connection: Connection, definition: Definition, cycle: str) -> None:
+    """Raise InvalidInput where a cycle is empty or spells a round of the schedule's own.
+
+    Beside that round a second item would run; in its place it would run before its time, in
+    nobody's name. Its item, where there is one, is named with what can be done about it.
+    """
+    if not cycle:
+        raise _unusable(cycle, "is empty", _OWN_NAME)
+    spelled = cycle.removesuffix("#2")
+    try:
+        nominal = datetime.fromisoformat(spelled)
+    except ValueError:
+        return
+    if len(spelled) <= _DATE_CHARS:
+        return  # a date alone names no round
+    if nominal.tzinfo is not None:
+        nominal = local_time(definition, nominal)
+    item = item_id(
+        definition.tenant,
+        definition.kind,
+        definition.business_key,
+        cycle_of(nominal) + cycle[len(spelled) :],
+        nominal.date(),
+    )
+    standing = await show_item(connection, item)
+    if standing is None:
+        raise _unusable(cycle, "names a round of the schedule's own", _OWN_NAME)
+    state = standing["state"]
+    accepted = _OWN_NAME
+    if state in WAITING:
+        accepted = f"`dueledger trigger {item} --reason …` to start it now, or {_OWN_NAME}"
+    raise _unusable(
+        cycle, f"names a round of the schedule's own, item {item}, which is {state}", accepted
+    )
+
+
+def _unusable(cycle: str, reason: str, accepted: str) -> InvalidInput:
+    problem = Problem("cycle", shown_value(cycle), reason, accepted)
+    return InvalidInput("The round cannot be triggered:", [problem])

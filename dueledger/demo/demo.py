@@ -1,0 +1,89 @@
+"""The demo from the servers' start to the verdict."""
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from dueledger.demo.environment import DemoOptions, Stage
+from dueledger.demo.progress_view import View, open_view
+from dueledger.demo.reconciliation import audit
+from dueledger.demo.result import DemoResult
+from dueledger.demo.simulated_day import SETTINGS, pass_day, set_scene
+from dueledger.dev.processes import process_environment
+from dueledger.dev.supervisor import Supervisor
+from dueledger.ledger.store import PlanProfile, connect
+from dueledger.stack import Endpoints, Provider, open_stack
+
+_DIRECTORY: Final = Path(".dueledger/demo")
+
+
+def play(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
+    """Run the demo on servers of its own. With `keep`, their data stays in .dueledger/demo/data."""
+    _DIRECTORY.mkdir(parents=True, exist_ok=True)
+    with open_view(console) as view:
+        data_dir = _DIRECTORY / "data" if keep else None
+        with open_stack(
+            Provider.EMBEDDED, data_dir=data_dir, keep=keep, progress=view.say
+        ) as endpoints:
+            result = asyncio.run(_run(endpoints, options, view))
+    _tell(result, console)
+    if keep:
+        console.print(f"The servers' data is kept in {_DIRECTORY / 'data'}.")
+    return result
+
+
+async def _run(endpoints: Endpoints, options: DemoOptions, view: View) -> DemoResult:
+    with (_DIRECTORY / "processes.log").open("w", encoding="utf-8") as log:
+        supervisor = Supervisor(
+            lambda name, line: log.write(f"{name:<14} {line}\n"),
+            lambda name, line: view.say(f"{name}: {line}"),
+            environment={**process_environment(endpoints), **SETTINGS},
+        )
+        connection = await connect(
+            endpoints.dsn, application_name="dueledger-demo", profile=PlanProfile.ANALYTIC
+        )
+        stage = Stage(endpoints, options, view, supervisor, connection)
+        try:
+            await set_scene(stage)
+            items_per_second = await pass_day(stage)
+            return await audit(stage, items_per_second, report_dir=_DIRECTORY)
+        finally:
+            await supervisor.stop_all()
+            await connection.close()
+
+
+def _tell(result: DemoResult, console: Console) -> None:
+    """Print the accounting by kind, what was refused, how far it is complete, and the verdict."""
+    columns = ("expected", "completed", "skipped", "cancelled", "superseded", "written_off", "open")
+    table = Table(
+        title="expected = the sum of the columns after it", title_justify="left", box=None
+    )
+    table.add_column("kind", no_wrap=True)
+    for column in columns:
+        table.add_column(column.replace("_", " "), justify="right")
+    for row in (*result.after.accounting, result.after.totals):
+        name = "all" if row is result.after.totals else row.kind
+        table.add_row(name, *(f"{getattr(row, column):,}" for column in columns))
+    console.print()
+    console.print(table)
+    console.print(f"\nstale writes refused: {result.after.stale_writes}")
+    for watermark in result.after.watermarks:
+        held = f", held there by {watermark.held_by}" if watermark.held_by else ""
+        console.print(
+            f"complete before {watermark.complete_before or 'nothing yet'}: "
+            f"{watermark.tenant} {watermark.kind}{held}",
+            soft_wrap=True,
+        )
+    for path in result.reports:
+        console.print(f"report: {path}", soft_wrap=True)
+    for failure in result.failures:
+        console.print(f"FAILED: {failure}", style="bold red", markup=False, soft_wrap=True)
+    if not result.failures:
+        console.print(
+            f"Everything that was owed is accounted for. {len(result.injected)} things were made "
+            "to go wrong; exactly these were found, and mended.",
+            style="bold green",
+        )

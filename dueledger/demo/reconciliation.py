@@ -1,0 +1,89 @@
+"""The last act: the reconciler finds what went wrong, says what it would do, and does it."""
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from time import monotonic
+from typing import Final
+
+from dueledger.demo.environment import Stage
+from dueledger.demo.result import DemoResult, injected_findings
+from dueledger.dev.examples import example
+from dueledger.dev.supervisor import ChildSpec
+from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
+from dueledger.reconciler.repair.repairs import PlannedRepair
+from dueledger.reconciler.report.build import write_report
+
+_INSURER_DSN: Final = "INSURER_DSN"
+_EFFECT_SECONDS_MAX: Final = 60.0
+_LOOK_SECONDS: Final = 1.0
+_REPAIRS: Final = ChildSpec(
+    "insurer-repairs", (), command=(sys.executable, "-m", "examples.insurer.repairs")
+)
+
+
+async def audit(stage: Stage, items_per_second: float, *, report_dir: Path) -> DemoResult:
+    """Reconcile, repair, wait for the effects, and reconcile again."""
+    view, endpoints = stage.view, stage.endpoints
+    injected = injected_findings(await stage.insurer("faults"))
+    settings = ReconcilerSettings(
+        dsn=endpoints.dsn,  # pyright: ignore[reportArgumentType] - pydantic makes it a secret
+        bootstrap_servers=endpoints.bootstrap_servers,
+    )
+    os.environ[_INSURER_DSN] = endpoints.dsn  # the file of sources names the variable
+    sources = load_sources(example("insurer/sources.yaml"))
+    async with open_reconciler(settings, sources, mode="execute") as reconciler:
+        found = await reconciler.pass_()
+        before = await reconciler.report()
+        view.say(
+            f"the reconciler expected {found.expected_count:,} items and found in "
+            f"{found.duration_seconds:.1f} s: {before.statement.sentence}"
+        )
+        for row in before.summary:
+            view.say(f"  {row.found:>6,} {row.type}: {row.meaning.lower()}")
+        planned = await reconciler.plan()
+        _tell_dry_run(stage, planned)
+
+        await stage.supervisor.start(_REPAIRS)
+        executed = await reconciler.repair(planned)
+        view.say(f"{executed:,} repairs were carried out; now their effects are waited for")
+        passes = await _wait_for_effects(stage, reconciler)
+        after = await reconciler.report()
+        view.say(f"the reconciler looked again, {passes} times: {after.statement.sentence}")
+    return DemoResult(
+        injected=injected,
+        before=before,
+        after=after,
+        repairs=executed,
+        items_per_second=items_per_second,
+        reports=write_report(after, report_dir),
+    )
+
+
+def _tell_dry_run(stage: Stage, planned: Sequence[PlannedRepair]) -> None:
+    stage.view.say("what it would do (dry run):")
+    samples: dict[tuple[str, str], PlannedRepair] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for repair in planned:
+        what = (repair.finding_type.value, repair.action.value)
+        samples.setdefault(what, repair)
+        counts[what] += 1
+    for (finding, action), count in counts.items():
+        sample = samples[finding, action].would
+        stage.view.say(f"  {count:>6,} × {action} for {finding}, such as: {sample}")
+
+
+async def _wait_for_effects(stage: Stage, reconciler: Reconciler) -> int:
+    """Reconcile until nothing is left or the time is over; return how many passes it took."""
+    deadline = monotonic() + _EFFECT_SECONDS_MAX
+    passes = 0
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        await stage.look()
+        result = await reconciler.pass_()
+        passes += 1
+        if result.open_found == 0 or monotonic() > deadline:
+            return passes

@@ -1,0 +1,156 @@
+"""The acts of the demo: set the scene, let the day pass, kill a worker in it, come to rest."""
+
+import asyncio
+from datetime import timedelta
+from time import monotonic
+from typing import Final
+
+from dueledger.definitions.files import read_definitions
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.demo.environment import DAY, DAY_END, Stage
+from dueledger.dev.examples import example
+from dueledger.dev.processes import ALLOCATOR, INTAKE, MATERIALISER, worker
+from dueledger.importers.kubernetes import TENANT, import_kubernetes
+from dueledger.importers.prow_periodic import KIND, Anew
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.migrations import migrate
+
+RENEWALS: Final = "PolicyRenewalDue"
+
+_HANDLERS: Final = ("examples.insurer.handlers:handlers", "examples.kubernetes.handlers:handlers")
+# An hour passes in seconds, so what a dead worker held must come back in seconds as well.
+SETTINGS: Final = {
+    "DUELEDGER_WORKER_LEASE_SECONDS": "6",
+    "DUELEDGER_MATERIALISE_HORIZON_SECONDS": "14400",
+    "DUELEDGER_MATERIALISE_STRIDE_SECONDS": "14400",
+}
+_GRACE_SECONDS: Final = 6 * 3_600  # and what is late by minutes here is late by milliseconds there
+_LOOK_SECONDS: Final = 1.0
+_BOOK_SECONDS_MAX: Final = 180.0
+_REST_SECONDS_MAX: Final = 300.0
+_KILLED_SHARE: Final = (
+    0.3  # of the renewals completed when the worker dies, so that it dies amid them
+)
+_KILLED_AT_LATEST: Final = timedelta(hours=18)
+
+
+async def set_scene(stage: Stage) -> None:
+    """Make the schema, stop the clock at midnight, define what is owed, and have the book read."""
+    options, view = stage.options, stage.view
+    await migrate(stage.connection)
+    await stage.set_clock(DAY, 0)
+    imported = import_kubernetes(example("kubernetes/periodics.json"), Anew(TENANT, DAY))
+    periodics = imported.jobs[: options.periodics]
+    # An hour passes in seconds: what overlaps here does so because its worker was killed.
+    definitions = [parse_definition({**job.document, "overlap": "allow"}) for job in periodics]
+    definitions += read_definitions(example("insurer/definitions.yaml"))
+    actor_no = await register_actor(stage.connection, "demo", ActorKind.SERVICE)
+    await put_in_force(stage.connection, definitions, actor_no=actor_no)
+    await put_kind_policy(stage.connection, KindPolicy(TENANT, KIND, grace_seconds=_GRACE_SECONDS))
+    view.say(f"{len(periodics):,} periodic jobs of Kubernetes and the insurer's rule are defined")
+
+    made = await stage.insurer(
+        *("prepare", "--policies", str(options.policies)),
+        *("--seed", str(options.seed), "--day", DAY.date().isoformat()),
+    )
+    view.say(
+        f"the insurer has {made['policies']:,} policies, and {made['faults']} faults of its own"
+    )
+    await stage.supervisor.start(INTAKE)
+    sent = await stage.insurer("send", "book")
+    view.say(
+        f"it sent {sent['sent']:,} events: {sent['twice']:,} of them twice, "
+        "some overtaken by later ones"
+    )
+    renewals = await _wait_for_book(stage)
+    view.say(f"intake has turned them into {renewals:,} renewals to come")
+    await stage.supervisor.stop(INTAKE.name)
+
+
+async def _wait_for_book(stage: Stage) -> int:
+    """Wait until every policy whose event was sent has its item."""
+    faults = await stage.insurer("faults")
+    wanted = stage.options.policies - len(faults["event_lost"])
+    deadline = monotonic() + _BOOK_SECONDS_MAX
+    while (renewals := await _count_policies(stage)) < wanted:
+        if monotonic() > deadline:
+            raise Conflict(
+                f"Intake made {renewals} of {wanted} renewals in {_BOOK_SECONDS_MAX:.0f} s. "
+                "Its output above says why; a slower machine may need fewer --policies."
+            )
+        await asyncio.sleep(_LOOK_SECONDS / 2)
+    return renewals
+
+
+async def _count_policies(stage: Stage) -> int:
+    rows = [row for row in await read_accounting(stage.connection) if row.kind == RENEWALS]
+    return sum(row.items - row.superseded for row in rows)
+
+
+async def pass_day(stage: Stage) -> float:
+    """Let the day pass with every process at work; return items completed a second."""
+    options, view, supervisor = stage.options, stage.view, stage.supervisor
+    await stage.set_clock(DAY, options.rate)
+    began = monotonic()
+    for spec in (INTAKE, MATERIALISER, ALLOCATOR, worker(1, _HANDLERS), worker(2, _HANDLERS)):
+        await supervisor.start(spec)
+    view.say(
+        f"{DAY:%A %d %B %Y} begins, {options.rate:,.0f} times as fast as usual: "
+        "1 allocator, 2 workers, intake and materialiser"
+    )
+    changes = asyncio.create_task(stage.insurer("send", "changes"))
+    killed = False
+    while (now := await read_now(stage.connection)) < DAY_END:
+        await stage.look()
+        if not killed and (now > DAY + _KILLED_AT_LATEST or await _amid_renewals(stage)):
+            pid = supervisor.pid("worker-2")
+            await supervisor.kill("worker-2")
+            view.say(
+                f"{now:%H:%M} UTC: worker 2 (process {pid}) was killed with SIGKILL; "
+                "nobody replaces it"
+            )
+            killed = True
+        await asyncio.sleep(_LOOK_SECONDS)
+    sent = await changes
+    view.say(
+        f"{sent['events']:,} policies were amended or cancelled meanwhile, "
+        f"{sent['twice']:,} of them told twice"
+    )
+    return await _come_to_rest(stage, began)
+
+
+async def _amid_renewals(stage: Stage) -> bool:
+    completed = sum(
+        row.completed for row in await read_accounting(stage.connection) if row.kind == RENEWALS
+    )
+    return completed > _KILLED_SHARE * stage.options.policies
+
+
+async def _come_to_rest(stage: Stage, began: float) -> float:
+    """Let time flow as usual again, and wait until nothing that was owed in the day is open."""
+    supervisor, view = stage.supervisor, stage.view
+    left = await supervisor.stop_all()
+    view.say(
+        "the day is over: every process was told to stop, and did"
+        if not left
+        else f"{left} had to be killed"
+    )
+    await stage.set_clock(await read_now(stage.connection), 1)
+    for spec in (INTAKE, MATERIALISER, ALLOCATOR, worker(1, _HANDLERS)):
+        await supervisor.start(spec)
+    deadline = monotonic() + _REST_SECONDS_MAX
+    while (open_ := sum(standing.open_before for standing in await stage.look())) > 0:
+        if monotonic() > deadline:
+            raise Conflict(
+                f"{open_} items of the day are still open {_REST_SECONDS_MAX:.0f} s after it. "
+                "`dueledger why ITEM` would say why; the processes' output above may."
+            )
+        await asyncio.sleep(_LOOK_SECONDS / 2)
+    completed = sum(row.completed for row in await read_accounting(stage.connection))
+    view.say(f"nothing that was owed in the day is open; {completed:,} items were completed")
+    return completed / (monotonic() - began)

@@ -1,0 +1,95 @@
+"""Definitions as YAML that a person reads and changes, and that reads back as the same."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from dueledger.importers.import_result import Job
+from dueledger.ledger.errors import InvalidInput, Problem
+
+_PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*", re.ASCII)
+_WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
+_UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
+_WIDTH: Final = 100_000  # no text is folded: a command stays one line
+_PROBLEMS_MAX: Final = 10
+
+
+class _Dumper(yaml.SafeDumper):
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - yaml's own interface
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    """Quote what YAML 1.1, YAML 1.2 or a person could take for something else."""
+    plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
+    style = None if plain else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType]
+
+
+_Dumper.add_representer(str, _text)
+
+
+def definition_text(job: Job) -> str:
+    """Return one definition as a YAML document, its description in a comment above."""
+    told = job.known.description or ""
+    comment = "".join(f"# {line}\n" for line in told.splitlines() if line.isprintable())
+    body: str = yaml.dump(
+        job.document,
+        Dumper=_Dumper,
+        sort_keys=False,
+        default_flow_style=None,
+        allow_unicode=True,
+        width=_WIDTH,
+    )
+    return comment + body
+
+
+def definitions_text(jobs: Iterable[Job]) -> str:
+    """Return all of them as one stream, for `dueledger define`."""
+    return "---\n".join(definition_text(job) for job in jobs)
+
+
+def write_definitions(jobs: Iterable[Job], folder: Path) -> list[Path]:
+    """Write a file for each; none where one would overwrite what somebody has changed.
+
+    Raises InvalidInput for that, and where the folder cannot be made or written to.
+    """
+    texts: dict[Path, str] = {}
+    for job in jobs:
+        name = _UNSAFE_IN_NAMES.sub(".", job.definition.definition).strip(".") or "definition"
+        path = folder / f"{name}.yaml"
+        if path in texts:
+            raise _refused(path, "two definitions would have this name", "one output folder each")
+        texts[path] = definition_text(job)
+    try:
+        _check_unchanged(texts)
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_bytes(text.encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise _refused(Path(error.filename or folder), reason, "a folder of its own") from None
+    return list(texts)
+
+
+def _check_unchanged(texts: Mapping[Path, str]) -> None:
+    changed = [
+        path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()
+    ]
+    if changed:
+        problems = [
+            Problem(str(path), "", "is there already, and says something else", "another folder")
+            for path in changed[:_PROBLEMS_MAX]
+        ]
+        raise InvalidInput(
+            f"{len(changed)} files are left as they are, and none written:", problems
+        )
+
+
+def _refused(path: Path, reason: str, accepted: str) -> InvalidInput:
+    return InvalidInput(
+        "The definitions cannot be written:", [Problem(str(path), "", reason, accepted)]
+    )

@@ -1,0 +1,226 @@
+"""What an importer gives: definitions, what is left out and why, and what a person must decide."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.schedule import AfterCompletion, Cron, Every
+
+UNKNOWN: Final = "unknown"
+
+_YEAR: Final = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+_YEARS: Final = 4
+_UNITS: Final = (("day", 365.25), ("week", 52.18), ("month", 12.0), ("year", 0.0))
+
+
+class Question(StrEnum):
+    """What no file answers; QUESTIONS says each in a sentence."""
+
+    CLOCKS = "clocks"
+    DAYS = "days"
+    DUPLICATES = "duplicates"
+    MISSED = "missed"
+    PHASE = "phase"
+    RETRIES = "retries"
+    SECRET = "secret"  # noqa: S105 - the name of a question
+    SWITCHED_OFF = "switched_off"
+    TIME_LIMIT = "time_limit"
+    ZONE = "zone"
+
+
+QUESTIONS: Final[Mapping[Question, str]] = {
+    Question.CLOCKS: "A change of the clocks skips, moves or doubles it, as its scheduler did; "
+    "`gap: shift_forward` and `fold: first` would give one on every day.",
+    Question.DAYS: "Its two day fields were read as its scheduler reads them; look at a preview.",
+    Question.DUPLICATES: "Does it do harm twice? Every item is started at least once: have what it "
+    "calls recognise the item's id, or complete in one transaction.",
+    Question.MISSED: "While nothing ran its scheduler dropped what was due, all of it or all but "
+    "the last; here all of it is owed (`catch_up`).",
+    Question.PHASE: "Its scheduler counts from a start that the file does not tell; here the rate "
+    "is fixed and its phase comes from the name (`anchor`).",
+    Question.RETRIES: "Its scheduler has a rule of its own for a run that fails; here the kind's "
+    "`retry` holds: five attempts, then a person.",
+    Question.SECRET: "Its command seems to hold a secret, which would stand in the ledger and in "
+    "Kafka: have the handler read it from where secrets are kept.",
+    Question.SWITCHED_OFF: "It never falls due: is that how it was switched off?",
+    Question.TIME_LIMIT: "It has a time limit, which belongs to a kind (`deadlines: {run: …}`): "
+    "give it a kind of its own, or keep the limit in the handler.",
+    Question.ZONE: "The file names no time zone for it; it is read in the one of `--timezone`.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why something cannot be carried over, and what to write instead where there is a way."""
+
+    reason: str
+    accepted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """One line or job that is not carried over. `text` quotes no command: it may hold a secret."""
+
+    where: str
+    text: str
+    reason: str
+    accepted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """A line that is no job and says something about some: an environment line, a header."""
+
+    where: str
+    text: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a source tells of a job beside its times, for whoever plans the migration."""
+
+    owner: str | None = None
+    criticality: str | None = None
+    duplicates: str = UNKNOWN
+    description: str | None = None
+    questions: tuple[Question, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job that is carried over."""
+
+    where: str
+    document: dict[str, object]
+    definition: Definition
+    known: Known
+
+    def inventory(self) -> dict[str, object]:
+        """Return its row of the inventory; the names are stable."""
+        return {
+            "where": self.where,
+            "definition": self.definition.definition,
+            "owner": self.known.owner or UNKNOWN,
+            "criticality": self.known.criticality or UNKNOWN,
+            "frequency": frequency(self.definition),
+            "overlap": self.definition.overlap,
+            "duplicates": self.known.duplicates,
+            "decide": [question.value for question in self.known.questions],
+            "notes": list(self.known.notes),
+        }
+
+
+@dataclass(slots=True)
+class Import:
+    """Everything that was read, in the order of the source. Nothing is in none of the lists."""
+
+    jobs: list[Job] = field(default_factory=list["Job"])
+    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
+    reported: list[Reported] = field(default_factory=list[Reported])
+    passed_over: dict[str, int] = field(default_factory=dict[str, int])
+    _taken: dict[str, str] = field(default_factory=dict[str, str])
+
+    def carry(self, where: str, document: dict[str, object], known: Known) -> None:
+        """Carry a job over, or leave it out where its definition would be refused."""
+        name = str(document["definition"])
+        if earlier := self._taken.get(name):
+            reason = f"the same name as {earlier}"
+            self.leave_out(where, name, Refusal(reason, "one of the two, or another name"))
+            return
+        try:
+            definition = parse_definition(document, source=where)
+        except InvalidDefinition as error:
+            self.leave_out(where, name, refusal_of(error))
+            return
+        self._taken[name] = where
+        self.jobs.append(Job(where, document, definition, known))
+
+    def leave_out(self, where: str, text: str, refusal: Refusal) -> None:
+        """List what is not carried over, with the reason."""
+        self.left_out.append(LeftOut(where, text, refusal.reason, refusal.accepted))
+
+    def pass_over(self, kind: str) -> None:
+        """Count a document that is no schedule at all."""
+        self.passed_over[kind] = self.passed_over.get(kind, 0) + 1
+
+    def questions(self) -> Iterator[tuple[Question, int]]:
+        """Yield what is to be decided, and for how many jobs."""
+        asked = [question for job in self.jobs for question in job.known.questions]
+        for question in Question:
+            if count := asked.count(question):
+                yield question, count
+
+
+def refusal_of(error: InvalidDefinition) -> Refusal:
+    """Say in one sentence why a document is refused."""
+    reasons = [f"{one.field}: {one.reason}" for one in error.problems]
+    accepted = [one.accepted for one in error.problems if one.accepted]
+    return Refusal("; ".join(reasons) or error.message, "; ".join(accepted) or None)
+
+
+def frequency(definition: Definition) -> str:
+    """Say about how often it falls due."""
+    match definition.when:
+        case Every() as when:
+            return f"every {_spell(when.every.total_seconds())}"
+        case AfterCompletion() as when:
+            return f"{_spell(when.after_completion.total_seconds())} after each end"
+        case Cron() as when:
+            yearly = _days_a_year(when) * _times_a_day(when)
+            return _rate(yearly)
+        case _:
+            return UNKNOWN
+
+
+def _times_a_day(when: Cron) -> int:
+    fields = when.fields
+    return len(fields.seconds) * len(fields.minutes) * len(fields.hours)
+
+
+def _days_a_year(when: Cron) -> float:
+    """Count its days, by the schedule of one time on each of them."""
+    fields = when.fields
+    daily = when.model_copy(update={"cron": f"0 0 {_day_fields(when.cron)}", "timezone": "UTC"})
+    if not (fields.restricts_day or fields.restricts_weekday) and len(fields.months) == _MONTHS:
+        return _UNITS[0][1]
+    return len(daily.expand(*_YEAR).occurrences) / _YEARS
+
+
+_MONTHS: Final = 12
+_DAY_MACROS: Final = {
+    "@yearly": "1 1 *",
+    "@annually": "1 1 *",
+    "@monthly": "1 * *",
+    "@weekly": "* * 0",
+}
+
+
+def _day_fields(expression: str) -> str:
+    fields = expression.lower().split()
+    return _DAY_MACROS.get(fields[0], "* * *") if len(fields) == 1 else " ".join(fields[-3:])
+
+
+def _rate(yearly: float) -> str:
+    if not yearly:
+        return "never"
+    unit, a_year = next(each for each in _UNITS if yearly >= each[1] * 0.99)
+    return f"{yearly / (a_year or 1):.3g} a {unit}"
+
+
+def _spell(seconds: float) -> str:
+    days, hours, minutes = seconds / 86_400, seconds / 3_600, seconds / 60
+    for value, unit in ((days, "days"), (hours, "h"), (minutes, "min")):
+        if value >= (2 if unit == "days" else 1) and value == int(value):
+            return f"{int(value)} {unit}"
+    return f"{seconds:g} s"
+
+
+def inventory(jobs: Iterable[Job]) -> list[dict[str, object]]:
+    """Return the table by which a migration is planned."""
+    return [job.inventory() for job in jobs]

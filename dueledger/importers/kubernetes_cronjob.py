@@ -1,0 +1,212 @@
+"""Kubernetes CronJobs as definitions. What a job does stays with the handler; its times come over.
+
+Sources: the CronJob v1 API, and robfig/cron v3, by which Kubernetes reads `schedule`.
+"""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
+
+from dueledger.importers.cron_text import Read, Scheduler, read_cron
+from dueledger.importers.import_result import Import, Known, Question, Refusal, refusal_of
+from dueledger.importers.prow_periodic import Anew, fixed_rate, unreadable
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.schedule.expressions import parse_period, period_text
+
+KIND: Final = "CronJobDue"
+
+_INT32_MAX: Final = 2**31 - 1
+_OVERLAPS: Final = {"Allow": "allow", "Forbid": "skip", "Replace": "cancel_other"}
+_ZONE_PREFIX: Final = re.compile(r"(?:CRON_)?TZ=(?P<zone>\S+)\s+(?P<rest>.*)", re.DOTALL)
+_OWNER_KEYS: Final = ("owner", "team", "app.kubernetes.io/part-of")
+_CRITICALITY_KEYS: Final = ("criticality", "tier", "priority")
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class _Metadata(_Part):
+    name: str = Field(min_length=1)
+    namespace: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    creationTimestamp: AwareDatetime | None = None  # noqa: N815 - as Kubernetes names it
+
+
+class _PodSpec(_Part):
+    priorityClassName: str | None = None  # noqa: N815
+
+
+class _Template(_Part):
+    spec: _PodSpec = _PodSpec()
+
+
+class _JobSpec(_Part):
+    activeDeadlineSeconds: int | None = None  # noqa: N815
+    template: _Template = _Template()
+
+
+class _JobTemplate(_Part):
+    spec: _JobSpec = _JobSpec()
+
+
+class _Spec(_Part):
+    schedule: str
+    timeZone: str | None = None  # noqa: N815
+    concurrencyPolicy: Literal["Allow", "Forbid", "Replace"] | None = None  # noqa: N815
+    startingDeadlineSeconds: int | None = Field(default=None, ge=0, le=_INT32_MAX)  # noqa: N815
+    suspend: bool | None = None
+    jobTemplate: _JobTemplate = _JobTemplate()  # noqa: N815
+
+
+class _Status(_Part):
+    lastScheduleTime: AwareDatetime | None = None  # noqa: N815
+
+
+class CronJob(_Part):
+    """One CronJob, as far as it says when, and what when two meet."""
+
+    metadata: _Metadata
+    spec: _Spec
+    status: _Status = _Status()
+
+    @property
+    def name(self) -> str:
+        """Return its name, unique in a cluster where the file names its namespace."""
+        namespace = self.metadata.namespace
+        return f"{namespace}/{self.metadata.name}" if namespace else self.metadata.name
+
+
+def import_cronjob(
+    where: str, document: Mapping[str, object], anew: Anew, zone: str, found: Import
+) -> None:
+    """Carry one CronJob over, or list why not. `zone` is where the controller's clock stands."""
+    try:
+        job = CronJob.model_validate(document)
+    except ValidationError as error:
+        found.leave_out(where, _name(document), unreadable(error))
+        return
+    if job.spec.suspend:
+        reason = "suspended: nothing of it is due"
+        refusal = Refusal(reason, "import it again without `suspend` once it is to run")
+        found.leave_out(where, job.name, refusal)
+        return
+    read = _when(job, anew, zone)
+    if isinstance(read, Refusal):
+        found.leave_out(where, job.name, read)
+        return
+    namespace = job.metadata.namespace
+    definition: dict[str, object] = {
+        "definition": job.name,
+        "tenant": anew.tenant,
+        "kind": anew.kind or KIND,
+        "business_key": job.name,
+        "when": read.when,
+        **({"labels": {"namespace": namespace}, "lane": "namespace"} if namespace else {}),
+        "overlap": _OVERLAPS[job.spec.concurrencyPolicy or "Allow"],
+        "payload": {"cronjob": job.name},
+    }
+    questions, notes = list(read.questions), list(read.notes)
+    limit = job.spec.jobTemplate.spec.activeDeadlineSeconds
+    questions += [Question.RETRIES, Question.DUPLICATES]
+    if limit is not None:
+        questions.append(Question.TIME_LIMIT)
+        notes.append(f"time limit {limit} s (activeDeadlineSeconds)")
+    catch_up = _catch_up(job, definition)
+    if isinstance(catch_up, Refusal):
+        questions.append(Question.MISSED)
+        notes.append(
+            f"startingDeadlineSeconds: {job.spec.startingDeadlineSeconds} is not carried over: "
+            f"{catch_up.reason}"
+        )
+    elif catch_up:
+        definition["catch_up"] = catch_up
+    else:
+        questions.append(Question.MISSED)
+    known = Known(
+        owner=_told(job, _OWNER_KEYS),
+        criticality=_told(job, _CRITICALITY_KEYS)
+        or job.spec.jobTemplate.spec.template.spec.priorityClassName,
+        duplicates="Kubernetes may start it twice",
+        description=(job.metadata.annotations or {}).get("description"),
+        questions=tuple(questions),
+        notes=tuple(notes),
+    )
+    found.carry(where, definition, known)
+
+
+def _when(job: CronJob, anew: Anew, zone: str) -> Read | Refusal:
+    text, named = job.spec.schedule.strip(), job.spec.timeZone
+    if named is not None and not named.strip():
+        reason = "an empty `timeZone`: Kubernetes refuses it"
+        return Refusal(reason, "a zone such as Europe/Berlin, or no `timeZone`")
+    if prefix := _ZONE_PREFIX.fullmatch(text):
+        if named is not None:
+            reason = "a zone in `schedule` beside `timeZone`: Kubernetes refuses both at once"
+            return Refusal(reason, "`timeZone` alone")
+        named, text = prefix["zone"], prefix["rest"].strip()
+    if text.lower().startswith("@every"):
+        return _every(job, text, anew.anchor)
+    read = read_cron(text, named or zone, Scheduler.KUBERNETES)
+    if isinstance(read, Refusal) or named is not None:
+        return read
+    return Read(read.when, (*read.questions, Question.ZONE), read.notes)
+
+
+def _every(job: CronJob, text: str, anchor: datetime) -> Read | Refusal:
+    """Count from the last start, which a cluster's own export tells; else from a spread phase."""
+    try:
+        period = parse_period(text[len("@every") :].strip())
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return Refusal(f"`{text}`: {context['reason']}", str(context["accepted"]))
+    start = job.status.lastScheduleTime or job.metadata.creationTimestamp
+    if start is None:
+        return Read(fixed_rate(period, anchor, job.name), (Question.PHASE,))
+    try:
+        since = start.astimezone(UTC).replace(microsecond=0)
+        if job.status.lastScheduleTime is None:
+            since += period  # the first start is a period after it was made
+    except OverflowError:
+        return Refusal("its last start lies beyond the calendar", "the status of a real cluster")
+    when: dict[str, object] = {
+        "every": period_text(period),
+        "anchor": since.isoformat().replace("+00:00", "Z"),
+    }
+    return Read(when)
+
+
+def _catch_up(job: CronJob, definition: Mapping[str, object]) -> dict[str, object] | Refusal | None:
+    """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot say it."""
+    seconds = job.spec.startingDeadlineSeconds
+    if not seconds:
+        return None if seconds is None else Refusal("zero would let nothing start")
+    window = period_text(timedelta(seconds=seconds))
+    catch_up: dict[str, object] = {"policy": "latest", "window": window}
+    try:
+        parse_definition({**definition, "catch_up": catch_up})
+    except InvalidDefinition as error:
+        return refusal_of(error)
+    return catch_up
+
+
+def _told(job: CronJob, keys: tuple[str, ...]) -> str | None:
+    """Find what labels and annotations say under a key, with a prefix such as `acme.io/` or not."""
+    told = {**(job.metadata.annotations or {}), **(job.metadata.labels or {})}
+    for key in keys:
+        for name, value in told.items():
+            if value and name in {key, name.partition("/")[0] + "/" + key}:
+                return value
+    return None
+
+
+def _name(document: Mapping[str, object]) -> str:
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return name if isinstance(name, str) else "CronJob"

@@ -1,0 +1,1 @@
+"""Planning: the load to come."""

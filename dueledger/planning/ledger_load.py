@@ -1,0 +1,64 @@
+"""What is planned from a ledger: the schedules that decide, and what waits besides their rounds."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.schedule.when import DUE_END
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.pending_load import Waiting, count_waiting
+from dueledger.planning.load_plan import WAITING_ROWS_MAX
+from dueledger.planning.schedule_load import InForce, Schedules, expand_schedules
+from dueledger.reconciler.expect.versions import Failure, read_versions
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which definitions and items are planned; `service` is their label of that name."""
+
+    tenant: str | None = None
+    kind: str | None = None
+    service: str | None = None
+
+    def chooses(self, definition: Definition) -> bool:
+        """Tell whether it owes such items. Of which service an event's are, each event says."""
+        service = definition.labels.get("service")
+        depends = service is not None and not definition.is_schedule
+        return (
+            self.tenant in {None, definition.tenant}
+            and self.kind in {None, definition.kind}
+            and (depends or self.service in {None, service})
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Schedules, what waits besides, and the versions of definitions that cannot be read."""
+
+    schedules: Schedules
+    waiting: list[Waiting]
+    failures: list[Failure]
+
+
+async def read_load(
+    connection: Connection, wanted: Wanted, start: datetime, end: datetime, *, smear: timedelta
+) -> Load:
+    """Expand the schedules in force in [start, end), then count what waits and is not theirs."""
+    versions, failures = await read_versions(connection)
+    found = [
+        InForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
+        for one in versions
+        if wanted.chooses(one.definition)
+    ]
+    schedules = expand_schedules(found, start, end, smear=smear)
+    waiting = await count_waiting(
+        connection,
+        schedules.start,
+        schedules.end,
+        tenant=wanted.tenant,
+        kind=wanted.kind,
+        service=wanted.service,
+        counted=schedules.counted,
+        limit=WAITING_ROWS_MAX + 1,
+    )
+    return Load(schedules, waiting, failures)

@@ -1,0 +1,194 @@
+"""The load to come, by the minute: peaks, what smearing would do to them, and when it is quiet.
+
+It is what schedules owe, expanded from their definitions, and what waits in the ledger besides:
+items of events and services, the one that a fixed delay waits with, retries, snoozes, what a person
+triggered.
+"""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Final
+
+from dueledger.ledger.errors import InvalidInput, Problem, WindowTooLarge
+from dueledger.ledger.store.pending_load import Waiting
+from dueledger.planning.schedule_load import MINUTE, QUARTER_MINUTES, Schedules, Source, Uncounted
+
+PEAKS_MAX: Final = 5
+WAITING_ROWS_MAX: Final = 500_000
+"""How many minutes of how many sources may wait in a window."""
+
+_BUSIEST_MAX: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Quarter:
+    """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared.
+
+    `waiting` is the part of `due` that is counted from the ledger; no smear moves it any more.
+    """
+
+    start: datetime
+    due: int
+    waiting: int
+    busiest_minute: int
+    smeared_due: int
+    smeared_busiest_minute: int
+
+
+@dataclass(frozen=True, slots=True)
+class Peak:
+    """One of the quarters with the busiest minutes, and the definitions that make most of it."""
+
+    quarter: Quarter
+    most_of: tuple[tuple[Source, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """A stretch in which nothing falls due; `due` is more than none where none was long enough."""
+
+    start: datetime
+    end: datetime
+    due: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The load of a window; `overdue` waits already and is worked as soon as it can be."""
+
+    start: datetime
+    end: datetime
+    smear: timedelta
+    quiet_for: timedelta
+    definitions: int
+    overdue: int
+    not_counted: tuple[Uncounted, ...]
+    quarters: tuple[Quarter, ...]
+    peaks: tuple[Peak, ...]
+    quiet: tuple[Quiet, ...]
+    quietest: Quiet | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Minutes:
+    """How much falls due in each minute of the window."""
+
+    due: "array[int]"
+    smeared: "array[int]"
+    waiting: "array[int]"
+
+
+def make_plan(
+    schedules: Schedules, waiting: Sequence[Waiting] = (), *, quiet_for: timedelta
+) -> Plan:
+    """Add what waits to what schedules owe, and find the peaks and when it is quiet.
+
+    Raises InvalidInput where no quiet window can be found, WindowTooLarge where more waits than
+    was read.
+    """
+    start, end = schedules.start, schedules.end
+    if quiet_for > end - start:
+        problem = Problem(
+            "--quiet-for", str(quiet_for), "longer than the window", "a longer window"
+        )
+        raise InvalidInput("No quiet window can be found:", [problem])
+    if len(waiting) > WAITING_ROWS_MAX:
+        raise WindowTooLarge(
+            f"From {start.isoformat()} to {end.isoformat()} items of too many definitions wait; "
+            "ask for a shorter window or for one --kind."
+        )
+    minutes = _count(schedules, waiting)
+    quarters = tuple(_quarters(minutes, start))
+    wanted = -(-quiet_for // MINUTE)
+    quiet = tuple(_quiet(minutes.due, start, wanted))
+    return Plan(
+        start,
+        end,
+        schedules.smear,
+        quiet_for,
+        len(schedules.times),
+        sum(each.items for each in waiting if each.minute is None),
+        schedules.not_counted,
+        quarters,
+        _peaks(quarters, schedules, waiting),
+        quiet,
+        None if quiet else _quietest(minutes.due, start, wanted),
+    )
+
+
+def _count(schedules: Schedules, waiting: Sequence[Waiting]) -> _Minutes:
+    length = (schedules.end - schedules.start) // MINUTE
+    minutes = _Minutes(*(array("i", bytes(length * 4)) for _ in range(3)))
+    for times in schedules.times:
+        for minute in times.as_defined:
+            minutes.due[minute] += 1
+        for minute in times.smeared:
+            minutes.smeared[minute] += 1
+    for place, items in _placed(waiting, schedules.start):
+        for counts in (minutes.due, minutes.smeared, minutes.waiting):
+            counts[place] += items
+    return minutes
+
+
+def _placed(waiting: Sequence[Waiting], start: datetime) -> Iterator[tuple[int, int]]:
+    for each in waiting:
+        if each.minute is not None:
+            yield (each.minute - start) // MINUTE, each.items
+
+
+def _quarters(minutes: _Minutes, start: datetime) -> Iterator[Quarter]:
+    for place in range(0, len(minutes.due), QUARTER_MINUTES):
+        within = slice(place, place + QUARTER_MINUTES)
+        yield Quarter(
+            start + place * MINUTE,
+            sum(minutes.due[within]),
+            sum(minutes.waiting[within]),
+            max(minutes.due[within]),
+            sum(minutes.smeared[within]),
+            max(minutes.smeared[within]),
+        )
+
+
+def _peaks(
+    quarters: Sequence[Quarter], schedules: Schedules, waiting: Sequence[Waiting]
+) -> tuple[Peak, ...]:
+    ranked = sorted(quarters, key=lambda each: (-each.busiest_minute, -each.due, each.start))
+    chosen = [quarter for quarter in ranked[:PEAKS_MAX] if quarter.due]
+    peaks: list[Peak] = []
+    for quarter in chosen:
+        low = (quarter.start - schedules.start) // MINUTE
+        high = low + QUARTER_MINUTES
+        parts = Counter[Source]()
+        for times in schedules.times:
+            if number := sum(low <= minute < high for minute in times.as_defined):
+                parts[times.source] += number
+        for each in waiting:
+            if each.minute and low <= (each.minute - schedules.start) // MINUTE < high:
+                parts[Source(each.tenant, each.kind, each.definition)] += each.items
+        peaks.append(Peak(quarter, tuple(parts.most_common(_BUSIEST_MAX))))
+    return tuple(peaks)
+
+
+def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[Quiet]:
+    """Yield the stretches of so many minutes, or more, in which nothing falls due."""
+    place = 0
+    for is_quiet, run in groupby(minutes, key=lambda due: due == 0):
+        length = len(list(run))
+        if is_quiet and length >= wanted:
+            yield Quiet(start + place * MINUTE, start + (place + length) * MINUTE, 0)
+        place += length
+
+
+def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> Quiet:
+    """Return the stretch of so many minutes with the least in it, the first where several are."""
+    due = least = sum(minutes[:wanted])
+    best = 0
+    for place in range(1, len(minutes) - wanted + 1):
+        due += minutes[place + wanted - 1] - minutes[place - 1]
+        if due < least:
+            least, best = due, place
+    return Quiet(start + best * MINUTE, start + (best + wanted) * MINUTE, least)

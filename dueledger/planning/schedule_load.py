@@ -1,0 +1,179 @@
+"""When schedules fall due in a window, by the minute, as defined and as though they were smeared.
+
+Expanded from definitions alone, by the code that materialises. What hangs on something that has
+not happened yet, an event or the end of an item, is named and not counted.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import BeyondCalendar, InvalidInput, Problem, WindowTooLarge
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.schedule_drafts import cycle_of
+from dueledger.ledger.schedule import CHAINED, DATED, Occurrence
+from dueledger.ledger.schedule.smear import smear_seconds
+from dueledger.ledger.store.pending_load import CountedSchedule
+from dueledger.preview.occurrences import preview_definition
+
+QUARTER_MINUTES: Final = 15
+MINUTE: Final = timedelta(minutes=1)
+QUARTER: Final = timedelta(minutes=QUARTER_MINUTES)
+WINDOW_MAX: Final = timedelta(days=62)
+SMEAR_MAX: Final = timedelta(days=1)
+OCCURRENCES_MAX: Final = 2_000_000
+_SECOND: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A definition, and the part of a window in which it decides."""
+
+    definition: Definition
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What owes items; `definition` is None where a service emits them itself."""
+
+    tenant: str
+    kind: str
+    definition: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Uncounted:
+    """A definition whose load cannot be told, or not all of it, and why."""
+
+    source: Source
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """The minutes, counted from the window's start, in which a definition's items fall due."""
+
+    source: Source
+    as_defined: "array[int]"
+    smeared: "array[int]"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedules:
+    """The schedules of a window; `counted` says for which rounds an item needs no counting."""
+
+    start: datetime
+    end: datetime
+    smear: timedelta
+    times: tuple[Times, ...]
+    counted: tuple[CountedSchedule, ...]
+    not_counted: tuple[Uncounted, ...]
+
+
+def expand_schedules(
+    definitions: Iterable[InForce], start: datetime, end: datetime, *, smear: timedelta
+) -> Schedules:
+    """Expand what falls due in [start, end), which is widened to whole quarters of an hour.
+
+    `smear` is tried on those that have none of their own. Raises InvalidInput where the window or
+    the smear is too long, WindowTooLarge where it holds too many occurrences.
+    """
+    start, end = _floor(start), _floor(end + QUARTER - _SECOND)
+    _check(start, end, smear)
+    times: list[Times] = []
+    counted: list[CountedSchedule] = []
+    not_counted: list[Uncounted] = []
+    room = OCCURRENCES_MAX
+    for each in definitions:
+        definition = each.definition
+        source = Source(definition.tenant, definition.kind, definition.definition)
+        if reason := _uncountable(definition):
+            not_counted.append(Uncounted(source, reason))
+            continue
+        try:
+            found = _times(source, each, (start, end), smear, room)
+        except BeyondCalendar as error:
+            not_counted.append(Uncounted(source, error.problems[0].reason))
+            continue
+        room -= len(found.as_defined)
+        times.append(found)
+        counted.append(CountedSchedule(source.tenant, definition.definition, each.start, each.end))
+    return Schedules(start, end, smear, tuple(times), tuple(counted), tuple(not_counted))
+
+
+def _check(start: datetime, end: datetime, smear: timedelta) -> None:
+    if not timedelta() < end - start <= WINDOW_MAX:
+        reason = f"a plan reaches from a quarter of an hour to {WINDOW_MAX.days} days"
+        problem = Problem("--to", end.isoformat(), reason, "a shorter window, a later --to")
+        raise InvalidInput("The window cannot be planned:", [problem])
+    if smear > SMEAR_MAX:
+        problem = Problem("--smear", str(smear), "longer than a day", "a period such as PT10M")
+        raise InvalidInput("The smear cannot be tried:", [problem])
+
+
+def _uncountable(definition: Definition) -> str | None:
+    if isinstance(definition.when, DATED):
+        return "hangs on events that have not come yet"
+    if isinstance(definition.when, CHAINED):
+        return "each follows when the one before it ends"
+    return None
+
+
+def _times(
+    source: Source,
+    each: InForce,
+    bounds: tuple[datetime, datetime],
+    smear: timedelta,
+    room: int,
+) -> Times:
+    """Expand a definition; beyond the window as well, by as much as a smear moves things."""
+    start, end = bounds
+    own = each.definition.smear
+    reach = max(smear, own or timedelta())
+    first, last = max(each.start, start - reach), min(each.end, end + reach)
+    as_defined, smeared = array("i"), array("i")
+    if first >= last:
+        return Times(source, as_defined, smeared)
+    window = preview_definition(each.definition, since=first, until=last, effective_date=None)
+    if len(window.occurrences) > room:
+        raise WindowTooLarge(
+            f"From {start.isoformat()} to {end.isoformat()} there are more than "
+            f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window or for one --kind."
+        )
+    for found, seconds in _spread(
+        each.definition, window.occurrences, smear if own is None else own
+    ):
+        late = found.due_at + timedelta(seconds=seconds)
+        if start <= late < end:
+            smeared.append((late - start) // MINUTE)
+        defined = found.due_at if own is None else late
+        if start <= defined < end:
+            as_defined.append((defined - start) // MINUTE)
+    return Times(source, as_defined, smeared)
+
+
+def _spread(
+    definition: Definition, occurrences: Sequence[Occurrence], smear: timedelta
+) -> Iterator[tuple[Occurrence, int]]:
+    """Yield by how many seconds each is moved: by its id, never to the next one or past it."""
+    rooms = [after.due_at - before.due_at for before, after in pairwise(occurrences)]
+    for found, room in zip(occurrences, [*rooms, smear], strict=False):
+        item = item_id(
+            definition.tenant,
+            definition.kind,
+            definition.business_key,
+            cycle_of(found.nominal, found.decision),
+            found.nominal.date(),
+        )
+        yield found, smear_seconds(item, smear, room)
+
+
+def _floor(instant: datetime) -> datetime:
+    midnight = instant.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + (instant - midnight) // QUARTER * QUARTER

@@ -1,0 +1,1 @@
+"""Preview: when a definition falls due, without a database."""

@@ -1,0 +1,86 @@
+"""What an event rule makes of an example event, before anything is defined."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Final, cast
+
+from dueledger.ledger.definitions.documents import read_documents
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
+from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What the event owes: the item with its fields, or what is withdrawn."""
+
+    effective_date: date | None
+    says: str
+    fields: dict[str, object]
+
+
+def example_event(path: Path, definition: Definition) -> DomainEvent:
+    """Read an event in CloudEvents' names; `{type, data}` is enough, and `type` the rule's own."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise _refused(
+            str(path), f"byte {error.start} is not UTF-8", "the event in UTF-8"
+        ) from None
+    value, *others = [one.value for one in read_documents(text, source=str(path))]
+    if others or not isinstance(value, Mapping):
+        raise _refused(str(path), "not one event", '{"type": …, "data": {…}}')
+    event = cast("Mapping[str, object]", value)
+    if "data" not in event:
+        raise _refused("data", "is missing from the event", '{"type": …, "data": {…}}')
+    return DomainEvent(
+        tenant=definition.tenant,
+        source=str(event.get("source", "example")),
+        id=str(event.get("id", "example")),
+        type=str(event.get("type", definition.event)),
+        time=_time(event.get("time")),
+        subject=None if event.get("subject") is None else str(event["subject"]),
+        data=event["data"],
+    )
+
+
+def apply_event(definition: Definition, event: DomainEvent) -> list[Outcome]:
+    """Return what the rule makes of the event; empty where it is not its concern."""
+    return [_outcome(found) for found in apply_rule(definition, event)]
+
+
+def _outcome(found: ItemDraft | Cancellation | Supersession) -> Outcome:
+    match found:
+        case ItemDraft():
+            return Outcome(found.effective_date, "owes an item", _fields(found))
+        case Supersession():
+            draft = found.replacement
+            return Outcome(draft.effective_date, "replaces what is open", _fields(draft))
+        case Cancellation():
+            says = f"withdraws what is open for {found.business_key}"
+            return Outcome(None, says, {"business_key": found.business_key})
+
+
+def _fields(draft: ItemDraft) -> dict[str, object]:
+    names = ("business_key", "cycle", "effective_date", "due_at", "lane", "labels", "payload")
+    return {name: getattr(draft, name) for name in names}
+
+
+def _time(text: object) -> datetime:
+    if text is None:
+        return _LONG_AGO
+    try:
+        instant = datetime.fromisoformat(str(text))
+    except ValueError:
+        reason = "not an instant"
+        raise _refused("time", reason, "2027-03-01T09:00:00Z") from None
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _refused(field: str, reason: str, accepted: str) -> InvalidInput:
+    return InvalidInput("The example event cannot be used:", [Problem(field, "", reason, accepted)])

@@ -1,0 +1,168 @@
+"""When a definition falls due: the same code that materialises, without a database."""
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Final, NotRequired, TypedDict
+
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.rules.schedule_drafts import draft_window
+from dueledger.ledger.schedule import (
+    AfterCompletion,
+    Occurrence,
+    Relative,
+    Skipped,
+    Window,
+    due_for,
+    expand,
+)
+from dueledger.ledger.schedule.when import DUE_END, OCCURRENCES_MAX
+
+_FIRST_SPAN: Final = timedelta(hours=1)
+_INSTANT: Final = timedelta(microseconds=1)
+
+
+class PreviewOccurrence(TypedDict):
+    """One instant. `nominal` is local, `utc_offset` is the one in force there.
+
+    By `smear_seconds` the item falls due later, where its schedule smears.
+    """
+
+    due_at: str
+    nominal: str
+    utc_offset: str
+    decision: str
+    smear_seconds: NotRequired[int]
+
+
+class PreviewSkipped(TypedDict):
+    """A nominal local time that gives nothing."""
+
+    nominal: str
+    reason: str
+
+
+class Preview(TypedDict):
+    """The document of `dueledger preview --json`; its names are stable."""
+
+    occurrences: list[PreviewOccurrence]
+    skipped: list[PreviewSkipped]
+
+
+def preview_definition(
+    definition: Definition,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    effective_date: date | None,
+    count: int | None = None,
+) -> Window:
+    """Return what falls into [since, until), or for an event rule what one date gives.
+
+    `count` asks for the first so many from `since` on; `until` may then be left out. A fixed delay
+    is shown as though each item ended in the instant in which it is due.
+    """
+    if count is None or isinstance(definition.when, Relative):
+        return _window(definition, since, until, effective_date)
+    if since is None:
+        raise _lacking("--from", "counting begins somewhere", "2027-03-01T00:00:00Z")
+    return _first(definition, since, until or DUE_END, count)
+
+
+def preview_smears(definition: Definition, window: Window) -> list[int]:
+    """Return by how many seconds each occurrence of a schedule is moved, none where it smears not.
+
+    An event rule's smear hangs on the business key.
+    """
+    if definition.smear is None or not definition.is_schedule or not window.occurrences:
+        return []
+    end = window.occurrences[-1].due_at + _INSTANT
+    owed = draft_window(definition, Window(window.occurrences, ()), end)
+    return [draft.smear_seconds or 0 for draft in owed.drafts]
+
+
+def preview_document(window: Window, smears: Sequence[int] = ()) -> Preview:
+    """Return the document that `--json` prints."""
+    document = Preview(
+        occurrences=[
+            PreviewOccurrence(
+                due_at=found.due_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+                nominal=found.nominal.isoformat(),
+                utc_offset=_offset_text(found.utc_offset),
+                decision=found.decision.value,
+            )
+            for found in window.occurrences
+        ],
+        skipped=[
+            PreviewSkipped(nominal=found.nominal.isoformat(), reason=found.reason.value)
+            for found in window.skipped
+        ],
+    )
+    for shown, seconds in zip(document["occurrences"], smears, strict=False):
+        shown["smear_seconds"] = seconds
+    return document
+
+
+def _window(
+    definition: Definition,
+    since: datetime | None,
+    until: datetime | None,
+    effective_date: date | None,
+) -> Window:
+    if isinstance(definition.when, Relative):
+        if effective_date is None:
+            raise _lacking("--effective-date", "its `when` hangs on a date", "2027-03-31")
+        found = due_for(definition.when, effective_date, definition.observance())
+        return Window((found,) if _within(found, since, until) else (), ())
+    if since is None or until is None:
+        raise _lacking("--from, --to", "a schedule needs a window", "2027-03-01T00:00:00Z")
+    if isinstance(definition.when, AfterCompletion):
+        return _chain(definition.when, since, until)
+    return expand(definition.when, since, until, definition.observance())
+
+
+def _first(definition: Definition, since: datetime, until: datetime, count: int) -> Window:
+    """Look through ever longer windows, which compose, until there are enough."""
+    if isinstance(definition.when, AfterCompletion):
+        return _chain(definition.when, since, until, count)
+    occurrences: list[Occurrence] = []
+    skipped: list[Skipped] = []
+    low, span = since, _FIRST_SPAN
+    while low < until and len(occurrences) < count:
+        high = until if until - low <= span else low + span
+        window = _window(definition, low, high, None)
+        occurrences += window.occurrences
+        skipped += window.skipped
+        low, span = high, span * 2
+    if len(occurrences) > count:
+        last = occurrences[count - 1].due_at
+        skipped = [one for one in skipped if one.at <= last]
+    return Window(tuple(occurrences[:count]), tuple(skipped))
+
+
+def _chain(
+    when: AfterCompletion, since: datetime, until: datetime, count: int = OCCURRENCES_MAX
+) -> Window:
+    """Follow a fixed delay whose items take no time: the most that it can owe."""
+    fitting = -((since - until) // when.after_completion)
+    if min(fitting, count) >= OCCURRENCES_MAX:
+        problem = Problem("--to", until.isoformat(), "more occurrences than can be shown")
+        raise InvalidInput("The window is too long:", [problem])
+    instants = (since + n * when.after_completion for n in range(min(fitting, count)))
+    return Window(tuple(when.first(instant) for instant in instants), ())
+
+
+def _within(found: Occurrence, since: datetime | None, until: datetime | None) -> bool:
+    return (since is None or found.due_at >= since) and (until is None or found.due_at < until)
+
+
+def _lacking(option: str, reason: str, accepted: str) -> InvalidInput:
+    return InvalidInput("The preview lacks an option:", [Problem(option, "", reason, accepted)])
+
+
+def _offset_text(offset: timedelta) -> str:
+    """Write an offset as ISO 8601 does, with seconds only where history had them."""
+    sign = "-" if offset < timedelta() else "+"
+    minutes, seconds = divmod(int(abs(offset).total_seconds()), 60)
+    text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"
+    return f"{text}:{seconds:02}" if seconds else text

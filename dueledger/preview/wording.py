@@ -1,0 +1,95 @@
+"""What a preview says in words: of each occurrence, and of each change of the clocks."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from dueledger.ledger.schedule import Decision, Occurrence, Skipped, SkipReason, Window
+from dueledger.preview.clock_changes import ClockChange, clock_changes
+
+_DAY: Final = timedelta(days=1)
+_HOUR: Final = timedelta(hours=1)
+_MINUTE: Final = timedelta(minutes=1)
+_WORDS: Final = {
+    Decision.GAP_SHIFTED_FORWARD: "{time} does not exist on this day: {late} later, at {shown}",
+    Decision.GAP_END: "{time} does not exist on this day: right after the gap, at {shown}",
+    Decision.ROLLED: "{day} is no business day: on {shown_day}",
+    Decision.FOLD_FIRST: "{time} comes twice on this day: the first",
+    Decision.FOLD_SECOND: "{time} comes twice on this day: the second",
+    Decision.FOLD_BOTH_FIRST: "{time} comes twice on this day: both, this is the first",
+    Decision.FOLD_BOTH_SECOND: "{time} comes twice on this day: both, this is the second",
+}
+
+
+def decision_words(found: Occurrence) -> str:
+    """Say how an instant was found, or nothing where it is what the clock shows."""
+    shown = found.due_at.replace(tzinfo=None) + found.utc_offset
+    if found.decision is Decision.EXACT:
+        return ""
+    words = _WORDS.get(found.decision, found.decision.value.replace("_", " "))
+    late = shown - found.nominal
+    if not timedelta() <= late <= _DAY:
+        late %= _DAY  # to another day by its calendar, and there by so much
+    return words.format(
+        time=_time(found.nominal),
+        shown=_time(shown),
+        late=_spell(late),
+        day=_day(found.nominal),
+        shown_day=_day(shown),
+    )
+
+
+def skip_words(found: Skipped) -> str:
+    """Say why a nominal time gives nothing."""
+    if found.reason is SkipReason.GAP:
+        return f"{_time(found.nominal)} does not exist on this day: skipped"
+    if found.reason is SkipReason.CALENDAR:
+        return f"{_day(found.nominal)} is no business day: skipped"
+    return f"skipped: {found.reason.value.replace('_', ' ')}"
+
+
+def change_rows(
+    window: Window, zone: str, start: datetime, end: datetime
+) -> list[dict[str, object]]:
+    """Return a row for each change of the clocks in [start, end), with what it does to `window`."""
+    moved = [found for found in window.occurrences if found.decision is not Decision.EXACT]
+    odd = Window(tuple(moved), window.skipped)
+    return [
+        {
+            "clocks_change": change.before.isoformat(sep=" "),
+            "to": _time(change.after),
+            "by": f"{_spell(abs(change.jump))} {_way(change)}",
+            "decision": _effect(odd, change),
+        }
+        for change in clock_changes(zone, start, end)
+    ]
+
+
+def _way(change: ClockChange) -> str:
+    return "forward" if change.jump > timedelta() else "back"
+
+
+def _effect(window: Window, change: ClockChange) -> str:
+    """Say what becomes of the nominal times that the change swallows or repeats."""
+    low, high = sorted((change.before, change.after))
+    moved = [decision_words(found) for found in window.occurrences if low <= found.nominal < high]
+    skipped = [skip_words(found) for found in window.skipped if low <= found.nominal < high]
+    told = [*moved, *skipped]
+    if not told:
+        return "nothing falls into it"
+    more = f", and {len(told) - 1} more" if len(told) > 1 else ""
+    return told[0] + more
+
+
+def _day(nominal: datetime) -> str:
+    return f"{nominal:%A}, {nominal.date().isoformat()}"
+
+
+def _time(nominal: datetime) -> str:
+    return nominal.time().isoformat("seconds" if nominal.second else "minutes")
+
+
+def _spell(length: timedelta) -> str:
+    hours, rest = divmod(length, _HOUR)
+    minutes = rest // _MINUTE
+    parts = ((hours, "h"), (minutes, "min"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "seconds"

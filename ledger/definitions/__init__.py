@@ -1,0 +1,1 @@
+"""Definitions: their model, and how documents become one."""

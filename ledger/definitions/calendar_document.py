@@ -1,0 +1,79 @@
+"""A calendar as the ledger keeps it: its days, between which dates they are complete, their names.
+
+It always says until when it knows: a list of holidays that ends nowhere is taken for complete one
+day too long.
+"""
+
+from collections.abc import Mapping
+from datetime import date
+from typing import Annotated, Any, Final, Self
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import model_validator as validates
+
+from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.schedule import Calendar
+from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX, ListedDays, Weekend
+from dueledger.ledger.schedule.expressions import CalendarDate, misfit
+
+NAME_CHARS_MAX: Final = 200
+
+DayName = Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS_MAX)]
+
+
+class CalendarDocument(BaseModel):
+    """What one version of a calendar says; `names` are of its holidays, as far as they have any."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    weekend: Weekend
+    holidays: ListedDays = ()
+    workdays: ListedDays = ()
+    first_day: CalendarDate
+    last_day: CalendarDate
+    names: dict[date, DayName] = Field(default_factory=dict, max_length=DAYS_LISTED_MAX)
+
+    @validates(mode="after")
+    def _is_a_calendar(self) -> Self:
+        self.calendar("")
+        if strange := set(self.names).difference(self.holidays):
+            reason = f"{min(strange).isoformat()} is no holiday of it"
+            raise misfit("names", reason, "a name for each holiday, at most")
+        return self
+
+    def calendar(self, name: str) -> Calendar:
+        """Return the calendar under the name by which definitions ask for it."""
+        return Calendar(
+            name=name,
+            weekend=self.weekend,
+            holidays=self.holidays,
+            workdays=self.workdays,
+            first_day=self.first_day,
+            last_day=self.last_day,
+        )
+
+    def normalised(self) -> dict[str, Any]:
+        """Return the canonical document: equal exactly where nothing changed."""
+        return self.model_dump(mode="json") | {
+            "names": {day.isoformat(): self.names[day] for day in sorted(self.names)}
+        }
+
+
+def parse_calendar(document: Mapping[str, object], *, source: str) -> CalendarDocument:
+    """Read a calendar's document; InvalidInput names each field that is wrong."""
+    try:
+        return CalendarDocument.model_validate(document)
+    except ValidationError as error:
+        problems = [
+            _problem(found["loc"], found.get("ctx") or {}, found["msg"])
+            for found in error.errors(include_url=False, include_input=False)
+        ]
+        raise InvalidInput(f"{source} is no calendar:", problems) from None
+
+
+def _problem(
+    location: tuple[int | str, ...], context: Mapping[str, object], message: str
+) -> Problem:
+    if "field" in context:
+        return Problem(str(context["field"]), "", str(context["reason"]), str(context["accepted"]))
+    return Problem(".".join(map(str, location)) or "document", "", message)

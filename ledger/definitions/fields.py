@@ -1,0 +1,103 @@
+"""The small texts of a definition's document, and how a wrong one is refused."""
+
+from typing import Annotated, Final
+from unicodedata import category
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+
+from dueledger.ledger.identity import unusable_reason
+from dueledger.ledger.schedule.expressions import misfit, refused
+
+__all__ = [
+    "NAME_CHARS_MAX",
+    "PATH_CHARS_MAX",
+    "TOKEN_CHARS_MAX",
+    "TOPIC_CHARS_MAX",
+    "EventType",
+    "Name",
+    "Part",
+    "Path",
+    "Text",
+    "Token",
+    "Topic",
+    "chars",
+    "check_path",
+    "check_usable",
+    "misfit",
+]
+
+NAME_CHARS_MAX: Final = 200
+TOKEN_CHARS_MAX: Final = 100
+PATH_CHARS_MAX: Final = 1000
+TOPIC_CHARS_MAX: Final = 249  # Kafka's own limit
+
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
+
+
+def check_path(text: str) -> str:
+    """Return `text` where it is a JMESPath expression; refuse it otherwise."""
+    try:
+        jmespath.compile(text)
+    except (JMESPathError, RecursionError) as error:
+        reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
+        raise refused(reason, "a path on the event such as data.policy_number") from None
+    return text
+
+
+def check_usable(text: str) -> str:
+    """Return `text` where a key may hold it; refuse it otherwise."""
+    if reason := unusable_reason(text):
+        raise refused(reason, "a text without control characters")
+    return text
+
+
+def check_name(text: str) -> str:
+    """Return `text` where it shows what it is wherever it is printed; refuse it otherwise."""
+    odd = next((each for each in text if category(each) in _UNSEEN), None)
+    if odd is not None:
+        reason = f"holds U+{ord(odd):04X}, which does not show or changes how others do"
+        raise refused(reason, "a name of characters that are seen")
+    return text
+
+
+def check_topic(text: str) -> str:
+    """Return `text` where Kafka may have a topic of that name; refuse it otherwise."""
+    if text in {".", ".."}:
+        raise refused("Kafka has no topic of this name", "a topic such as due.orders")
+    return text
+
+
+def chars(length_max: int) -> StringConstraints:
+    """Bound a text's length."""
+    return StringConstraints(min_length=1, max_length=length_max, strict=True)
+
+
+Token = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=TOKEN_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
+    ),
+]
+Topic = Annotated[
+    str,
+    StringConstraints(
+        min_length=1, max_length=TOPIC_CHARS_MAX, pattern=r"^[A-Za-z0-9._-]+$", strict=True
+    ),
+    AfterValidator(check_topic),
+]
+Name = Annotated[
+    str, chars(NAME_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_name)
+]
+EventType = Annotated[str, chars(NAME_CHARS_MAX), AfterValidator(check_usable)]
+Path = Annotated[
+    str, chars(PATH_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_path)
+]
+Text = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
+
+
+class Part(BaseModel):
+    """A part of the document: nothing in it changes, and nothing unknown is ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,0 +1,413 @@
+"""The definition's model: what is owed, when, and by which rule. The same in YAML, JSON, REST.
+
+One definition is a schedule (no `event`: recurs by itself) or an event rule (`event`: an event of
+that type owes one item). Whatever is not honoured yet is refused by name, never ignored.
+"""
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from typing import Any, Final, Literal, Self
+
+import orjson
+from pydantic import Field, JsonValue, PrivateAttr, model_validator
+from pydantic_core import PydanticCustomError
+
+from dueledger.ledger.definitions.fields import (
+    EventType,
+    Name,
+    Part,
+    Path,
+    Text,
+    Token,
+    check_path,
+    misfit,
+)
+from dueledger.ledger.definitions.policies import (
+    CatchUp,
+    Deadlines,
+    Dispatch,
+    EventMatch,
+    KafkaDispatch,
+    Order,
+    Retry,
+    Sla,
+)
+from dueledger.ledger.identity import NUL
+from dueledger.ledger.schedule import (
+    CHAINED,
+    DATED,
+    NO_CALENDARS,
+    RECURRING,
+    At,
+    Business,
+    Calendar,
+    CalendarRule,
+    Observance,
+    Relative,
+    Roll,
+    When,
+)
+from dueledger.ledger.schedule.expressions import Period, period_text
+from dueledger.ledger.schedule.falls_due import ever_due
+from dueledger.ledger.schedule.observance import weekdays_rule
+from dueledger.ledger.schedule.smear import shortest_period
+
+BUSINESS_KEY_CHARS_MAX: Final = 512
+CYCLE_CHARS_MAX: Final = 200
+LABELS_MAX: Final = 32
+LABEL_CHARS_MAX: Final = 100
+LABELS_BYTES_MAX: Final = 8_192
+PAYLOAD_BYTES_MAX: Final = 262_144
+
+
+def _default_dispatch(fields: dict[str, Any]) -> Dispatch:
+    return Dispatch(kafka=KafkaDispatch(topic=f"due.{fields['kind']}"))
+
+
+def _default_payload(fields: dict[str, Any]) -> JsonValue:
+    return "data" if fields["event"] is not None else {}
+
+
+def _default_calendar(fields: dict[str, Any]) -> CalendarRule | None:
+    return weekdays_rule() if isinstance(fields.get("when"), Business) else None
+
+
+class Definition(Part):
+    """One version of a definition document, every default filled in."""
+
+    definition: Name
+    tenant: Token
+    kind: Token
+    event: EventType | None = Field(
+        default=None, description="the event type that owes an item; without it, a schedule"
+    )
+    business_key: Text = Field(
+        description="a JMESPath on the event, or a schedule's constant of at most 512 characters"
+    )
+    cycle: Path | None = Field(
+        default=None,
+        description="names the round: a JMESPath on the event; a schedule's is its nominal time",
+    )
+    effective_date: Path | None = Field(
+        default=None,
+        description="a JMESPath on the event that gives a date; a schedule's is its nominal date",
+    )
+    when: When
+    calendar: CalendarRule | None = Field(
+        default_factory=_default_calendar,
+        description="which days count as business days, and what becomes of the others",
+    )
+    cancel_on: tuple[EventMatch, ...] = ()
+    supersede_on: tuple[EventMatch, ...] = ()
+    labels: dict[Token, Text] = Field(
+        default_factory=dict,
+        max_length=LABELS_MAX,
+        description="JMESPaths on the event, or a schedule's constants",
+    )
+    lane: Token | None = Field(
+        default=None, description="the label that separates flows, so that each can be paused alone"
+    )
+    catch_up: CatchUp = CatchUp()
+    smear: Period | None = Field(
+        default=None,
+        description="items are spread over so long after their nominal time, by a hash of their id",
+    )
+    overlap: Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other"] = Field(
+        default="allow",
+        description="what an item does while another of its definition (and business key, for an "
+        "event rule) is handed out",
+    )
+    order: Order = Order()
+    deadlines: Deadlines = Deadlines()
+    sla: Sla = Sla()
+    retry: Retry = Retry()
+    dispatch: Dispatch = Field(default_factory=_default_dispatch)
+    payload: JsonValue = Field(
+        default_factory=_default_payload,
+        description="a JMESPath on the event (default: its data), a map of name to JMESPath, "
+        "or a schedule's constant (default: {})",
+    )
+
+    # Not of the document: the days behind `calendar.name`, once somebody has given them.
+    _named: Calendar | None = PrivateAttr(default=None)
+
+    def __hash__(self) -> int:
+        return hash((self.tenant, self.definition))
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.event is None:
+            _check_schedule(self)
+        else:
+            _check_event_rule(self)
+        _check_storable(self.payload)
+        if self.calendar is not None:
+            _check_calendar(self, self.calendar)
+        _check_falls_due(self)
+        if self.lane is not None and self.lane not in self.labels:
+            known = ", ".join(self.labels) or "none is given"
+            raise misfit("lane", "names no label of this definition", f"one of the labels: {known}")
+        _check_smear(self)
+        _check_catch_up(self)
+        return self
+
+    @property
+    def is_schedule(self) -> bool:
+        """Tell whether it recurs by itself."""
+        return self.event is None
+
+    @property
+    def event_types(self) -> frozenset[str]:
+        """Return every type of event that it acts on."""
+        matches = (*self.cancel_on, *self.supersede_on)
+        own = () if self.event is None else (self.event,)
+        return frozenset((*own, *(match.event for match in matches)))
+
+    @property
+    def calendar_name(self) -> str | None:
+        """Return the name under which it asks for a calendar, None where it does not."""
+        return None if self.calendar is None else self.calendar.name
+
+    def observing(self, calendars: Mapping[str, Calendar]) -> Self:
+        """Return the same definition with the calendar that it names among `calendars`.
+
+        UnknownCalendar where it is not among them; what names none is returned as it is.
+        """
+        rule = self.calendar
+        if rule is None or rule.name is None:
+            return self
+        named = rule.calendar(calendars)
+        if self._named is named:
+            return self
+        bound = self.model_copy()
+        bound._named = named  # noqa: SLF001 - its own
+        return bound
+
+    def observance(self) -> Observance | None:
+        """Return how it observes a calendar, None where it has none.
+
+        UnknownCalendar where it names one and `observing` has not given it its days.
+        """
+        rule = self.calendar
+        if rule is None:
+            return None
+        if rule.name is None:
+            return self._inline_observance
+        named = self._named or rule.calendar(NO_CALENDARS)
+        return Observance(named, rule.roll or Roll.SKIP)
+
+    @cached_property
+    def _inline_observance(self) -> Observance | None:
+        rule = self.calendar
+        return None if rule is None else Observance(rule.calendar(), rule.roll or Roll.SKIP)
+
+    def normalised(self) -> dict[str, JsonValue]:
+        """Return the canonical document, every default explicit. It reads back as equal."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    @cached_property
+    def digest(self) -> str:
+        """Return the SHA-256 of the canonical document: equal exactly where nothing changed."""
+        return sha256(orjson.dumps(self.normalised(), option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def _check_calendar(definition: Definition, rule: CalendarRule) -> None:
+    when = definition.when
+    if isinstance(when, CHAINED):
+        reason = "`after_completion` has no times of its own that a calendar could move"
+        raise misfit("calendar", reason, "nothing here, or another `when`")
+    own = isinstance(when, Business) and (when.business.roll or when.business.nth)
+    if rule.roll is None and not own:
+        accepted = "roll: following, preceding, modified_following, nearest, or skip"
+        if isinstance(when, Business):
+            accepted = "{day_of_month: …, roll: …} in `when`, or `roll` here"
+        raise misfit("calendar.roll", "is missing", accepted)
+    if isinstance(when, Business) and when.business.roll not in {None, rule.roll, *_no_roll(rule)}:
+        raise misfit("calendar.roll", "another than in `when.business`", "one of them")
+    if isinstance(when, Relative) and rule.roll is Roll.SKIP:
+        reason = "an event's item is owed once, so no day can be left out"
+        raise misfit("calendar.roll", reason, "following, preceding, modified_following or nearest")
+    if rule.name is None:
+        _check_reach(when, rule.calendar())
+
+
+def _no_roll(rule: CalendarRule) -> tuple[Roll | None, ...]:
+    return tuple(Roll) if rule.roll is None else ()
+
+
+def _check_reach(when: When, calendar: Calendar) -> None:
+    """Refuse what begins after the calendar's last day, and a business day that no month has."""
+    begin = when.at if isinstance(when, At) else getattr(when, "start", None)
+    if begin is not None and calendar.last_day is not None and begin.date() > calendar.last_day:
+        field = "when.at" if isinstance(when, At) else "when.start"
+        reason = f"after the last day that the calendar knows, {calendar.last_day}"
+        raise misfit(field, reason, "a calendar that reaches further")
+    days_worked = 7 - len(calendar.weekend)
+    if isinstance(when, Business) and when.business.nth and not calendar.workdays:
+        # Four whole weeks and three days: at most three of them are weekend days less.
+        most = 4 * days_worked + min(3, days_worked)
+        if abs(when.business.nth) > most:
+            reason = f"no month has more than {most} business days"
+            raise misfit("when.business", reason, f"nth: 1 to {most}, or from the end")
+
+
+def _check_falls_due(definition: Definition) -> None:
+    """Refuse a schedule that owes nothing, ever. Of a calendar by name, only `define` can tell."""
+    when, rule = definition.when, definition.calendar
+    if not isinstance(when, RECURRING) or getattr(when, "sparse", False):
+        return
+    if (rule is not None and rule.name is not None) or ever_due(when, definition.observance()):
+        return
+    if ever_due(when, None) and rule is not None and rule.roll is Roll.SKIP:
+        reason = "it never falls due: the calendar leaves out every day that it names"
+        raise misfit("calendar.roll", reason, "another roll, or days that the calendar has")
+    if getattr(when, "end", None) is not None:
+        reason = "it never falls due: nothing lies between its start and this"
+        raise misfit("when.end", reason, "a later end, or none")
+    reason = "it never falls due"
+    raise misfit("when", reason, "times that there are, and days that the calendar has")
+
+
+def _check_smear(definition: Definition) -> None:
+    if definition.smear is None:
+        return
+    if isinstance(definition.when, CHAINED):
+        raise misfit(
+            "smear",
+            "each item follows the one before it: there is nothing to spread",
+            "nothing here, or a longer `after_completion`",
+        )
+    period = shortest_period(definition.when)
+    if period is not None and definition.smear > period:
+        raise misfit(
+            "smear",
+            f"longer than the shortest time between two occurrences, {period_text(period)}",
+            f"at most {period_text(period)}",
+        )
+
+
+def _check_catch_up(definition: Definition) -> None:
+    catch_up = definition.catch_up
+    if catch_up.keeps_all or isinstance(definition.when, RECURRING):
+        return
+    if not definition.is_schedule:
+        if catch_up.policy != "all":
+            reason = "each event owes an item of its own, whatever came before it or after"
+            raise misfit("catch_up.policy", reason, "policy: all, with a window or without")
+        return
+    limits = (name for name in ("window", "max_items") if getattr(catch_up, name))
+    reason = "the next item is owed when the one before ends: none is ever missed"
+    raise misfit(f"catch_up.{next(limits, 'policy')}", reason, "policy: all, and nothing else")
+
+
+def _check_schedule(definition: Definition) -> None:
+    if isinstance(definition.when, DATED):
+        raise misfit(
+            "when",
+            "`relative` hangs on an event's date, and no `event` is given",
+            "an `event:`, or a `when` that recurs by itself: cron or every",
+        )
+    for field in ("cycle", "effective_date", "cancel_on", "supersede_on"):
+        if getattr(definition, field):
+            raise misfit(
+                field,
+                "belongs to an event rule, and no `event` is given",
+                "nothing here: a schedule takes them from its nominal local time",
+            )
+    if len(definition.business_key) > BUSINESS_KEY_CHARS_MAX:
+        raise misfit(
+            "business_key",
+            f"longer than {BUSINESS_KEY_CHARS_MAX} characters",
+            "a shorter constant",
+        )
+    if definition.dispatch.partition_key != "business_key":
+        raise misfit(
+            f"dispatch.{definition.dispatch.way}.partition_key",
+            "a schedule has no event to take it from",
+            "business_key",
+        )
+    for name, value in definition.labels.items():
+        if len(value) > LABEL_CHARS_MAX:
+            raise misfit(
+                f"labels.{name}", f"longer than {LABEL_CHARS_MAX} characters", "a shorter text"
+            )
+    # As Postgres writes them, whose bound it is.
+    if len(json.dumps(definition.labels, ensure_ascii=False).encode()) > LABELS_BYTES_MAX:
+        raise misfit("labels", "larger than 8 KiB together", "fewer labels, or shorter ones")
+    _check_constant(definition.payload)
+
+
+def _check_constant(payload: JsonValue) -> None:
+    try:
+        encoded = orjson.dumps(payload)
+    except orjson.JSONEncodeError as error:
+        raise misfit("payload", str(error), "a JSON value") from None
+    if payload is None or len(encoded) > PAYLOAD_BYTES_MAX:
+        raise misfit(
+            "payload", "null, or over 256 KiB", "a JSON value of at most 262,144 bytes, or {}"
+        )
+
+
+def _check_storable(payload: JsonValue) -> None:
+    """Refuse NUL in any text: Postgres stores none in JSON that it reads."""
+    waiting = [payload]
+    while waiting:
+        match waiting.pop():
+            case str() as text if NUL in text:
+                raise misfit("payload", "holds NUL (U+0000)", "a text without it")
+            case dict() as members:
+                waiting += [*members, *members.values()]
+            case list() as members:
+                waiting += members
+            case _:
+                pass
+
+
+def _check_dated(when: When) -> None:
+    if isinstance(when, At):
+        raise misfit(
+            "when",
+            "`at` is one time for every event; an event's item hangs on a date of its own",
+            "{relative: P0D, at: …, timezone: …} with a constant such as "
+            """effective_date: '`"2027-01-01"`'""",
+        )
+    if not isinstance(when, DATED):
+        raise misfit(
+            "when",
+            "recurs by itself, but an `event:` owes one item at one time",
+            "{relative: P-30D, at: …, timezone: …}, or no `event:`",
+        )
+
+
+def _check_event_rule(definition: Definition) -> None:
+    _check_dated(definition.when)
+    for field in ("cycle", "effective_date"):
+        if getattr(definition, field) is None:
+            raise misfit(
+                field, "an event rule must name it", f"a path on the event such as data.{field}"
+            )
+    paths = {"business_key": definition.business_key} | {
+        f"labels.{name}": text for name, text in definition.labels.items()
+    }
+    match definition.payload:
+        case str() as path:
+            paths["payload"] = path
+        case dict() as members:
+            for name, member in members.items():
+                if not isinstance(member, str):
+                    raise misfit(
+                        f"payload.{name}", "not a JMESPath", "a path, or a literal in backticks"
+                    )
+                paths[f"payload.{name}"] = member
+        case _:
+            raise misfit(
+                "payload", "neither a JMESPath nor a map of them", "data, or {policy: data.number}"
+            )
+    for field, path in paths.items():
+        try:
+            check_path(path)
+        except PydanticCustomError as error:
+            context = error.context or {}
+            raise misfit(field, context["reason"], context["accepted"]) from None

@@ -1,0 +1,215 @@
+"""Parts of a definition: how its work is handed out, tried again, caught up on, bounded in time."""
+
+from datetime import timedelta
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
+
+from dueledger.ledger.definitions.fields import EventType, Part, Path, Topic, misfit
+from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.schedule.expressions import Period
+
+START_MAX: Final = 30
+STREAK_MAX: Final = 3
+TOPIC_LEASE: Final = timedelta(minutes=10)
+LEASE_MAX: Final = timedelta(days=30)
+"""How long anything handed out may go without a word of it."""
+
+CATCH_UP_ITEMS_MAX: Final = 10_000
+
+
+class EventMatch(Part):
+    """An event that withdraws what is open for the business key it names."""
+
+    event: EventType
+    business_key: Path
+
+
+class CatchUp(Part):
+    """What is still owed of occurrences that were missed: due before they were materialised.
+
+    Where more than `max_items` were missed, or a thousand where none is given, those not owed are
+    one record with their count and range; otherwise each is recorded as skipped.
+
+    An event owes one item: `policy` is `all`, `max_items` has no effect, and `window` counts from
+    the item's due time to the arrival of its event. What comes later is recorded as skipped.
+    """
+
+    policy: Literal["all", "latest", "skip"] = "all"
+    window: Period | None = Field(
+        default=None,
+        description="how long after it was due an occurrence, or an event's item, is still owed",
+    )
+    max_items: Annotated[int, Field(ge=1, le=CATCH_UP_ITEMS_MAX, strict=True)] | None = Field(
+        default=None,
+        description="how many of those missed are owed at most: the latest; no effect in an event "
+        "rule",
+    )
+
+    @property
+    def keeps_all(self) -> bool:
+        """Tell whether everything missed is owed."""
+        return self.policy == "all" and self.window is None and self.max_items is None
+
+
+class Sla(Part):
+    """How soon after it is due an item must be started and completed."""
+
+    start_within: Period | None = None
+    complete_within: Period | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.start_within and self.complete_within and self.start_within > self.complete_within:
+            raise PydanticCustomError(
+                "refused",
+                "{reason}",
+                {
+                    "field": "start_within",
+                    "reason": "the start may come later than the completion",
+                    "accepted": "start_within no longer than complete_within",
+                },
+            )
+        return self
+
+
+Times = Annotated[int, Field(ge=1, le=1000, strict=True)]
+
+
+class Retry(Part):
+    """How often a failed item is tried again, and how long apart: exponential, full jitter."""
+
+    attempt_max: Times = 5
+    start_max: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = Field(
+        default=None,
+        description="how often an item is started at most, snoozes and lost workers included; "
+        "30, or attempt_max where that is more",
+    )
+    streak_max: Times | None = Field(
+        default=None,
+        description="so many failures in a row of one business key are flagged; 3 unless given",
+    )
+    base: Period = timedelta(seconds=10)
+    cap: Period = timedelta(minutes=10)
+    deadline: Period | None = Field(
+        default=None, description="from due_at on; what fails after it is parked, not tried again"
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.base > self.cap:
+            raise PydanticCustomError(
+                "refused",
+                "{reason}",
+                {
+                    "field": "cap",
+                    "reason": "the cap is shorter than the base",
+                    "accepted": "a cap of at least the base",
+                },
+            )
+        if self.start_max is not None and self.start_max < self.attempt_max:
+            reason = "fewer starts than attempts, and each attempt is a start"
+            raise misfit("start_max", reason, "at least attempt_max")
+        return self
+
+
+class Order(Part):
+    """Whether items of one partition key run one after another, in the order they are due."""
+
+    by: Literal["none", "partition_key"] = "none"
+    failure: Literal["hold", "pass"] = Field(
+        default="hold", description="whether one that failed holds its key until it ends"
+    )
+
+
+class Deadlines(Part):
+    """How long each step of the kind's work may take, and what is done when it takes longer."""
+
+    dispatch: Period = Field(
+        default=timedelta(seconds=30), description="from the claim until Kafka has it"
+    )
+    queue: Period = Field(
+        default=timedelta(minutes=2), description="from there until a worker starts it"
+    )
+    queue_late: Literal["retry", "park"] = "retry"
+    run: Period | None = Field(
+        default=None, description="the hard end of a run, whatever heartbeats say"
+    )
+    run_late: Literal["retry", "park"] = "retry"
+
+    @model_validator(mode="after")
+    def _bounded(self) -> Self:
+        for field, period in (("dispatch", self.dispatch), ("queue", self.queue)):
+            if period > LEASE_MAX:
+                raise misfit(field, "longer than thirty days", "a deadline such as PT2M")
+        return self
+
+
+def _default_lease(fields: dict[str, Any]) -> timedelta | None:
+    return TOPIC_LEASE if fields.get("settled_by") == "topic" else None
+
+
+class KafkaDispatch(Part):
+    """Where due items are published. `partition_key` is `business_key` or a JMESPath."""
+
+    topic: Topic
+    partition_key: Path = "business_key"
+    settled_by: Literal["worker", "topic"] = Field(
+        default="worker",
+        description="handlers of workers; or whoever reads the topic and answers on due-outcomes",
+    )
+    lease: Period | None = Field(
+        default_factory=_default_lease,
+        description="settled by topic: after how long without an answer items are handed out anew",
+    )
+
+    @model_validator(mode="after")
+    def _lease_of_topic(self) -> Self:
+        if self.lease is not None and self.settled_by != "topic":
+            reason = "a worker's lease is the worker's own setting"
+            raise misfit("lease", reason, "nothing here, or `settled_by: topic`")
+        if self.lease is not None and self.lease > LEASE_MAX:
+            raise misfit("lease", "longer than thirty days", "a lease such as PT10M")
+        return self
+
+
+class DirectDispatch(Part):
+    """Workers claim the items themselves: no allocator publishes them, and Kafka is not needed."""
+
+    partition_key: Path = "business_key"
+
+
+class Dispatch(Part):
+    """How work is handed out: to handlers by Kafka or direct, or to an endpoint by HTTP."""
+
+    kafka: KafkaDispatch | None = None
+    http: HttpDispatch | None = None
+    direct: DirectDispatch | None = None
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        ways = [name for name in type(self).model_fields if getattr(self, name) is not None]
+        if len(ways) != 1:
+            raise PydanticCustomError(
+                "refused",
+                "{reason}",
+                {
+                    "reason": f"says {' and '.join(ways)} at once" if ways else "says no way",
+                    "accepted": "{kafka: {topic: due.…}}, {http: {url: https://…}} or {direct: {}}",
+                },
+            )
+        return self
+
+    @property
+    def partition_key(self) -> str:
+        """What keeps items in one partition: `business_key` or a JMESPath."""
+        way = self.http or self.kafka or self.direct
+        return "business_key" if way is None else way.partition_key
+
+    @property
+    def way(self) -> Literal["kafka", "http", "direct"]:
+        """The field that is given."""
+        if self.http is not None:
+            return "http"
+        return "kafka" if self.direct is None else "direct"

@@ -1,0 +1,1 @@
+"""What an event does to items, by the rules in force."""

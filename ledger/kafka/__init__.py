@@ -1,0 +1,1 @@
+"""Kafka below the services: record formats, batches, headers, topics, consumers."""

@@ -1,0 +1,122 @@
+"""Poison goes to the reject topic: as it came, with the reason and where it lies."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, cast, final
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import MessageSizeTooLargeError, RecordTooLargeError
+
+from dueledger.ledger.errors import InvalidHeader, InvalidInput
+from dueledger.ledger.kafka.envelope import rejected_headers
+
+_TOO_LARGE: Final = (MessageSizeTooLargeError, RecordTooLargeError)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as polled. One that cannot be read has its `fault`, and what was salvaged of it."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    fault: InvalidHeader | None = None
+
+    def check(self) -> None:
+        """Raise InvalidHeader where it cannot be read."""
+        if self.fault is not None:
+            raise self.fault
+
+
+class Rejected(NamedTuple):
+    """A record that cannot be taken in, and why."""
+
+    record: Record
+    error: InvalidInput
+
+
+class _Copy(NamedTuple):
+    """What is sent of a rejected record. Kafka's client refuses one without key and value."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+    reasons: Sequence[tuple[str, bytes | None]]
+
+
+async def send_rejected(
+    producer: AIOKafkaProducer, topic: str, rejected: Sequence[Rejected]
+) -> None:
+    """Send poison in its order and wait until it is acknowledged.
+
+    With the reason a record may be larger than the broker allows. Then it goes without its value,
+    or with the reason only: the origin still says where it lies.
+    """
+    rest: Sequence[_Copy] = [_copy(record, error) for record, error in rejected]
+    for shrink in (_whole, _without_value):
+        rest = await _send(producer, topic, rest, shrink)
+    for refused in await _send(producer, topic, rest, _reasons_only):
+        message = f"{topic} takes no record of {refused.reasons!r}"
+        raise MessageSizeTooLargeError(message)
+
+
+async def _send(
+    producer: AIOKafkaProducer,
+    topic: str,
+    copies: Sequence[_Copy],
+    shrink: Callable[[_Copy], _Copy],
+) -> list[_Copy]:
+    """Send each as `shrink` leaves it; return those that are too large even so."""
+    large: list[_Copy] = []
+    sent: list[tuple[_Copy, asyncio.Future[Any]]] = []
+    for copy in copies:
+        small = shrink(copy)
+        # The stubs do not know that a header's value may be null.
+        headers = cast("list[tuple[str, bytes]]", [*small.headers, *small.reasons])
+        try:
+            future = await producer.send(topic, small.value, small.key, headers=headers)
+        except _TOO_LARGE:
+            large.append(copy)
+        else:
+            sent.append((copy, future))
+    answers = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
+    for (copy, _), answer in zip(sent, answers, strict=True):
+        if isinstance(answer, _TOO_LARGE):
+            large.append(copy)
+        elif isinstance(answer, BaseException):
+            raise answer
+    return large
+
+
+def _copy(record: Record, error: InvalidInput) -> _Copy:
+    reasons = rejected_headers(
+        (),
+        code=error.code,
+        field=error.problems[0].field if error.problems else _field(error.fields),
+        reason=str(error),
+        origin=(record.topic, record.partition, record.offset),
+    )
+    value = b"" if record.key is None and record.value is None else record.value
+    return _Copy(record.key, value, record.headers, reasons)
+
+
+def _whole(copy: _Copy) -> _Copy:
+    return copy
+
+
+def _without_value(copy: _Copy) -> _Copy:
+    return copy._replace(value=b"")
+
+
+def _reasons_only(copy: _Copy) -> _Copy:
+    return _Copy(None, b"", (), copy.reasons)
+
+
+def _field(fields: Mapping[str, Any]) -> str | None:
+    named = fields.get("field")
+    return None if named is None else str(named)

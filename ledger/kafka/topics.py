@@ -1,0 +1,83 @@
+"""Topics are made when they are missing, never by asking for their metadata.
+
+Asking a broker for the metadata of an unknown topic makes it create one with its own default of
+partitions; aiokafka 0.14 cannot switch that off. So the list is read first.
+"""
+
+from collections.abc import Collection
+from typing import Final
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
+
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.settings import Settings
+
+REQUEST_SECONDS: Final = 40.0
+
+
+async def make_topics(
+    settings: Settings, topics: Collection[str], *, client: str, role: str
+) -> None:
+    """Make those of `topics` that do not exist, as the settings say; log the refused ones.
+
+    Where a broker refuses, somebody else may make the topic yet. Raises Unavailable.
+    """
+    refused = await make_missing_topics(
+        settings.bootstrap_servers,
+        topics,
+        partitions=settings.topic_partitions,
+        replication=settings.topic_replication,
+        client=client,
+    )
+    for topic, reason in refused.items():
+        get_logger(role).warning(LogEvent.TOPIC_REFUSED, topic=topic, reason=reason)
+
+
+async def make_missing_topics(
+    bootstrap_servers: str,
+    topics: Collection[str],
+    *,
+    partitions: int,
+    replication: int,
+    client: str = "dueledger",
+    timeout_seconds: float = REQUEST_SECONDS,
+) -> dict[str, str]:
+    """Make those of `topics` that do not exist; return the refused ones with the broker's reason.
+
+    Idempotent, and safe to run in several processes at once. Raises Unavailable.
+    """
+    admin = AIOKafkaAdminClient(
+        bootstrap_servers=bootstrap_servers,
+        client_id=client,
+        request_timeout_ms=int(timeout_seconds * 1000),
+    )
+    try:
+        await admin.start()
+        missing = sorted(set(topics) - set(await admin.list_topics()))
+        if not missing:
+            return {}
+        answer = await admin.create_topics(
+            [NewTopic(topic, partitions, replication) for topic in missing]
+        )
+    except (KafkaError, OSError, TimeoutError) as error:
+        raise unavailable(error) from error
+    finally:
+        await admin.close()
+    refused: dict[str, str] = {}
+    for topic, code, *_ in answer.topic_errors:
+        error = for_code(code)
+        if code and error is not TopicAlreadyExistsError:
+            refused[topic] = error.__name__
+    return refused
+
+
+def unavailable(error: Exception) -> Unavailable:
+    """Return what to tell the caller when no broker answers."""
+    return Unavailable(
+        f"Kafka cannot be used: {type(error).__name__}. "
+        "Check DUELEDGER_BOOTSTRAP_SERVERS and that the brokers are up; "
+        "`dueledger doctor` says more.",
+        service="kafka",
+    )

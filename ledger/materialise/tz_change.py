@@ -1,0 +1,206 @@
+"""What a newer tz database changes, as one change: drawn up, reviewed by its digest, applied.
+
+It is applied a version of a definition at a time, each in one transaction, from what was recorded
+when it was opened: whoever goes on after a kill, with whatever tz database, comes to the same end.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from hashlib import sha256
+from typing import Final
+
+import orjson
+
+from dueledger.ledger.errors import Conflict
+from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.schedule import tzdata_version
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.definitions import hold_versions, read_versions
+from dueledger.ledger.store.items import emit_items, move_items
+from dueledger.ledger.store.tz_changes import (
+    Step,
+    ZoneChange,
+    ZonePart,
+    ZoneStep,
+    begin_zone_change,
+    close_zone_change,
+    hold_zone_changes,
+    hold_zone_part,
+    list_zone_changes,
+    list_zone_parts,
+    list_zone_steps,
+    mark_zone_part_applied,
+    open_zone_change,
+    record_zone_steps,
+)
+
+STEPS_PAGE: Final = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """The change to look at. `begun`: it is open already, and may be applied in part."""
+
+    change: ZoneChange
+    begun: bool
+
+
+@asynccontextmanager
+async def review(
+    connection: Connection, *, actor_no: int, from_at: datetime | None = None
+) -> AsyncGenerator[Review]:
+    """Show the change that is to be applied: one that is open, or one drawn up for the occasion.
+
+    It can be read inside the context, and is gone with it: nothing is changed.
+    """
+    transaction = connection.transaction()
+    await transaction.start()
+    try:
+        await hold_zone_changes(connection)
+        begun = await _find_open(connection)
+        change = begun or await _draw_up(connection, from_at, actor_no)
+        yield Review(change, begun=begun is not None)
+    finally:
+        await transaction.rollback()
+
+
+async def apply_reviewed(
+    connection: Connection, digest: str, *, actor_no: int, from_at: datetime | None = None
+) -> ZoneChange:
+    """Apply the change of this digest wholly, or go on with it where it was left.
+
+    What has been handed out since, or is due already, stays as it is; so does a definition of which
+    another version was defined meanwhile. Repeating it is harmless. Raises Conflict, and changes
+    nothing, where what there is to change now has another digest.
+    """
+    async with connection.transaction():
+        await hold_zone_changes(connection)
+        change = await _find_open(connection)
+        if change is None:
+            change = await _open_reviewed(connection, digest, from_at, actor_no)
+    if change.digest != digest:
+        raise Conflict(
+            f"Another change is not finished, and goes first: {change.actor} began it on"
+            f" {change.opened_at:%Y-%m-%d %H:%M} UTC. To finish it: --apply {change.digest}",
+            digest=change.digest,
+        )
+    crash_point("zone_change.opened")
+    async for part in list_zone_parts(connection, change.change_no):
+        if part.applied_at is None:
+            await _apply_part(connection, change, part, actor_no)
+    await close_zone_change(connection, change.change_no)
+    return await _read(connection, digest)
+
+
+async def _open_reviewed(
+    connection: Connection, digest: str, from_at: datetime | None, actor_no: int
+) -> ZoneChange:
+    """Draw up what there is to change, and keep it if it is what was reviewed.
+
+    Where it is not, and what was reviewed is done already, return that.
+    """
+    drawing = connection.transaction()
+    await drawing.start()
+    found = await _draw_up(connection, from_at, actor_no)
+    if found.digest == digest:
+        await drawing.commit()
+        return found
+    await drawing.rollback()
+    if done := await list_zone_changes(connection, digest, limit=1):
+        return done[0]
+    raise Conflict(
+        f"What there is to change now is not what was reviewed as {digest}: something was handed"
+        " out, fell due or was defined meanwhile, or the tz database or --from is another. Review"
+        " it again with --check-tz; --from leaves time for that.",
+        digest=found.digest,
+    )
+
+
+async def _find_open(connection: Connection) -> ZoneChange | None:
+    newest = await list_zone_changes(connection, limit=1)
+    return newest[0] if newest and newest[0].closed_at is None else None
+
+
+async def _read(connection: Connection, digest: str) -> ZoneChange:
+    (found,) = await list_zone_changes(connection, digest, limit=1)
+    return found
+
+
+async def _draw_up(connection: Connection, from_at: datetime | None, actor_no: int) -> ZoneChange:
+    """Record what is to be changed. The caller's transaction keeps it, or lets it be gone."""
+    number = await begin_zone_change(connection, tzdata_version(), from_at, actor_no=actor_no)
+    async for found in find_changes(connection, from_at):
+        if found.steps or found.failure:
+            await record_zone_steps(
+                connection,
+                number,
+                found.version.definition_no,
+                found.steps,
+                superseded_at=found.version.superseded_at,
+                failure=found.failure,
+            )
+    digest = await _digest(connection, number, from_at)
+    await open_zone_change(connection, number, digest)
+    return await _read(connection, digest)
+
+
+async def _digest(connection: Connection, number: int, from_at: datetime | None) -> str:
+    """Return the SHA-256, in hexadecimal, of all that a change does, in the order of its parts."""
+    digest = sha256(_line(tzdata_version(), from_at))
+    async for part in list_zone_parts(connection, number):
+        version = part.tenant, part.name, part.version, part.superseded_at
+        async for steps in list_zone_steps(connection, number, part.definition_no, page=STEPS_PAGE):
+            for step in steps:
+                to = step.due_at, step.decision, step.skip_reason
+                was = step.at, step.tzdata_before
+                digest.update(_line(*version, step.step.value, str(step.id), *was, *to))
+    return digest.hexdigest()
+
+
+def _line(*values: object) -> bytes:
+    return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z)
+
+
+async def _apply_part(
+    connection: Connection, change: ZoneChange, part: ZonePart, actor_no: int
+) -> None:
+    """Apply what a change has of one version, in one transaction; once, whoever else does."""
+    number, definition_no, items = change.change_no, part.definition_no, 0
+    async with connection.transaction():
+        if not await hold_zone_part(connection, number, definition_no):
+            return
+        await hold_versions(connection, part.tenant, part.name)
+        (version,) = await read_versions(connection, [definition_no])
+        overtaken = version.superseded_at != part.superseded_at
+        if not overtaken:
+            async for steps in list_zone_steps(connection, number, definition_no, page=STEPS_PAGE):
+                items += await _apply(connection, change, definition_no, steps, actor_no)
+        await mark_zone_part_applied(connection, number, definition_no, items, overtaken=overtaken)
+        crash_point("zone_change.applied")
+
+
+async def _apply(
+    connection: Connection,
+    change: ZoneChange,
+    definition_no: int,
+    steps: Sequence[ZoneStep],
+    actor_no: int,
+) -> int:
+    moved = [step for step in steps if step.step is not Step.ADDED]
+    changed = await move_items(
+        connection,
+        [each.id for each in moved],
+        [each.due_at for each in moved],
+        [each.decision for each in moved],
+        [each.skip_reason for each in moved],
+        definition_no=definition_no,
+        tzdata=change.tzdata,
+        actor_no=actor_no,
+        change_no=change.change_no,
+    )
+    drafts = [step.draft for step in steps if step.draft is not None]
+    emitted = await emit_items(connection, drafts, actor_no=actor_no, definition_no=definition_no)
+    return changed + sum(each.created for each in emitted)

@@ -1,0 +1,275 @@
+"""A newer tz database: which items to come it moves.
+
+The database that decides is the pinned one of this process. What it moves is found from the
+definitions, by the code that places items; what was ever handed out stays as it is.
+"""
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Final
+
+from dueledger.ledger.definitions.model import Definition
+from dueledger.ledger.errors import BeyondCalendar, DueledgerError
+from dueledger.ledger.materialise.schedule_calendars import Phases, read_phases
+from dueledger.ledger.materialise.version_change import NEWER_VERSION
+from dueledger.ledger.rules.calendar_change import known_until
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import (
+    Scheduled,
+    draft_occurrences,
+    issue_draft,
+    split_cycle,
+)
+from dueledger.ledger.schedule import (
+    AfterCompletion,
+    Gap,
+    Relative,
+    SkipReason,
+    due_for,
+    tzdata_version,
+)
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.definitions import DefinitionVersion, list_expanded_ahead, read_versions
+from dueledger.ledger.store.items import ZonedItem, list_zoned_waiting
+from dueledger.ledger.store.tz_changes import Issue, Step, ZoneStep, find_issues
+
+NEWER_TZDATA: Final = "tzdata"
+"""Why an item is revised or superseded that a newer tz database moves."""
+
+_PAGE_ITEMS: Final = 5_000
+_PAGE_VERSIONS: Final = 1_000
+_VERSIONS_KEPT: Final = 10_000
+_SHIFT_MAX: Final = timedelta(days=2)
+_SLICE: Final = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Some of what a newer database changes of one version: what moves, what is owed besides.
+
+    `failure`: why that cannot be told of all that waits; what cannot be told stays.
+    """
+
+    version: DefinitionVersion
+    steps: Sequence[ZoneStep] = ()
+    failure: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    due_at: datetime
+    decision: str
+
+
+@dataclass(slots=True)
+class _Rounds:
+    """Where each round falls due now, before its smear, by every calendar it may be placed by."""
+
+    placed: defaultdict[str, list[_Placed]] = field(
+        default_factory=lambda: defaultdict[str, list[_Placed]](list)
+    )
+    skipped: dict[str, str] = field(default_factory=dict[str, str])
+
+    def add(self, scheduled: Scheduled) -> None:
+        """Take up what is owed in a slice of time by one calendar."""
+        for draft in scheduled.drafts:
+            at = draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
+            self.placed[draft.cycle].append(_Placed(at, draft.decision or ""))
+        for skip in scheduled.skipped:
+            self.skipped[skip.draft.cycle] = skip.reason
+
+
+class _Versions:
+    """Versions and the calendars that placed their items: the last that were read are kept."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._kept: dict[int, tuple[DefinitionVersion, Phases | str]] = {}
+
+    async def read(self, numbers: Collection[int]) -> list[tuple[DefinitionVersion, Phases | str]]:
+        """Read versions by number, in the order asked."""
+        missing = [number for number in numbers if number not in self._kept]
+        if len(self._kept) + len(missing) > _VERSIONS_KEPT:
+            self._kept.clear()
+            missing = list(numbers)
+        if missing:
+            versions = await read_versions(self._connection, missing)
+            phases = await read_phases(self._connection, versions)
+            self._kept |= {
+                each.definition_no: (each, phases[each.definition_no]) for each in versions
+            }
+        return [self._kept[number] for number in numbers]
+
+
+async def find_changes(
+    connection: Connection, from_at: datetime | None = None
+) -> AsyncIterator[Found]:
+    """Compare what waits, and the rounds up to each watermark, with this process's tz database.
+
+    Reads all that waits, a page at a time, and yields what it finds, a version of a page at a time;
+    nothing that is due before `from_at`.
+    """
+    now = await read_now(connection)
+    begins = now if from_at is None else max(now, from_at)
+    versions = _Versions(connection)
+    after: int | None = 0
+    while after is not None:
+        items, after = await list_zoned_waiting(
+            connection, tzdata_version(), from_at, after, limit=_PAGE_ITEMS
+        )
+        by_definition: defaultdict[int, list[ZonedItem]] = defaultdict(list)
+        for item in items:
+            by_definition[item.definition_no].append(item)
+        for version, phases in await versions.read(by_definition):
+            yield _find_moved(version, phases, by_definition[version.definition_no])
+    number, numbers = 0, [0]
+    while numbers:
+        numbers = await list_expanded_ahead(connection, number, limit=_PAGE_VERSIONS)
+        for version, phases in await versions.read(numbers):
+            number = version.definition_no
+            async for found in _find_added(connection, version, phases, begins):
+                yield found
+
+
+def _find_moved(
+    version: DefinitionVersion, phases: Phases | str, items: Sequence[ZonedItem]
+) -> Found:
+    if isinstance(phases, str):
+        return Found(version, failure=phases)
+    if isinstance(phases[0][1].when, AfterCompletion):
+        return Found(version)
+    try:
+        dated = isinstance(phases[0][1].when, Relative)
+        rounds, whole = (_Rounds(), False) if dated else _place(phases, items)
+    except DueledgerError as error:
+        return Found(version, failure=str(error))
+    steps: list[ZoneStep] = []
+    failure: str | None = None
+    for item in items:
+        cycle = split_cycle(item.cycle)[0]
+        smear = timedelta(seconds=item.smear_seconds or 0)
+        placed = _place_dated(phases, item) if dated else rounds.placed.get(cycle, ())
+        # A calendar moves by whole days, a tz database by hours: the nearest is by its calendar.
+        found = min(placed, key=lambda each: abs(each.due_at + smear - item.due_at), default=None)
+        if found is not None:
+            if found.due_at + smear != item.due_at:
+                step = _step(item, Step.MOVED)
+                steps.append(replace(step, due_at=found.due_at + smear, decision=found.decision))
+        elif not whole:
+            failure = f"its calendar does not tell of {item.cycle}"
+        elif cycle in rounds.skipped:
+            steps.append(replace(_step(item, Step.SKIPPED), skip_reason=rounds.skipped[cycle]))
+        else:
+            steps.append(_step(item, Step.WITHDRAWN))
+    return Found(version, steps, failure)
+
+
+def _step(item: ZonedItem, step: Step) -> ZoneStep:
+    what = item.id, step, item.cycle, item.zone
+    return ZoneStep(item.due_at, *what, due_at=None, tzdata_before=item.tzdata)
+
+
+def _place(phases: Phases, items: Sequence[ZonedItem]) -> tuple[_Rounds, bool]:
+    """Say where rounds near these items fall due now, and whether every day there is known."""
+    rounds, whole = _Rounds(), True
+    begins = min(item.due_at for item in items) - _SHIFT_MAX
+    ends = max(item.due_at for item in items) + _SHIFT_MAX
+    for start, end in _slices(begins, ends):
+        reached = start
+        for _, definition in phases:
+            until = known_until(definition, start, end)
+            reached = max(reached, until)
+            if start < until:
+                rounds.add(draft_occurrences(definition, start, until))
+        whole = whole and reached == end
+    return rounds, whole
+
+
+def _place_dated(phases: Phases, item: ZonedItem) -> Iterator[_Placed]:
+    """Say where an event's item falls due now, by every calendar that there was."""
+    for _, definition in phases:
+        if isinstance(definition.when, Relative):
+            with suppress(BeyondCalendar):
+                found = due_for(definition.when, item.effective_date, definition.observance())
+                yield _Placed(found.due_at, found.decision.value)
+
+
+async def _find_added(
+    connection: Connection, version: DefinitionVersion, phases: Phases | str, begins: datetime
+) -> AsyncIterator[Found]:
+    """Find rounds that a schedule owes before its watermark, and that no item stands for."""
+    if version.event_type is not None or version.materialised_until is None:
+        return
+    ends = min(version.materialised_until, version.superseded_at or version.materialised_until)
+    begins = max(begins, version.effective_from)
+    if begins >= ends:
+        return
+    if isinstance(phases, str):
+        yield Found(version, failure=phases)
+        return
+    bounds = [begins, *(min(max(from_at, begins), ends) for from_at, _ in phases[1:]), ends]
+    for (_, definition), (first, last) in zip(phases, pairwise(bounds), strict=True):
+        for start, end in _slices(first, last):
+            try:
+                until = known_until(definition, start, end)
+                drafts = draft_occurrences(definition, start, until).drafts
+            except DueledgerError as error:
+                yield Found(version, failure=str(error))
+                return
+            owed = await _find_unissued(connection, definition, drafts)
+            yield Found(version, [_added(draft) for draft in owed])
+
+
+async def _find_unissued(
+    connection: Connection, definition: Definition, drafts: Sequence[ItemDraft]
+) -> list[ItemDraft]:
+    """Return the next issue of each round that no item stands for: the first, if there is none."""
+    owed: list[ItemDraft] = []
+    left, number = list(drafts), 1
+    while left:
+        ids = [issue_draft(draft, number).id for draft in left]
+        known = await find_issues(connection, ids)
+        ended: list[ItemDraft] = []
+        for draft, identity in zip(left, ids, strict=True):
+            issue = known.get(identity.bytes)
+            if issue is None:
+                owed.append(issue_draft(draft, number))
+            elif _ended_for_another(issue, definition):
+                ended.append(draft)
+        left, number = ended, number + 1
+    return owed
+
+
+def _ended_for_another(issue: Issue, definition: Definition) -> bool:
+    """Tell whether a version or a tz database that decides no more is why an issue has ended.
+
+    A gap is why, where this version skips those of the same zone, too: what an older one skipped
+    under other terms stays as it is.
+    """
+    if issue.event == TransitionEvent.SUPERSEDED and issue.reason == NEWER_VERSION:
+        return True
+    if issue.tzdata == tzdata_version():
+        return False
+    if issue.event == TransitionEvent.SUPERSEDED:
+        return issue.reason == NEWER_TZDATA
+    when = definition.when
+    alike = getattr(when, "gap", None) is Gap.SKIP and getattr(when, "timezone", None) == issue.zone
+    return issue.event == TransitionEvent.SKIPPED and issue.reason == SkipReason.GAP and alike
+
+
+def _added(draft: ItemDraft) -> ZoneStep:
+    what = draft.id, Step.ADDED, draft.cycle, draft.zone or "UTC"
+    return ZoneStep(draft.due_at, *what, draft.due_at, draft.decision, draft=draft)
+
+
+def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    while start < end:
+        until = min(start + _SLICE, end)
+        yield start, until
+        start = until

@@ -1,0 +1,1 @@
+"""What definitions and events owe: rules, schedules, catch-up. Pure."""

@@ -1,0 +1,102 @@
+"""What is still owed of the occurrences that a schedule missed. Pure.
+
+Missed is what was due before it was materialised: a definition that failed for days, a process
+that was away longer than the horizon, a definition that begins in the past.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+
+from dueledger.ledger.definitions.model import Definition
+from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.schedule import RECURRING, Occurrence
+
+RECORDED_MAX: Final = 1_000
+"""How many may be missed, where a definition does not say, and each still has a record."""
+
+COUNTED_MAX: Final = 100_000
+"""How many occurrences of one definition are counted in one pass, about."""
+
+_STEP_MIN: Final = timedelta(seconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """Of what was missed, that due at `owed_from` or later is owed.
+
+    `in_one`: the rest is one record with its count and range, not a record each.
+    """
+
+    owed_from: datetime
+    in_one: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lapse:
+    """How many occurrences of a definition, due in [from_at, until_at), are owed no more."""
+
+    from_at: datetime
+    until_at: datetime
+    occurrences: int
+
+
+def judge_missed(
+    definition: Definition,
+    start: datetime,
+    until: datetime,
+    now: datetime,
+    *,
+    outdated: bool = False,
+) -> Judgement:
+    """Say what is still owed of what lies before `now` in [start, until).
+
+    `until` is earlier than now where a newer version took over. The latest of all is owed once: of
+    a version that is `outdated`, since a newer one has missed a later occurrence, none is.
+    """
+    catch_up, end = definition.catch_up, min(until, now)
+    if catch_up.keeps_all or start >= end:
+        return Judgement(start, in_one=False)
+    limit = catch_up.max_items or RECORDED_MAX
+    latest = find_latest(definition, start, end, limit + 1)
+    too_many = len(latest) > limit
+    match catch_up.policy:
+        case "all":
+            capped = too_many and catch_up.max_items is not None
+            owed_from = latest[-limit].due_at if capped else start
+        case "latest":
+            owed_from = latest[-1].due_at if latest and not outdated else end
+        case "skip":
+            owed_from = end
+    if catch_up.window is not None:
+        owed_from = min(max(owed_from, now - catch_up.window), end)
+    return Judgement(owed_from, in_one=too_many)
+
+
+def find_latest(
+    definition: Definition, start: datetime, end: datetime, count: int
+) -> list[Occurrence]:
+    """Return the last `count` occurrences in [start, end), looking back no further than it must."""
+    found: list[Occurrence] = []
+    step = _stretch(definition, start, end, count)
+    while end > start and len(found) < count:
+        low = max(start, end - step)
+        found = [*owed_window(definition, low, end).occurrences, *found]
+        end, step = low, step * 2
+    return found[-count:]
+
+
+def count_lapsed(definition: Definition, start: datetime, end: datetime) -> Lapse:
+    """Count what lapses from `start` on, up to `end` or as far as about COUNTED_MAX reach."""
+    until = min(end, start + _stretch(definition, start, end, COUNTED_MAX))
+    window = owed_window(definition, start, until)
+    return Lapse(start, until, len(window.occurrences) + len(window.skipped))
+
+
+def _stretch(definition: Definition, start: datetime, end: datetime, count: int) -> timedelta:
+    """Return about how long [start, end) takes to hold so many occurrences."""
+    when = definition.when
+    expected = when.estimate(start, end) if isinstance(when, RECURRING) else 0.0
+    if expected <= count:
+        return max(end - start, _STEP_MIN)
+    return max((end - start) * (count / expected), _STEP_MIN)

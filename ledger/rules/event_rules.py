@@ -1,0 +1,311 @@
+"""What a domain event owes: pure, the same drafts for the same input, always.
+
+An event rule addresses the event as the document `{id, source, type, subject, time, data}` with
+JMESPath. What is missing or of the wrong kind is an InvalidEvent that names the path, the
+definition and the reason; nothing is guessed.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache, partial
+from typing import Final, cast
+
+import jmespath
+import orjson
+
+from dueledger.ledger.definitions.model import (
+    BUSINESS_KEY_CHARS_MAX,
+    CYCLE_CHARS_MAX,
+    LABEL_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+    Definition,
+)
+from dueledger.ledger.definitions.policies import EventMatch
+from dueledger.ledger.errors import InvalidEvent, InvalidItem, Problem, shown_value
+from dueledger.ledger.identity import item_id, unusable_reason
+from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
+from dueledger.ledger.rules.schedule_drafts import OVERLAPS, cycle_of
+from dueledger.ledger.schedule import Occurrence, Relative, tzdata_version
+from dueledger.ledger.schedule.smear import smear_seconds
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+
+PARTITION_BY_BUSINESS_KEY: Final = "business_key"
+_NAMES: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*")
+_ISO_DATE_CHARS: Final = 10
+_YEAR_MIN: Final = DUE_MIN.year
+_YEAR_END: Final = DUE_END.year
+
+# JMESPath's own errors are ValueErrors; its functions also let Python's through, on numbers that
+# overflow for one (`ceil` of 1e400), and an event that fails must never stop those behind it.
+_EVALUATION_FAILED: Final = (
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
+
+Evaluate = Callable[[object], object]
+
+
+@dataclass(frozen=True, slots=True)
+class DomainEvent:
+    """Something that happened in a domain service. `data` is decoded JSON."""
+
+    tenant: str
+    source: str
+    id: str
+    type: str
+    time: datetime
+    subject: str | None = None
+    data: object = None
+    traceparent: str | None = None
+
+
+def apply_rule(
+    definition: Definition, event: DomainEvent
+) -> list[ItemDraft | Cancellation | Supersession]:
+    """Return what `event` means under `definition`; empty where it is not the rule's concern.
+
+    Raises InvalidEvent where the event does not carry what the rule addresses.
+    """
+    if definition.is_schedule:
+        return []
+    rule = _compiled(definition)
+    if event.tenant != rule.tenant or event.type not in rule.event_types:
+        return []
+    document = _document(event)
+    found: list[ItemDraft | Cancellation | Supersession] = []
+    if event.type == definition.event:
+        found.append(rule.draft(event, document, rule.business_key))
+    for match, path in rule.cancels:
+        if match.event == event.type:
+            key = rule.text_of(document, path, "cancel_on.business_key")
+            found.append(
+                Cancellation(rule.tenant, rule.kind, key, event.type, definition.definition)
+            )
+    for match, path in rule.supersedes:
+        if match.event == event.type:
+            replacement = rule.draft(event, document, path)
+            key = replacement.business_key
+            found.append(
+                Supersession(
+                    rule.tenant, rule.kind, key, event.type, definition.definition, replacement
+                )
+            )
+    return found
+
+
+def _document(event: DomainEvent) -> dict[str, object]:
+    return {
+        "id": event.id,
+        "source": event.source,
+        "type": event.type,
+        "subject": event.subject,
+        "time": event.time.astimezone(UTC).isoformat().replace("+00:00", "Z"),
+        "data": event.data,
+    }
+
+
+class _Rule:
+    """A definition made ready: every path compiled once."""
+
+    def __init__(self, definition: Definition, when: Relative) -> None:
+        self.definition = definition
+        self.when = when
+        self.observance = definition.observance()
+        self.tenant = definition.tenant
+        self.kind = definition.kind
+        self.name = definition.definition
+        self.event_types = definition.event_types
+        self.business_key = definition.business_key
+        self.cycle = definition.cycle or ""
+        self.effective_date = definition.effective_date or ""
+        self.cancels = _matches(definition.cancel_on)
+        self.supersedes = _matches(definition.supersede_on)
+        self.partition_key = definition.dispatch.partition_key
+        self.partition_field = f"dispatch.{definition.dispatch.way}.partition_key"
+        self.start_within = definition.sla.start_within
+        self.complete_within = definition.sla.complete_within
+        self.payload = _payload(definition.payload)
+        self.labels = tuple(definition.labels.items())
+        self.lane = definition.lane
+        self.overlap = OVERLAPS[definition.overlap]
+        self.tzdata = tzdata_version()
+        self.smear = definition.smear
+        self.window = definition.catch_up.window
+
+    def draft(self, event: DomainEvent, document: object, business_key_path: str) -> ItemDraft:
+        """Return the item that the event owes."""
+        business_key = self.text_of(document, business_key_path, "business_key")
+        effective_date = self.date_of(document, self.effective_date)
+        occurrence = self.occurrence_for(effective_date)
+        cycle = self.text_of(document, self.cycle, "cycle", CYCLE_CHARS_MAX)
+        due_at, smear_by = occurrence.due_at, None
+        if self.smear is not None:
+            item = item_id(self.tenant, self.kind, business_key, cycle, effective_date)
+            smear_by = smear_seconds(item, self.smear)
+            due_at += timedelta(seconds=smear_by)
+        labels = {
+            name: self.text_of(document, path, f"labels.{name}", LABEL_CHARS_MAX)
+            for name, path in self.labels
+        }
+        return ItemDraft(
+            tenant=self.tenant,
+            kind=self.kind,
+            lane=labels[self.lane] if self.lane else "",
+            business_key=business_key,
+            cycle=cycle,
+            effective_date=effective_date,
+            due_at=due_at,
+            start_by=due_at + self.start_within if self.start_within else None,
+            complete_by=due_at + self.complete_within if self.complete_within else None,
+            payload=self.payload_of(document),
+            partition_key=None
+            if self.partition_key == PARTITION_BY_BUSINESS_KEY
+            else self.text_of(document, self.partition_key, self.partition_field),
+            labels=orjson.dumps(labels).decode() if labels else None,
+            definition_name=self.name,
+            nominal=cycle_of(occurrence.nominal),
+            zone=self.when.timezone,
+            decision=occurrence.decision.value,
+            tzdata=self.tzdata,
+            traceparent=event.traceparent,
+            smear_seconds=smear_by,
+            overlap=self.overlap,
+            overlap_key=None if self.overlap is None else f"{self.name}/{business_key}",
+            owed_until=due_at + self.window if self.window else None,
+        )
+
+    def text_of(
+        self, document: object, path: str, field: str, chars_max: int = BUSINESS_KEY_CHARS_MAX
+    ) -> str:
+        """Return the text at `path`; a whole number counts as its digits."""
+        found = self.value_of(document, path, field)
+        if isinstance(found, int) and not isinstance(found, bool):
+            found = str(found)
+        if not isinstance(found, str):
+            accepted = "a text or a whole number"
+            raise self.refused(field, path, found, "neither a text nor a whole number", accepted)
+        if not found:
+            raise self.refused(field, path, found, "is empty")
+        if len(found) > chars_max:
+            raise self.refused(field, path, found, f"longer than {chars_max} characters")
+        if not found.isprintable() and (reason := unusable_reason(found)):
+            raise self.refused(field, path, found, reason)
+        return found
+
+    def date_of(self, document: object, path: str) -> date:
+        """Return the calendar date at `path`."""
+        field = "effective_date"
+        found = self.value_of(document, path, field)
+        accepted = "a date such as 2027-03-01"
+        if not isinstance(found, str) or len(found) != _ISO_DATE_CHARS or found[7] != "-":
+            raise self.refused(field, path, found, "not a date", accepted)
+        try:
+            effective_date = date.fromisoformat(found)
+        except ValueError:
+            raise self.refused(field, path, found, "not a date", accepted) from None
+        if not _YEAR_MIN <= effective_date.year < _YEAR_END:
+            raise self.refused(field, path, found, "outside 1970 to 2199")
+        return effective_date
+
+    def occurrence_for(self, effective_date: date) -> Occurrence:
+        """Return when the item is due, within the years that a ledger keeps."""
+        try:
+            occurrence = self.when.due_for(effective_date, self.observance)
+        except InvalidItem as error:
+            raise InvalidEvent(self.complaint, error.problems, definition=self.name) from None
+        if not DUE_MIN <= occurrence.due_at < DUE_END:
+            shown = occurrence.due_at.isoformat()
+            raise self.refused("due_at", self.effective_date, shown, "outside 1970 to 2199")
+        return occurrence
+
+    def payload_of(self, document: object) -> str:
+        """Return the payload as JSON text."""
+        payload: object
+        if isinstance(self.payload, str):
+            payload = self.value_of(document, self.payload, "payload")
+        else:
+            payload = {
+                name: self.search(document, path, f"payload.{name}")
+                for name, path in self.payload.items()
+            }
+        try:
+            text = orjson.dumps(payload)
+        except (orjson.JSONEncodeError, RecursionError) as error:
+            raise self.refused("payload", "", None, str(error)) from None
+        if len(text) > PAYLOAD_BYTES_MAX:
+            reason = f"{len(text):,} bytes, over 256 KiB"
+            raise self.refused("payload", "", None, reason, "a reference to what is large")
+        return text.decode()
+
+    def value_of(self, document: object, path: str, field: str) -> object:
+        """Return what is at `path`, which must be there."""
+        found = self.search(document, path, field)
+        if found is None:
+            raise self.refused(field, path, None, "is missing or null in the event")
+        return found
+
+    def search(self, document: object, path: str, field: str) -> object:
+        """Evaluate `path`; None where nothing is there."""
+        try:
+            return evaluator(path)(document)
+        except _EVALUATION_FAILED as error:
+            reason = " ".join(str(error).split())
+            raise self.refused(field, path, None, reason) from None
+
+    def refused(
+        self, field: str, path: str, value: object, reason: str, accepted: str | None = None
+    ) -> InvalidEvent:
+        """Return the refusal that names the path, the definition's field and the reason."""
+        place = f"{path} (as {field})" if path else field
+        shown = "" if value is None else shown_value(value)
+        problem = Problem(place, shown, reason, accepted)
+        return InvalidEvent(self.complaint, [problem], definition=self.name, path=path)
+
+    @property
+    def complaint(self) -> str:
+        """Return the sentence above the problems."""
+        return f"Definition {self.name} of {self.tenant} cannot apply to the event."
+
+
+@lru_cache(maxsize=65_536)
+def _compiled(definition: Definition) -> _Rule:
+    if not isinstance(definition.when, Relative):
+        problem = Problem("when", "", "recurs by itself; no event moves it")
+        raise InvalidItem(f"{definition.definition} is no event rule.", [problem])
+    return _Rule(definition, definition.when)
+
+
+@lru_cache(maxsize=65_536)
+def evaluator(path: str) -> Evaluate:
+    """Return a function that evaluates a JMESPath on a document.
+
+    Names joined by dots, which most rules are, are looked up without the interpreter: measured,
+    0.3 microseconds instead of 4.
+    """
+    if _NAMES.fullmatch(path):
+        return partial(_look_up, tuple(path.split(".")))
+    return cast("Evaluate", jmespath.compile(path).search)
+
+
+def _look_up(names: tuple[str, ...], document: object) -> object:
+    """Follow names as JMESPath does: in anything but an object there is nothing to be found."""
+    found = document
+    for name in names:
+        if not isinstance(found, dict):
+            return None
+        found = cast("dict[str, object]", found).get(name)
+    return found
+
+
+def _matches(matches: tuple[EventMatch, ...]) -> tuple[tuple[EventMatch, str], ...]:
+    return tuple((match, match.business_key) for match in matches)
+
+
+def _payload(payload: object) -> str | dict[str, str]:
+    return payload if isinstance(payload, str) else cast("dict[str, str]", payload)

@@ -1,0 +1,1 @@
+"""What every process needs to run: its loop, settings, log and memory."""

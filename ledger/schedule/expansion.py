@@ -1,0 +1,327 @@
+"""Where local times fall due: each on the day that a calendar gives it, there made an instant.
+
+By days, because a calendar moves days: what a whole run of closed days names lands on one day
+together, and only days that a window reaches are looked into. So an hour of a schedule costs what
+an hour holds, whatever its calendar.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Final, final
+
+from dueledger.ledger.errors import WindowTooLarge
+from dueledger.ledger.schedule.calendars import Beyond, Roll
+from dueledger.ledger.schedule.local_rule import Ruling
+from dueledger.ledger.schedule.local_times import LocalTimes, Times, midnight_of, times_within
+from dueledger.ledger.schedule.observance import Observance, roll_days_max
+from dueledger.ledger.schedule.resolution import (
+    SCAN_MARGIN,
+    Decision,
+    Occurrence,
+    Skipped,
+    SkipReason,
+    Window,
+    collapse,
+    instant_of,
+    naive_bounds,
+    resolve_all,
+)
+from dueledger.ledger.schedule.zone_offsets import Reach, reach_into
+
+TIMES_MAX: Final = 2_000_000
+_DAY: Final = timedelta(days=1)
+_INSTANT: Final = timedelta(microseconds=1)
+
+Found = Occurrence | Skipped
+Origins = dict[timedelta, list[date]]
+"""Of each time of a day, the days it comes from: that day itself, then those rolled onto it."""
+
+
+def observed_window(
+    rule: LocalTimes,
+    ruling: Ruling,
+    observance: Observance | None,
+    bounds: tuple[datetime, datetime],
+    times_max: int = TIMES_MAX,
+) -> Window:
+    """Resolve what a rule names, each time on the day that the calendar gives it.
+
+    Windows compose. Raises WindowTooLarge where more than `times_max` local times would be looked
+    at, and BeyondCalendar where an answer depends on days that the calendar does not know.
+    """
+    return _Landing(rule, ruling, observance, bounds, times_max).window()
+
+
+def falls_due(
+    rule: LocalTimes,
+    ruling: Ruling,
+    observance: Observance | None,
+    bounds: tuple[datetime, datetime],
+) -> bool:
+    """Tell whether anything falls due within `bounds`, looking no further than to the first.
+
+    Days that the calendar leaves out are not looked into. True as well where something hangs on
+    days after the last that the calendar knows.
+    """
+    return _Landing(rule, ruling, observance, bounds, TIMES_MAX).falls_due()
+
+
+@final
+class _Landing:
+    """One window of a rule: what it names is taken by the day on which it lands."""
+
+    __slots__ = ("_bounds", "_observance", "_room", "_rule", "_ruling", "_times_max")
+
+    def __init__(
+        self,
+        rule: LocalTimes,
+        ruling: Ruling,
+        observance: Observance | None,
+        bounds: tuple[datetime, datetime],
+        times_max: int,
+    ) -> None:
+        self._rule = rule
+        self._ruling = ruling
+        self._observance = observance
+        self._bounds = bounds[0].astimezone(UTC), bounds[1].astimezone(UTC)
+        self._times_max = self._room = times_max
+
+    def window(self) -> Window:
+        found = collapse(self._found(), self._bounds)
+        if self._observance is not None:
+            self._check_known(self._observance, found)
+        return found
+
+    def falls_due(self) -> bool:
+        for day, landing in self._rolled():
+            match landing:
+                case Beyond.BEFORE:
+                    continue
+                case Beyond.AFTER:
+                    found = bool(self._counted(day))
+                case _ if self._leaves_out(landing):
+                    continue
+                case _:
+                    landed = self._into(landing, self._counted(day))
+                    found = any(isinstance(each, Occurrence) for each in landed)
+            if found:
+                return True
+        return False
+
+    def _found(self) -> Iterator[Found]:
+        for day, origins in self._landing():
+            reach = self._reach(day)
+            if reach is None:
+                continue
+            yield from self._land(day, self._origins(day, origins, reach), reach.offset)
+
+    def _landing(self) -> Iterator[tuple[date, list[date]]]:
+        """Yield the days on which times land, and those they come from."""
+        # Days land in their own order, whatever the roll.
+        for day, group in groupby(self._rolled(), key=itemgetter(1)):
+            if not isinstance(day, Beyond):
+                yield day, [origin for origin, _ in group]
+
+    def _rolled(self) -> Iterator[tuple[date, date | Beyond]]:
+        """Yield the days that may land within reach, each with that on which it lands."""
+        first, last = self._days(SCAN_MARGIN)
+        if self._observance is None:
+            return ((day, day) for day in self._rule.days(first, last))
+        calendar, roll = self._observance.calendar, self._observance.roll
+        spread = (first, last) if roll is Roll.SKIP else calendar.spread(first, last)
+        return calendar.roll_all(self._rule.days(*spread), roll)
+
+    def _origins(self, landing: date, days: list[date], reach: Reach) -> Origins:
+        """Return the times that land within reach. Days that are alike are looked into once."""
+
+        def in_order(days: list[date]) -> list[date]:
+            return sorted(days, key=lambda day: (day != landing, day))
+
+        alike: dict[int, tuple[Times, list[date]]] = {}
+        for day in in_order(days):
+            times = self._counted(day)
+            alike.setdefault(id(times), (times, []))[1].append(day)
+        equal: dict[Times, list[date]] = {}
+        for times, own in alike.values():
+            within = times_within(times, reach.low, reach.high)
+            equal[within] = in_order([*equal.get(within, ()), *own])
+        self._spend(len(days) + sum(map(len, equal)))
+        origins: Origins = {}
+        for times, own in equal.items():
+            for of_day in times:
+                known = origins.get(of_day)
+                origins[of_day] = own if known is None else in_order([*known, *own])
+        return origins
+
+    def _land(self, day: date, origins: Origins, offset: timedelta | None) -> Iterator[Found]:
+        """Yield what falls due on a day, `offset` being the only one around it, or None."""
+        midnight = midnight_of(day)
+        left_out = self._leaves_out(day)
+        if offset is None:
+            nominals = [midnight + of_day for of_day in sorted(origins)]
+            for found in resolve_all(nominals, *self._ruling.policy):
+                days = origins[found.nominal - midnight]
+                yield from self._come_from(day, days, found, left_out=left_out)
+            return
+        base = midnight.replace(tzinfo=UTC) - offset
+        for of_day, days in origins.items():
+            due_at, nominal = base + of_day, midnight + of_day
+            if left_out:
+                yield Skipped(due_at, nominal, SkipReason.CALENDAR, Decision.EXACT)
+            elif days[0] == day:
+                yield Occurrence(due_at, nominal, offset, Decision.EXACT)
+            else:
+                nominal = midnight_of(days[0]) + of_day
+                yield Occurrence(due_at, nominal, offset, Decision.ROLLED)
+
+    def _come_from(
+        self, day: date, days: list[date], found: Found, *, left_out: bool
+    ) -> Iterator[Found]:
+        """Yield what was resolved on `day` for each of the days whose time it is.
+
+        Of those that collide only the one that `collapse` would keep.
+        """
+        of_day, last = found.nominal - midnight_of(day), self._ruling.last
+        if last is not None and instant_of(found) > last:
+            days = [each for each in days if each != day]
+        if left_out:
+            yield from (_left_out(found) for _ in days)
+        elif isinstance(found, Skipped):
+            self._spend(len(days))
+            yield from (replace(found, nominal=midnight_of(each) + of_day) for each in days)
+        elif days:
+            shown = found.due_at.replace(tzinfo=None) + found.utc_offset - of_day
+            kept = next((each for each in days if midnight_of(each) == shown), min(days))
+            if kept != day:
+                exact = found.decision is Decision.EXACT
+                found = found._replace(
+                    nominal=midnight_of(kept) + of_day,
+                    decision=Decision.ROLLED if exact else found.decision,
+                )
+            yield found
+
+    def _counted(self, day: date) -> Times:
+        """Return the times of a day that count: an instant of theirs is not after the last."""
+        times, last = self._rule.times_on(day), self._ruling.last
+        if last is None or not times:
+            return times
+        midnight, edge = midnight_of(day), last.astimezone(UTC).replace(tzinfo=None)
+        if midnight + _DAY + SCAN_MARGIN <= edge:
+            return times
+        if midnight - SCAN_MARGIN > edge:
+            return ()
+        resolved = resolve_all([midnight + of_day for of_day in times], *self._ruling.policy)
+        counted = {found.nominal for found in resolved if instant_of(found) <= last}
+        return tuple(of_day for of_day in times if midnight + of_day in counted)
+
+    def _check_known(self, observance: Observance, found: Window) -> None:
+        """Refuse where what lies beyond the calendar may fall into the window."""
+        if observance.calendar.first_day is None and observance.calendar.last_day is None:
+            return
+        taken = {each.due_at for each in found.occurrences}
+        cleared: dict[tuple[int, Beyond], Times] = {}
+        for day, side in self._unknown(observance):
+            times = self._counted(day)
+            if not times or (id(times), side) in cleared:
+                continue
+            if observance.roll is Roll.SKIP:
+                may_fall = any(True for _ in self._into(day, times))
+            elif self._reaches_beyond(observance, day, side):
+                may_fall = True
+            else:
+                landing = observance.calendar.outermost(side)
+                if landing is None or not _may_land(day, landing, side, observance.roll):
+                    continue
+                may_fall = any(
+                    isinstance(each, Occurrence) and each.due_at not in taken
+                    for each in self._into(landing, times)
+                )
+                cleared[id(times), side] = times
+            if may_fall:
+                raise observance.calendar.unknown(day, side)
+
+    def _unknown(self, observance: Observance) -> Iterator[tuple[date, Beyond]]:
+        """Yield the days that name times and of which nobody knows what they become."""
+        calendar, roll = observance.calendar, observance.roll
+        first, last = self._days(SCAN_MARGIN + roll_days_max(observance))
+        low = first if calendar.first_day is None else calendar.outermost(Beyond.BEFORE)
+        high = last if calendar.last_day is None else calendar.outermost(Beyond.AFTER)
+        if low is None or high is None:
+            days = self._rule.days(first, last)
+        else:  # between two business days all is known
+            days = chain(
+                self._rule.days(first, min(last, low - _DAY)),
+                self._rule.days(max(first, high + _DAY), last),
+            )
+        for day, rolled in calendar.roll_all(days, roll):
+            if isinstance(rolled, Beyond):
+                yield day, rolled
+
+    def _reaches_beyond(self, observance: Observance, day: date, side: Beyond) -> bool:
+        """Tell whether the window holds days that the calendar does not know, on that side."""
+        start, end = self._bounds
+        first, last = (
+            each.astimezone(self._ruling.zone).date() for each in (start, end - _INSTANT)
+        )
+        outside = observance.calendar.edge(side, day)
+        return last >= outside if side is Beyond.AFTER else first <= outside
+
+    def _into(self, day: date, times: Times) -> Iterator[Found]:
+        """Yield what these times of a day give within the window."""
+        reach = self._reach(day)
+        if reach is None:
+            return
+        start, end = self._bounds
+        midnight = midnight_of(day)
+        within = times_within(times, reach.low, reach.high)
+        if reach.offset is not None:
+            base = midnight.replace(tzinfo=UTC) - reach.offset
+            for of_day in within:
+                yield Occurrence(base + of_day, midnight + of_day, reach.offset, Decision.EXACT)
+            return
+        for found in resolve_all([midnight + of_day for of_day in within], *self._ruling.policy):
+            if start <= instant_of(found) < end:
+                yield found
+
+    def _leaves_out(self, day: date) -> bool:
+        if self._observance is None or self._observance.roll is not Roll.SKIP:
+            return False
+        return not self._observance.calendar.is_business_day(day)
+
+    def _reach(self, day: date) -> Reach | None:
+        return reach_into(self._ruling.zone.key, day, self._bounds)
+
+    def _days(self, margin: timedelta) -> tuple[date, date]:
+        low, high = naive_bounds(*self._bounds, margin)
+        return low.date(), high.date()
+
+    def _spend(self, times: int) -> None:
+        self._room -= times
+        if self._room < 0:
+            start, end = self._bounds
+            raise WindowTooLarge(
+                f"From {start.isoformat()} to {end.isoformat()} more than {self._times_max:,} "
+                "local times come together; ask for a shorter window, or roll fewer closed days "
+                "of so frequent a schedule onto one."
+            )
+
+
+def _left_out(found: Found) -> Skipped:
+    if isinstance(found, Skipped):
+        return found
+    return Skipped(found.due_at, found.nominal, SkipReason.CALENDAR, found.decision)
+
+
+def _may_land(day: date, landing: date, side: Beyond, roll: Roll) -> bool:
+    match roll:
+        case Roll.FOLLOWING:
+            return side is Beyond.BEFORE
+        case Roll.PRECEDING:
+            return side is Beyond.AFTER
+        case Roll.MODIFIED_FOLLOWING:
+            return (day.year, day.month) == (landing.year, landing.month)
+        case _:
+            return True

@@ -1,0 +1,177 @@
+"""Direct mode: items claimed and started at once by who works them, without Kafka between."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import pairwise
+from typing import Final, final, overload
+from uuid import UUID
+
+from asyncpg import BitString
+
+from dueledger.ledger.store.claims import Floor
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.error_mapping import unseen_partitions
+from dueledger.ledger.store.statements import statement
+
+DIRECT_TOPIC: Final = "direct"
+"""What a claim says where another names its topic."""
+DIRECT_PARTITION: Final = -1
+_RUN_FIELDS: Final = 14
+_DUE_ATS: Final = 11
+_EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@final
+class Instants(Sequence[datetime]):
+    """Instants as Postgres sends them, read when they are asked for.
+
+    Reading one takes half a microsecond, nearly as long as all else of an item.
+    """
+
+    __slots__ = ("_sent",)
+
+    def __init__(self, sent: Sequence[bytes]) -> None:
+        self._sent = sent
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @overload
+    def __getitem__(self, index: int) -> datetime: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[datetime]: ...
+    def __getitem__(self, index: int | slice) -> datetime | Sequence[datetime]:
+        if isinstance(index, slice):
+            return Instants(self._sent[index])
+        microseconds = int.from_bytes(self._sent[index], "big", signed=True)
+        return _EPOCH + timedelta(microseconds=microseconds)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRun:
+    """A whole claim opened as one run: item `position` p (from 1) is at p − 1 of each column.
+
+    `withdrawn` positions ended at this start. `traceparents` is None where no item has one. The
+    fields stand in the order of take_items.
+    """
+
+    run_no: int
+    fence: int
+    crew: int
+    held_seconds: float
+    withdrawn: Sequence[int]
+    attempts: Sequence[int]
+    ids: Sequence[UUID]
+    flow_nos: Sequence[int]
+    business_keys: Sequence[str]
+    cycles: Sequence[str]
+    effective_dates: Sequence[date]
+    due_ats: Sequence[datetime]
+    payloads: Sequence[bytes]
+    traceparents: Sequence[str | None] | None
+
+
+@dataclass(frozen=True, slots=True)
+class FlowLook:
+    """What was seen of a flow: so many due rows, and of suspects, whose worker died with them.
+
+    Where fewer than its quota were seen, `due_seconds` is how soon the next row is due, None if
+    none waits. From `floor` on there may be more; rows that commit late may lie below it.
+    """
+
+    flow_no: int
+    seen: int
+    has_suspects: bool
+    due_seconds: float | None
+    floor: Floor
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The runs that were begun, and what was seen of the flows; of a paused one, nothing."""
+
+    runs: Sequence[TakenRun]
+    looks: Sequence[FlowLook]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """An open run of a worker, and which of its items have not ended, by index from 0."""
+
+    run_no: int
+    size: int
+    open_indexes: Sequence[int]
+
+
+async def take_items(
+    connection: Connection,
+    flow_nos: Sequence[int],
+    quotas: Sequence[int],
+    *,
+    crews: Sequence[int],
+    apart: Sequence[bool],
+    floors: Sequence[Floor],
+    run_seconds: Sequence[float | None],
+    worker_no: int,
+    lease_seconds: float,
+    limited: bool = False,
+    suspects: bool = False,
+) -> Taken:
+    """Take due rows, up to each flow's quota, and start them: one claim and run a crew number.
+
+    Flows of a crew number have the same `run_seconds`, the hard end of their runs, None for none.
+    `flow_nos` ascend; ValueError where they do not. Where `apart`, each item has a claim of its
+    own. Limited flows are passed by unless `limited`; then they must be locked and measured in the
+    same transaction, and have a crew number each. With `suspects`, of one flow, those alone are
+    taken, at most as many as may be together.
+
+    Raises UnseenPartition where a partition is newer than the plan: nothing is taken then, and the
+    same in a new transaction finds it.
+    """
+    if any(after <= before for before, after in pairwise(flow_nos)):
+        raise ValueError("flow numbers must ascend")
+    with unseen_partitions():
+        rows = await connection.fetch(
+            statement("take_items"),
+            flow_nos,
+            quotas,
+            crews,
+            apart,
+            [floor.at for floor in floors],
+            [floor.block for floor in floors],
+            limited,
+            suspects,
+            worker_no,
+            lease_seconds,
+            [floor.retry_at for floor in floors],
+            run_seconds,
+        )
+    runs: list[TakenRun] = []
+    looks: list[FlowLook] = []
+    for row in rows:
+        if row["run_no"] is None:
+            looks += _looks(row)
+        else:
+            columns = list(row)[:_RUN_FIELDS]
+            columns[_DUE_ATS] = Instants(columns[_DUE_ATS])
+            runs.append(TakenRun(*columns))
+    return Taken(runs, looks)
+
+
+def _looks(row: Record) -> list[FlowLook]:
+    if row["flow_nos"] is None:
+        return []
+    floors = map(Floor, row["floor_ats"], row["floor_blocks"])
+    columns = (row["flow_nos"], row["seen"], row["has_suspects"], row["due_seconds"], floors)
+    return list(map(FlowLook, *columns))
+
+
+async def list_held_runs(connection: Connection, worker_no: int) -> list[HeldRun]:
+    """List the open runs of a worker, the latest first, at most 10,000."""
+    rows = await connection.fetch(statement("list_held_runs"), worker_no)
+    return [HeldRun(row["run_no"], len(row["ended"]), _zeros(row["ended"])) for row in rows]
+
+
+def _zeros(bits: BitString) -> list[int]:
+    return [index for index in range(len(bits)) if not bits[index]]

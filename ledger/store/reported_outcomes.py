@@ -1,0 +1,153 @@
+"""Outcomes reported by topic: what they name, and what is kept of those that change nothing."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.statements import statement
+
+
+class ReportRefusal(StrEnum):
+    """Why a reported outcome changed nothing.
+
+    UNKNOWN: no claim has this fence, or not so many items. MISMATCH: another item stands there.
+    NOT_HELD: workers settle this kind. STALE: its claim or run was closed before. CONFLICT: the
+    item has ended otherwise under this same fence.
+    """
+
+    UNKNOWN = "unknown"
+    MISMATCH = "mismatch"
+    NOT_HELD = "not_held"
+    STALE = "stale"
+    CONFLICT = "conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRun:
+    """The run of a claim that is settled by topic; `open` until all of it ended or its lease."""
+
+    run_no: int
+    from_position: int
+    to_position: int
+    lease_seconds: float
+    open: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldItem:
+    """The item at a place of a claim; where it `has_ended` in the claim's own run, how."""
+
+    item_no: int
+    attempt: int
+    backoff_base_seconds: float
+    backoff_cap_seconds: float
+    has_ended: bool = False
+    ended_as: TransitionEvent | None = None
+    ended_detail: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What a fence, a position and an item's id name together.
+
+    Without `size` no claim has that fence; without `holder_no` workers settle it; without `item`
+    another one stands there, or none; without `run` nothing of it was ever started by its topic,
+    and `waiting` says whether its claim is open.
+    """
+
+    size: int | None
+    holder_no: int | None
+    item: HeldItem | None
+    run: HeldRun | None
+    waiting: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedReport:
+    """A reported outcome to record as refused; `detail` is JSON text."""
+
+    reason: ReportRefusal
+    actor_no: int
+    fence: int
+    position: int
+    run_no: int | None
+    item_no: int | None
+    detail: str
+
+
+async def open_held_runs(
+    connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
+) -> dict[int, int]:
+    """Start held claims whose records came before their acknowledgement was marked.
+
+    Returns run numbers by fence. Only what names the item at that place opens its claim.
+    """
+    rows = await connection.fetch(statement("open_held_runs"), fences, positions, items)
+    return {row["fence"]: row["run_no"] for row in rows}
+
+
+async def lock_held_runs(connection: Connection, fences: Sequence[int]) -> None:
+    """Lock the open runs of these claims, so that what is found of them next stays so."""
+    await connection.fetch(statement("lock_held_runs"), fences)
+
+
+async def find_reported(
+    connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
+) -> list[Reported]:
+    """Find what each reported outcome names, in input order. In a statement after the lock."""
+    rows = await connection.fetch(statement("find_reported"), fences, positions, items)
+    return [_reported(row) for row in rows]
+
+
+def _reported(row: Record) -> Reported:
+    return Reported(
+        row["size"],
+        row["holder_no"],
+        _item(row) if row["matches"] else None,
+        _run(row) if row["run_no"] is not None else None,
+        row["waiting"],
+    )
+
+
+def _item(row: Record) -> HeldItem:
+    event = row["ended_event"]
+    return HeldItem(
+        row["item_no"],
+        row["attempt"],
+        row["backoff_base_seconds"],
+        row["backoff_cap_seconds"],
+        row["ended"],
+        None if event is None else TransitionEvent(event),
+        row["ended_detail"],
+    )
+
+
+def _run(row: Record) -> HeldRun:
+    return HeldRun(
+        row["run_no"], row["from_position"], row["to_position"], row["lease_seconds"], row["open"]
+    )
+
+
+async def end_silences(connection: Connection, holder_nos: Sequence[int]) -> None:
+    """Hand the topics of these holders work as before: somebody answers."""
+    await connection.execute(statement("end_silences"), holder_nos)
+
+
+async def record_refused_reports(connection: Connection, refused: Sequence[RefusedReport]) -> None:
+    """Record outcomes that changed nothing. Raises InvalidItem where a detail cannot be stored."""
+    with translated():
+        await connection.execute(
+            statement("record_refused_reports"),
+            [each.reason for each in refused],
+            [each.actor_no for each in refused],
+            [each.fence for each in refused],
+            [each.position for each in refused],
+            [each.run_no for each in refused],
+            [each.item_no for each in refused],
+            [each.detail for each in refused],
+        )

@@ -1,0 +1,1 @@
+"""Compare: what was expected with what exists."""

@@ -1,0 +1,307 @@
+"""Hold what was expected against what stands in the ledger, one window at a time. Pure."""
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_cycle
+from dueledger.ledger.states import TransitionEvent
+from dueledger.reconciler.compare.lateness import Lateness
+
+COMPLETED: Final = int(TransitionEvent.COMPLETED)
+SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
+SKIPPED: Final = int(TransitionEvent.SKIPPED)
+EXCUSING: Final = frozenset(
+    {
+        int(TransitionEvent.CANCELLED),
+        SUPERSEDED,
+        SKIPPED,
+    }
+)
+
+
+class Expected(NamedTuple):
+    """One thing that should stand in the ledger.
+
+    `source` is the place of its source in the pass. `live` is false where the domain withdrew it:
+    then no item is owed, and one that stands is accounted for. `reference` is what the source
+    needs to find the terms again (an event's number), `extra` what it cannot find again. `lapsed`
+    tells that its event, `received` so many microseconds after the epoch, came too late to owe it:
+    it stands as skipped.
+    """
+
+    id: bytes
+    tenant: str
+    kind: str
+    business_key: str
+    cycle: str
+    day: int
+    due_microseconds: int
+    source: int
+    live: bool = True
+    definition_no: int | None = None
+    reference: int | None = None
+    payload: str | None = None
+    partition_key: str | None = None
+    moment: tuple[int, str, str] | None = None
+    received: int | None = None
+    lapsed: bool = False
+
+
+class Actual(NamedTuple):
+    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``."""
+
+    effective_date: date
+    item_no: int
+    id: bytes
+    flow_no: int
+    business_key: str
+    cycle: str
+    due_at: datetime
+    complete_by: datetime | None
+    definition_no: int | None
+    event_no: int | None
+    emitted_at: datetime
+    event: int | None
+    ended_at: datetime | None
+
+
+KindKey = tuple[str, str]
+"""Tenant and kind."""
+
+
+@dataclass(slots=True)
+class KindTally:
+    """What became of one kind's expected items. `expected` counts each thing once."""
+
+    expected: int = 0
+    open: int = 0
+    not_due: int = 0
+    overdue: int = 0
+    hash_total: int = 0
+    ended: defaultdict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
+    lateness: Lateness = field(default_factory=Lateness)
+    held_at: datetime | None = None
+    held_by: bytes | None = None
+
+    def hold(self, due_at: datetime, identity: bytes) -> None:
+        """Keep the earliest thing that the watermark cannot pass."""
+        if self.held_at is None or due_at < self.held_at:
+            self.held_at = due_at
+            self.held_by = identity
+
+    def merge(self, other: "KindTally") -> None:
+        """Add what another part of the ledger, read after this one, came to."""
+        self.expected += other.expected
+        self.open += other.open
+        self.not_due += other.not_due
+        self.overdue += other.overdue
+        self.hash_total += other.hash_total
+        for event, count in other.ended.items():
+            self.ended[event] += count
+        self.lateness.merge(other.lateness)
+        if other.held_at is not None and other.held_by is not None:
+            self.hold(other.held_at, other.held_by)
+
+
+def no_tallies() -> defaultdict[KindKey, KindTally]:
+    """Return tallies of kinds, each begun when it is first asked for."""
+    return defaultdict[KindKey, KindTally](KindTally)
+
+
+@dataclass(frozen=True, slots=True)
+class FlowFacts:
+    """What the comparison must know of the flow an item belongs to.
+
+    `covered`: some source speaks for the kind, so that an item in none is UNEXPECTED. `single`:
+    one item a business key and effective date. `evidenced`: Completed must be proven outside.
+    """
+
+    tenant: str
+    kind: str
+    grace: timedelta
+    covered: bool
+    single: bool
+    evidenced: bool
+
+
+class Duplicate(NamedTuple):
+    """Two items for one business occurrence; the second is the one too many."""
+
+    kept: Actual
+    extra: Actual
+
+
+@dataclass(slots=True)
+class WindowResult:
+    """What one window's comparison found, before anything is looked up or recorded.
+
+    `deferred` counts items that no source names and that only a later pass can judge. `changes_at`
+    is the first instant at which an open item becomes due or overdue.
+    """
+
+    missing: list[Expected] = field(default_factory=list[Expected])
+    unexpected: list[Actual] = field(default_factory=list[Actual])
+    duplicates: list[Duplicate] = field(default_factory=list[Duplicate])
+    overdue: list[Actual] = field(default_factory=list[Actual])
+    late: list[Actual] = field(default_factory=list[Actual])
+    evidenced: list[Actual] = field(default_factory=list[Actual])
+    deferred: int = 0
+    changes_at: datetime | None = None
+    tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
+    unverified: set[KindKey] = field(default_factory=set[KindKey])
+
+    @property
+    def is_settled(self) -> bool:
+        """Tell whether nothing differs, and nothing is left for others or for later to judge."""
+        return not (
+            self.missing
+            or self.unexpected
+            or self.duplicates
+            or self.overdue
+            or self.evidenced
+            or self.deferred
+        )
+
+
+@dataclass(slots=True)
+class Comparison:
+    """The tallies of all windows of a pass.
+
+    `as_of` is business time at the start of the pass: what was emitted later is not judged.
+    `excused` tells whether an item that no source names is accounted for all the same, for good;
+    `deferred` whether it is not to be judged yet.
+    """
+
+    as_of: datetime
+    flows: dict[int, FlowFacts]
+    excused: Callable[[Actual], bool]
+    deferred: Callable[[Actual], bool]
+    tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
+    unverified: set[KindKey] = field(default_factory=set[KindKey])
+
+    def begin(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
+        """Begin a window; `expected` holds Expected as plain tuples by id, and is consumed."""
+        return WindowComparison(self, expected)
+
+    def merge(self, tallies: Mapping[KindKey, KindTally], unverified: set[KindKey]) -> None:
+        """Add what a part of the ledger came to; parts come by ascending effective date."""
+        for key, tally in tallies.items():
+            self.tallies[key].merge(tally)
+        self.unverified |= unverified
+
+
+@dataclass(slots=True)
+class WindowComparison:
+    """One window: add the ledger's items a chunk at a time, then finish."""
+
+    whole: Comparison
+    expected: dict[bytes, tuple[Any, ...]]
+    result: WindowResult = field(default_factory=WindowResult)
+    matched: set[bytes] = field(default_factory=set[bytes])
+    stands: dict[tuple[int, str, date], Actual] = field(
+        default_factory=dict[tuple[int, str, date], Actual]
+    )
+
+    def add(self, chunk: Sequence[Actual]) -> None:
+        """Match items with what was expected, and count each where it stands."""
+        whole, expected, result = self.whole, self.expected, self.result
+        for item in chunk:
+            flow = whole.flows[item.flow_no]
+            tally = result.tallies[flow.tenant, flow.kind]
+            self._place(item, flow, tally)
+            row = expected.pop(item.id, None)
+            if row is not None:
+                self.matched.add(item.id)
+                tally.expected += 1
+                self._expect_again(item, row)
+            elif not flow.covered:
+                result.unverified.add((flow.tenant, flow.kind))
+                tally.expected += 1
+            elif item.event in EXCUSING or whole.excused(item):
+                tally.expected += 1
+            elif item.emitted_at >= whole.as_of or whole.deferred(item):
+                tally.expected += 1
+                result.deferred += 1
+            else:
+                result.unexpected.append(item)
+            if flow.single and item.event not in EXCUSING:
+                place = (item.flow_no, item.business_key, item.effective_date)
+                other = self.stands.setdefault(place, item)
+                if other is not item:
+                    result.duplicates.append(Duplicate(other, item))
+
+    def _expect_again(self, item: Actual, row: tuple[Any, ...]) -> None:
+        """Expect the next issue of a round that a schedule owes though it was withdrawn.
+
+        Where it was skipped instead, that accounts for it; yet a newer tz database may have issued
+        it again. The next issue stands behind the one before, if it stands: items come in the order
+        in which they were numbered, and both have the same date.
+        """
+        if item.event not in (SUPERSEDED, SKIPPED):
+            return
+        if item.ended_at is None or item.ended_at > self.whole.as_of:
+            return
+        was = Expected._make(row)
+        cycle, issue = split_cycle(was.cycle)
+        owed = was.live or issue > 1
+        if owed and was.definition_no is not None and was.reference is None:
+            cycle = reissue_cycle(cycle, issue + 1)
+            day = date.fromordinal(was.day)
+            identity = item_id(was.tenant, was.kind, was.business_key, cycle, day).bytes
+            live = item.event == SUPERSEDED
+            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, live=live))
+
+    def finish(self) -> WindowResult:
+        """Return what is left over on either side, and add the window's tallies to the whole."""
+        result = self.result
+        self.whole.merge(result.tallies, result.unverified)
+        if result.duplicates:
+            self._tell_duplicates()
+        left = map(Expected._make, self.expected.values())
+        result.missing = [expected for expected in left if expected.live]
+        return result
+
+    def _tell_duplicates(self) -> None:
+        """Say DUPLICATE instead of UNEXPECTED, of the item that no source names where one does."""
+        matched, result = self.matched, self.result
+        pairs = [
+            Duplicate(extra, kept) if kept.id not in matched and extra.id in matched else pair
+            for pair in result.duplicates
+            for kept, extra in (pair,)
+        ]
+        extra_ids = {pair.extra.id for pair in pairs}
+        result.duplicates = pairs
+        result.unexpected = [item for item in result.unexpected if item.id not in extra_ids]
+
+    def _place(self, item: Actual, flow: FlowFacts, tally: KindTally) -> None:
+        """Count the item where it stands, and note what is wrong with its time."""
+        whole, result = self.whole, self.result
+        tally.hash_total += int.from_bytes(item.id[:8])
+        due_at, ended_at = item.due_at, item.ended_at
+        if ended_at is None:
+            tally.open += 1
+            changes_at = due_at
+            if due_at > whole.as_of:
+                tally.not_due += 1
+            elif (changes_at := due_at + flow.grace) < whole.as_of:
+                tally.overdue += 1
+                result.overdue.append(item)
+            else:
+                tally.hold(due_at, item.id)
+            if result.changes_at is None or changes_at < result.changes_at:
+                result.changes_at = changes_at
+            return
+        event = item.event or 0
+        tally.ended[event] += 1
+        if event != COMPLETED:
+            return
+        tally.lateness.add((ended_at - due_at).total_seconds())
+        if ended_at > (item.complete_by or due_at + flow.grace):
+            tally.lateness.late_count += 1
+            result.late.append(item)
+        if flow.evidenced:
+            result.evidenced.append(item)

@@ -1,0 +1,1 @@
+"""Expect: compute what should exist, from definitions and events."""

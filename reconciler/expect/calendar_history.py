@@ -1,0 +1,91 @@
+"""Which version of a calendar counted when: for a schedule as recorded, for an event by its coming.
+
+A new version moves nothing that is materialised, so what was expected is computed by the version
+that counted then.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.rules.calendar_change import reach_of
+from dueledger.ledger.schedule import Calendar
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import CalendarShelf
+from dueledger.ledger.store.calendars import (
+    CalendarKey,
+    CalendarUse,
+    CalendarVersion,
+    list_calendar_uses,
+    list_calendar_versions,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """From `from_at` on a definition observed this calendar; `before` is the one it took over."""
+
+    from_at: datetime
+    definition: Definition
+    before: Calendar | None = None
+
+    def may_repeat(self, instant: datetime) -> bool:
+        """Tell whether an occurrence so near may stand on the other side of the change as well."""
+        if self.before is None:
+            return False
+        return abs(instant - self.from_at) <= reach_of(self.definition, self.before)
+
+
+@dataclass(frozen=True, slots=True)
+class CalendarHistory:
+    """Every version of the calendars that definitions name, and what was expanded by which."""
+
+    versions: Mapping[CalendarKey, list[CalendarVersion]]
+    uses: Mapping[int, list[CalendarUse]]
+    days: Mapping[int, Calendar]
+
+    def of_tenant(self, tenant: str) -> dict[str, Calendar]:
+        """Return the newest versions of a tenant's calendars."""
+        return {
+            name: self.days[versions[-1].calendar_no]
+            for (owner, name), versions in self.versions.items()
+            if owner == tenant and versions[-1].calendar_no in self.days
+        }
+
+    def phases(
+        self, definition: Definition, definition_no: int, materialised_until: datetime | None
+    ) -> tuple[Phase, ...]:
+        """Return by which versions a definition is expected, in order; none where one is enough."""
+        if definition.calendar_name is None:
+            return ()
+        versions = self.versions[definition.tenant, definition.calendar_name]
+        if definition.is_schedule:
+            steps = [(use.from_at, use.calendar_no) for use in self.uses.get(definition_no, ())]
+            newest = versions[-1].calendar_no
+            if steps and materialised_until is not None and steps[-1][1] != newest:
+                steps.append((materialised_until, newest))
+        else:
+            steps = [(version.created_at, version.calendar_no) for version in versions]
+        phases: list[Phase] = []
+        before: Calendar | None = None
+        for from_at, calendar_no in steps:
+            calendar = self.days.get(calendar_no)
+            if calendar is None:
+                continue
+            observing = definition.observing({calendar.name: calendar})
+            phases.append(Phase(from_at, observing, before if definition.is_schedule else None))
+            before = calendar
+        return tuple(phases)
+
+
+async def read_history(connection: Connection, named: Collection[CalendarKey]) -> CalendarHistory:
+    """Read the history of these calendars."""
+    if not named:
+        return CalendarHistory({}, {}, {})
+    versions: dict[CalendarKey, list[CalendarVersion]] = {}
+    for version in await list_calendar_versions(connection, named):
+        versions.setdefault((version.tenant, version.name), []).append(version)
+    numbers = {each.calendar_no for line in versions.values() for each in line}
+    days = await CalendarShelf().numbered(connection, numbers)
+    return CalendarHistory(versions, await list_calendar_uses(connection), days)

@@ -1,0 +1,394 @@
+"""What should stand in the ledger: by the definitions in force then, the events, and populations.
+
+Computed from the documents and the inbox anew, by the pure modules alone; nothing that made the
+rows is asked.
+"""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import chain
+from time import monotonic
+from typing import Any, Final
+
+from dueledger.ledger.errors import InvalidInput, WindowTooLarge
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import MISSED, issue_draft, split_cycle
+from dueledger.ledger.schedule import AfterCompletion
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.compare.comparison import Actual, Expected, KindKey
+from dueledger.reconciler.expect.events import Birth, EventRules, Withdrawn
+from dueledger.reconciler.expect.item_terms import (
+    instant_of,
+    microseconds_of,
+    terms_of_draft,
+    terms_of_population,
+)
+from dueledger.reconciler.expect.schedules import (
+    occurrence_of,
+    overtaken_drafts,
+    owed_drafts,
+    schedule_drafts,
+    within,
+)
+from dueledger.reconciler.expect.shared_occurrences import SharedRounds
+from dueledger.reconciler.expect.spool import Row, Spool
+from dueledger.reconciler.expect.versions import Version, read_versions
+from dueledger.reconciler.sources import Population, SourceFailed, SourceRead
+from dueledger.reconciler.windows import Window
+
+DEFINITIONS: Final = 0
+EVENTS: Final = 1
+FIRST_POPULATION: Final = 2
+EVENTS_A_READ: Final = 5_000
+NEVER: Final = (0, "", "")
+
+Lapses = dict[int, list[tuple[datetime, datetime]]]
+"""By definition, the ranges of occurrences that are recorded as owed no more."""
+
+# Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
+_ID: Final = Expected._fields.index("id")
+_SOURCE: Final = Expected._fields.index("source")
+_DEFINITION: Final = Expected._fields.index("definition_no")
+_MOMENT: Final = Expected._fields.index("moment")
+_RECEIVED: Final = Expected._fields.index("received")
+_LAPSED: Final = Expected._fields.index("lapsed")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedVersion:
+    """A version that could not be expanded, and why."""
+
+    tenant: str
+    kind: str
+    name: str
+    version: int
+    reason: str
+
+
+@dataclass(slots=True)
+class Expectation:
+    """Everything expected, put aside by effective date. `reads` are its sources, by place."""
+
+    versions: list[Version]
+    spool: Spool
+    reads: list[SourceRead]
+    failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
+    withdrawn: Withdrawn = field(default_factory=Withdrawn)
+    covered: set[KindKey] = field(default_factory=set[KindKey])
+    single: set[KindKey] = field(default_factory=set[KindKey])
+    horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
+    chained: set[int] = field(default_factory=set[int])
+    triggered: set[int] = field(default_factory=set[int])
+    lapses: Lapses = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
+    unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a source could not tell, so that nothing may be concluded from silence."""
+        return any(read.failure for read in self.reads)
+
+    def covers(self, tenant: str, kind: str) -> bool:
+        """Tell whether an item of the kind that no source names is UNEXPECTED."""
+        broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
+        return not self.failed and not broken and (tenant, kind) in self.covered
+
+    def is_single(self, tenant: str, kind: str) -> bool:
+        """Tell whether one business key and effective date owe one item of the kind."""
+        return not self.failed and (tenant, kind) in self.single
+
+    def is_population(self, source: int) -> bool:
+        """Tell whether a source's place is a population's."""
+        return source >= FIRST_POPULATION
+
+    def excuses(self, item: Actual) -> bool:
+        """Tell whether the item is accounted for though no source names it.
+
+        It follows one that ended, or a person wanted it: that stands in the ledger by name.
+        """
+        return (item.definition_no or 0) in self.chained or item.item_no in self.triggered
+
+    def defers(self, item: Actual) -> bool:
+        """Tell whether the item lies beyond what its schedule was expanded to."""
+        horizon = self.horizons.get(item.definition_no or 0)
+        return horizon is not None and item.due_at >= horizon
+
+    def read_window(self, window: Window) -> dict[bytes, Row]:
+        """Return what is expected in a window, each thing once, whatever sources name it.
+
+        Of the events that owe one item the earliest counts, and the one that came first tells
+        whether it came too late; a population's word that it is owed stands above their having
+        withdrawn it.
+        """
+        found: dict[bytes, Row] = {}
+        first: dict[bytes, tuple[Any, ...]] = {}
+        asserted: set[bytes] = set()
+        for row in self.spool.read(window.from_day, window.to_day):
+            identity = row[_ID]
+            if row[_SOURCE] != EVENTS:
+                asserted.add(identity)
+                found.setdefault(identity, row)
+                continue
+            known = found.setdefault(identity, row)
+            if known is row or known[_SOURCE] != EVENTS:
+                continue
+            first[identity] = min(first.get(identity, _arrival(known)), _arrival(row))
+            if row[_MOMENT] < known[_MOMENT]:
+                found[identity] = row
+        for identity, arrival in first.items():
+            if arrival[-1] != found[identity][_LAPSED]:
+                told = Expected._make(found[identity])
+                found[identity] = tuple(told._replace(lapsed=arrival[-1]))
+        for identity, row in found.items():
+            if row[_SOURCE] == EVENTS and identity not in asserted:
+                expected = Expected._make(row)
+                if self.withdrawn.ends(_birth(expected)):
+                    found[identity] = tuple(expected._replace(live=False))
+        return found
+
+    async def terms_of(
+        self, connection: Connection, missing: Sequence[Expected]
+    ) -> dict[bytes, str]:
+        """Return the terms under which missing items have to be emitted."""
+        terms: dict[bytes, str] = {}
+        by_number = {version.definition_no: version for version in self.versions}
+        for expected in missing:
+            if expected.source >= FIRST_POPULATION:
+                terms[expected.id] = terms_of_population(expected)
+            elif expected.source == DEFINITIONS and expected.definition_no in by_number:
+                version = by_number[expected.definition_no]
+                span = _instant_span(expected, version.definition.smear)
+                cycle, issue = split_cycle(expected.cycle)
+                moved = (overtaken_drafts(version, phase) for phase in version.phases)
+                for draft in chain(schedule_drafts(version, *span), *moved):
+                    if draft.cycle == cycle and draft.business_key == expected.business_key:
+                        issued = issue_draft(draft, issue)
+                        terms[expected.id] = terms_of_draft(issued, version.definition_no, None)
+        wanted = {
+            expected.id: MISSED if expected.lapsed else None
+            for expected in missing
+            if expected.source == EVENTS
+        }
+        numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})
+        for birth, draft in await self._births(connection, numbers):
+            if birth.id in wanted:
+                told = terms_of_draft(
+                    draft, birth.definition_no, birth.event_no, skip_reason=wanted[birth.id]
+                )
+                terms.setdefault(birth.id, told)
+        return terms
+
+    async def implied_since(self, connection: Connection, items: Sequence[Actual]) -> set[bytes]:
+        """Return which items' own events imply them after all: those that came during the pass."""
+        numbers = sorted({item.event_no for item in items if item.event_no is not None})
+        return {birth.id for birth, _ in await self._births(connection, numbers)}
+
+    async def _births(
+        self, connection: Connection, event_nos: Sequence[int]
+    ) -> list[tuple[Birth, ItemDraft]]:
+        rules = EventRules(self.versions)
+        births: list[tuple[Birth, ItemDraft]] = []
+        for begin in range(0, len(event_nos), EVENTS_A_READ):
+            rows = await findings.list_numbered_events(
+                connection, event_nos[begin : begin + EVENTS_A_READ]
+            )
+            for row in rows:
+                births += rules.apply(row, self.reads[EVENTS].extract.skipped).births
+        return births
+
+
+@asynccontextmanager
+async def gather_expectation(
+    connection: Connection, populations: Sequence[Population], as_of: datetime
+) -> AsyncGenerator[Expectation]:
+    """Read every source once and put what it expects aside; a source that fails is marked so."""
+    versions, failures = await read_versions(connection)
+    reads = [
+        SourceRead("definitions", "definitions", None),
+        SourceRead("events", "events", None),
+        *(SourceRead(population.name, "sql", population.digest) for population in populations),
+    ]
+    with Spool() as spool:
+        expectation = Expectation(versions, spool, reads)
+        expectation.failures = [FailedVersion(*failure) for failure in failures]
+        for read in reads[:FIRST_POPULATION]:
+            read.extract.extracted_at = as_of
+        expectation.triggered = await findings.list_expedited(connection)
+        expectation.lapses = await findings.list_lapses(connection)
+        with Spool() as rounds:
+            _put_schedules(expectation, SharedRounds(versions, rounds), as_of)
+        await _put_events(connection, expectation)
+        for place, population in enumerate(populations, FIRST_POPULATION):
+            await _put_population(expectation, population, place)
+        yield expectation
+
+
+def _put_schedules(expectation: Expectation, shared: SharedRounds, as_of: datetime) -> None:
+    began = monotonic()
+    read = expectation.reads[DEFINITIONS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            continue
+        expectation.covered.add(version.key)
+        if isinstance(version.definition.when, AfterCompletion):
+            expectation.chained.add(version.definition_no)
+        horizon = version.horizon(as_of)
+        lapses = expectation.lapses.get(version.definition_no, ())
+        expectation.horizons[version.definition_no] = horizon
+        try:
+            for draft in owed_drafts(version, horizon):
+                identity, at = draft.id.bytes, occurrence_of(draft)
+                live = version.owes(at) and not within(lapses, at)
+                if live:
+                    read.extract.add(identity)
+                    shared.put(version, draft, identity)
+                _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
+        except (InvalidInput, WindowTooLarge) as refusal:
+            expectation.failures.append(
+                FailedVersion(*version.key, version.name, version.number, refusal.message)
+            )
+            continue
+        if reason := version.unmaterialised:
+            expectation.unmaterialised.append(
+                FailedVersion(*version.key, version.name, version.number, reason)
+            )
+    expectation.unmaterialised += [
+        FailedVersion(*version.key, version.name, version.number, reason)
+        for version, reason in shared.find()
+    ]
+    read.duration_seconds = monotonic() - began
+
+
+def _put_draft(
+    spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int, *, live: bool
+) -> None:
+    day = draft.effective_date.toordinal()
+    spool.put(
+        day,
+        (
+            identity,
+            draft.tenant,
+            draft.kind,
+            draft.business_key,
+            draft.cycle,
+            day,
+            microseconds_of(draft.due_at),
+            DEFINITIONS,
+            live,
+            definition_no,
+            None,
+            None,
+            None,
+            None,
+            None,
+            False,
+        ),
+    )
+
+
+async def _put_events(connection: Connection, expectation: Expectation) -> None:
+    began = monotonic()
+    rules = EventRules(expectation.versions)
+    read = expectation.reads[EVENTS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            expectation.covered.add(version.key)
+            expectation.single.add(version.key)
+    after = 0
+    while rules.types:
+        rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
+        for row in rows:
+            applied = rules.apply(row, read.extract.skipped)
+            for birth, draft in applied.births:
+                read.extract.add(birth.id)
+                _put_birth(expectation.spool, birth, draft)
+            for withdrawal in applied.withdrawals:
+                expectation.withdrawn.add(withdrawal)
+        if len(rows) < EVENTS_A_READ:
+            break
+        after = rows[-1]["event_no"]
+    read.duration_seconds = monotonic() - began
+
+
+def _put_birth(spool: Spool, birth: Birth, draft: ItemDraft) -> None:
+    day = draft.effective_date.toordinal()
+    spool.put(
+        day,
+        (
+            birth.id,
+            draft.tenant,
+            draft.kind,
+            draft.business_key,
+            draft.cycle,
+            day,
+            microseconds_of(draft.due_at),
+            EVENTS,
+            True,
+            birth.definition_no,
+            birth.event_no,
+            None,
+            None,
+            birth.moment,
+            birth.received,
+            birth.lapsed,
+        ),
+    )
+
+
+async def _put_population(expectation: Expectation, population: Population, place: int) -> None:
+    began = monotonic()
+    read = expectation.reads[place]
+    try:
+        async for rows in population.read(read.extract):
+            for row in rows:
+                day = row.effective_date.toordinal()
+                key = (row.tenant, row.kind)
+                expectation.single.add(key)
+                if population.complete:
+                    expectation.covered.add(key)
+                expectation.spool.put(
+                    day,
+                    (
+                        row.id,
+                        row.tenant,
+                        row.kind,
+                        row.business_key,
+                        row.cycle,
+                        day,
+                        microseconds_of(row.due_at),
+                        place,
+                        True,
+                        None,
+                        None,
+                        row.payload,
+                        row.partition_key,
+                        None,
+                        None,
+                        False,
+                    ),
+                )
+    except SourceFailed as failure:
+        read.failure = failure.reason
+    read.duration_seconds = monotonic() - began
+
+
+def _arrival(row: Row) -> tuple[Any, ...]:
+    """Return what orders the events of one item as the intake took them, and the verdict last."""
+    return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_LAPSED]
+
+
+def _birth(expected: Expected) -> Birth:
+    return Birth(
+        expected.id,
+        (expected.tenant, expected.kind, expected.business_key),
+        expected.moment or NEVER,
+        expected.definition_no or 0,
+        expected.reference or 0,
+    )
+
+
+def _instant_span(expected: Expected, smear: timedelta | None) -> tuple[datetime, datetime]:
+    """Return where its occurrence lies: it is due no earlier, and later by less than its smear."""
+    due_at = instant_of(expected.due_microseconds)
+    return due_at - (smear or timedelta()), instant_of(expected.due_microseconds + 1)

@@ -1,0 +1,88 @@
+"""What schedules owe, a slice of time at a time."""
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import pairwise
+from operator import itemgetter
+from typing import Final
+
+from dueledger.ledger.rules.calendar_change import draft_overtaken
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.reconciler.expect.calendar_history import Phase
+from dueledger.reconciler.expect.versions import Version
+
+SLICE: Final = timedelta(days=7)
+"""How much of a schedule is expanded at once: at a second's beat 604,800 occurrences."""
+
+
+def occurrence_of(draft: ItemDraft) -> datetime:
+    """Return when the schedule's own occurrence falls, from which smear moved the item."""
+    return draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
+
+
+def within(lapses: Sequence[tuple[datetime, datetime]], instant: datetime) -> bool:
+    """Tell whether an instant lies in one of the half-open ranges, which are in order."""
+    place = bisect_right(lapses, instant, key=itemgetter(0))
+    return place > 0 and instant < lapses[place - 1][1]
+
+
+def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield slices that compose to the half-open [start, end)."""
+    while start < end:
+        until = min(start + SLICE, end)
+        yield start, until
+        start = until
+
+
+def owed_drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
+    """Yield what a schedule owes from its beginning up to `end`, each once.
+
+    Where another version of its calendar took over, what was owed already stays where it is.
+    """
+    changes = [phase for phase in version.phases if phase.before is not None]
+    near: set[bytes] = set()
+    for draft in _drafts(version, end):
+        at = occurrence_of(draft)
+        if changes and any(change.may_repeat(at) for change in changes):
+            if draft.id.bytes in near:
+                continue
+            near.add(draft.id.bytes)
+        yield draft
+
+
+def _drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
+    for start, until in schedule_slices(version.effective_from, end):
+        yield from schedule_drafts(version, start, until)
+    # It was expanded further, and a newer version took over from an instant before that.
+    reached = version.materialised_until or end
+    for phase in version.phases:
+        if end <= phase.from_at < reached:
+            for draft in overtaken_drafts(version, phase):
+                if occurrence_of(draft) < end:
+                    yield draft
+
+
+def schedule_drafts(version: Version, start: datetime, end: datetime) -> Iterator[ItemDraft]:
+    """Yield what a schedule owes in a slice, occurrences recorded as skipped included.
+
+    With the slice in which a calendar took over comes what it owes before that and nobody emitted.
+    """
+    changes = [phase for phase in version.phases if start < phase.from_at < end]
+    for begin, until in pairwise((start, *(phase.from_at for phase in changes), end)):
+        for phase in version.phases:
+            if phase.from_at == begin:
+                yield from overtaken_drafts(version, phase)
+        scheduled = draft_occurrences(version.definition_at(begin), begin, until)
+        yield from scheduled.drafts
+        for skipped in scheduled.skipped:
+            yield skipped.draft
+
+
+def overtaken_drafts(version: Version, phase: Phase) -> list[ItemDraft]:
+    """Return what a calendar owes before it took over, and the one before would have later."""
+    if phase.before is None:
+        return []
+    since, at = version.effective_from, phase.from_at
+    return draft_overtaken(phase.definition, phase.before, since, at)

@@ -1,0 +1,111 @@
+"""Every version of every definition, and the span in which each is in force."""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
+from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.store import Connection, Record, findings
+from dueledger.ledger.store.calendar_cache import name_in
+from dueledger.reconciler.expect.calendar_history import CalendarHistory, Phase, read_history
+
+Failure = tuple[str, str, str, int, str]
+"""Tenant, kind, name, version and why it cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version: in force from `effective_from` until `superseded_at`, if there is one.
+
+    `definition` observes the newest calendar, each of `phases` the one that counted from then on.
+    """
+
+    definition_no: int
+    name: str
+    number: int
+    definition: Definition
+    effective_from: datetime
+    superseded_at: datetime | None
+    materialised_until: datetime | None
+    failure: str | None = None
+    phases: tuple[Phase, ...] = ()
+
+    def definition_at(self, instant: datetime) -> Definition:
+        """Return the definition with the calendar that counted for an instant."""
+        place = bisect_right(self.phases, instant, key=attrgetter("from_at"))
+        return self.phases[max(place - 1, 0)].definition if self.phases else self.definition
+
+    def owes(self, occurrence_at: datetime) -> bool:
+        """Tell whether an occurrence must have its item, as far as what is missed decides.
+
+        Where what is missed may be owed no more, the materialiser decides it, by the time at which
+        it comes to it: until then nothing can be said.
+        """
+        if self.definition.catch_up.keeps_all or self.materialised_until is None:
+            return True
+        return occurrence_at < self.materialised_until
+
+    @property
+    def unmaterialised(self) -> str | None:
+        """Why the materialiser cannot expand it, while it still has something to expand."""
+        reached, end = self.materialised_until, self.superseded_at
+        finished = reached is not None and end is not None and reached >= end
+        return None if finished else self.failure
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return tenant and kind."""
+        return self.definition.tenant, self.definition.kind
+
+    def in_force(self, at: datetime) -> bool:
+        """Tell whether this version decides at an instant."""
+        return self.effective_from <= at and (self.superseded_at is None or at < self.superseded_at)
+
+    def horizon(self, as_of: datetime) -> datetime:
+        """Return up to when a schedule's items must exist: what is due, and what is materialised.
+
+        The materialiser's word is taken only for more than is due already, never for less.
+        """
+        until = max(as_of, self.materialised_until or as_of)
+        return until if self.superseded_at is None else min(until, self.superseded_at)
+
+
+async def read_versions(connection: Connection) -> tuple[list[Version], list[Failure]]:
+    """Read every version with the calendars it observed; what cannot be read is a failure."""
+    rows = await findings.list_definition_versions(connection)
+    named = {(row["tenant"], name) for row in rows if (name := name_in(row["document"]))}
+    return _parse_versions(rows, await read_history(connection, named))
+
+
+def _parse_versions(
+    rows: Sequence[Record], history: CalendarHistory
+) -> tuple[list[Version], list[Failure]]:
+    versions: list[Version] = []
+    failures: list[Failure] = []
+    for row in rows:
+        try:
+            definition = parse_definition(
+                row["document"], source=row["name"], calendars=history.of_tenant(row["tenant"])
+            )
+        except InvalidDefinition as refusal:
+            failures.append(
+                (row["tenant"], row["kind"], row["name"], row["version"], refusal.message)
+            )
+            continue
+        versions.append(
+            Version(
+                row["definition_no"],
+                row["name"],
+                row["version"],
+                definition,
+                row["effective_from"],
+                row["superseded_at"],
+                row["materialised_until"],
+                row["failure"],
+                history.phases(definition, row["definition_no"], row["materialised_until"]),
+            )
+        )
+    return versions, failures

@@ -1,0 +1,1 @@
+"""Find: turn differences into findings, and record them."""

@@ -1,0 +1,137 @@
+"""A finding: its stable identity, both sides of its evidence, and the sentence a person reads."""
+
+import hashlib
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Final
+from uuid import UUID
+
+from dueledger.reconciler.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
+
+_SEPARATOR: Final = "\x1f"
+_WHOLE_LEDGER: Final = "*"
+
+Facts = dict[str, str | int | float | bool | None]
+"""One side of a finding's evidence: plain values, so that it reads the same in every format."""
+
+
+def uuid8(*parts: str) -> UUID:
+    """Return the UUIDv8 (RFC 9562) of `parts`, made the way item ids are made."""
+    digest = bytearray(hashlib.sha256(_SEPARATOR.join(parts).encode()).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x80
+    digest[8] = digest[8] & 0x3F | 0x80
+    return UUID(bytes=bytes(digest))
+
+
+def repair_id(finding_id: UUID, action: RepairAction, opened_count: int) -> UUID:
+    """Return the id of `action` on the finding's `opened_count`-th opening: applied once."""
+    return uuid8("repair", str(finding_id), action, str(opened_count))
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a finding is about. `name` tells it apart within its type, tenant and kind."""
+
+    tenant: str
+    kind: str
+    name: str
+    item_id: UUID | None = None
+    business_key: str | None = None
+    effective_date: date | None = None
+    due_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong now. `terms` is what an item would be emitted with, as JSON."""
+
+    type: FindingType
+    subject: Subject
+    sentence: str
+    expected: Facts = field(default_factory=Facts)
+    actual: Facts = field(default_factory=Facts)
+    terms: str | None = None
+
+    @property
+    def id(self) -> UUID:
+        """Return the id: the same subject has the same finding in every pass."""
+        subject = self.subject
+        return uuid8("finding", self.type, subject.tenant, subject.kind, subject.name)
+
+    @property
+    def severity(self) -> Severity:
+        """Return how bad it is."""
+        return FINDING_RULES[self.type].severity
+
+
+def source_failed(name: str, reason: str) -> Finding:
+    """Say that `name` could not be read; nothing may be concluded from its silence."""
+    return Finding(
+        FindingType.SOURCE_FAILED,
+        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, name),
+        f"The source {name} could not be read ({reason}), so nothing was concluded from it.",
+        expected={"source": name, "readable": True},
+        actual={"source": name, "readable": False, "reason": reason},
+    )
+
+
+def definition_failed(tenant: str, kind: str, name: str, version: int, reason: str) -> Finding:
+    """Say that a definition in force could not be expanded."""
+    return Finding(
+        FindingType.DEFINITION_FAILED,
+        Subject(tenant, kind, name),
+        f"Version {version} of the definition {name} could not be expanded: {reason}.",
+        expected={"definition": name, "version": version, "expandable": True},
+        actual={"reason": reason},
+    )
+
+
+def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Finding:
+    """Say that the accounting identity of a kind is broken by some items."""
+    accounted = sum(places.values())
+    off = items - accounted
+    what = f"{off} stand nowhere" if off > 0 else f"{-off} stand in two places at once"
+    return Finding(
+        FindingType.UNBALANCED,
+        Subject(tenant, kind, "accounting"),
+        f"The ledger holds {items} items of {kind} for {tenant} but accounts for {accounted}: "
+        f"{what}.",
+        expected={"items": items},
+        actual={**places, "accounted": accounted, "difference": off},
+    )
+
+
+def stuck_run(
+    *, run_no: int, fence: int, open_count: int, worker: str, lease_until: datetime, lapsed: float
+) -> Finding:
+    """Say that a run's lease lapsed long ago and nobody took its items back."""
+    return Finding(
+        FindingType.STUCK,
+        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
+        f"Run {run_no} of {worker} still holds {open_count} items although its lease lapsed "
+        f"{span(lapsed)} ago, and nothing took them back.",
+        expected={"lease_until": lease_until.isoformat(), "closed": True},
+        actual={"run": run_no, "fence": fence, "worker": worker, "open_items": open_count},
+    )
+
+
+def stuck_claim(
+    *, fence: int, open_count: int, topic: str, deadline: datetime, lapsed: float
+) -> Finding:
+    """Say that a claim's deadline passed long ago with items that nobody started."""
+    return Finding(
+        FindingType.STUCK,
+        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
+        f"Claim {fence} on {topic} still holds {open_count} items that nobody started although "
+        f"its deadline passed {span(lapsed)} ago.",
+        expected={"deadline": deadline.isoformat(), "closed": True},
+        actual={"fence": fence, "topic": topic, "open_items": open_count},
+    )
+
+
+def span(seconds: float) -> str:
+    """Return a length of time in the largest unit that says it, as in ``3 h``."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

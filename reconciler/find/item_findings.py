@@ -1,0 +1,146 @@
+"""What is wrong with one item, in words and with both sides of the evidence."""
+
+from datetime import date, timedelta
+from uuid import UUID
+
+from dueledger.ledger.states import State
+from dueledger.ledger.store import Record
+from dueledger.reconciler.compare.comparison import Actual, Duplicate, Expected, FlowFacts
+from dueledger.reconciler.expect.item_terms import instant_of
+from dueledger.reconciler.find.findings import Facts, Finding, Subject, span
+from dueledger.reconciler.finding_types import FindingType
+from dueledger.reconciler.sources import Evidence
+
+
+def missing(expected: Expected, source: str, terms: str | None) -> Finding:
+    """Say that `source` expects what no item stands for."""
+    effective = date.fromordinal(expected.day)
+    due_at = instant_of(expected.due_microseconds)
+    identity = UUID(bytes=expected.id)
+    owed = "came too late to be owed" if expected.lapsed else "is owed"
+    return Finding(
+        FindingType.MISSING,
+        Subject(
+            expected.tenant,
+            expected.kind,
+            str(identity),
+            identity,
+            expected.business_key,
+            effective,
+            due_at,
+        ),
+        f"{source} says that {expected.kind} {owed} for {expected.business_key}, effective "
+        f"{effective} and due {due_at:%Y-%m-%d %H:%M} UTC, but the ledger has no such item.",
+        expected={
+            "source": source,
+            "cycle": expected.cycle,
+            "due_at": due_at.isoformat(),
+            "event": expected.reference,
+        },
+        actual={"item": None},
+        terms=terms,
+    )
+
+
+def unexpected(item: Actual, flow: FlowFacts) -> Finding:
+    """Say that an item stands for which there is no reason."""
+    return Finding(
+        FindingType.UNEXPECTED,
+        _subject(item, flow),
+        f"{_what(item, flow)} stands in the ledger, but no definition, event or population "
+        "accounts for it.",
+        expected={"item": None},
+        actual=_facts(item),
+    )
+
+
+def duplicate(pair: Duplicate, flow: FlowFacts) -> Finding:
+    """Say that one business occurrence has two items."""
+    kept, extra = pair
+    return Finding(
+        FindingType.DUPLICATE,
+        _subject(extra, flow),
+        f"{_what(extra, flow)} stands in the ledger as cycle {extra.cycle!r}, beside an item for "
+        f"the same occurrence as cycle {kept.cycle!r}.",
+        expected={"items": 1, "item": str(UUID(bytes=kept.id)), "cycle": kept.cycle},
+        actual={**_facts(extra), "items": 2},
+    )
+
+
+def overdue(item: Actual, flow: FlowFacts, standing: Record, waited: timedelta) -> Finding:
+    """Say that an item is past its grace, and where it stands."""
+    state = State(standing["state"]).label if standing["state"] else None
+    match standing["state"]:
+        case State.MANUAL_REVIEW:
+            where = f"it is parked: {standing['reason']}"
+        case State.RETRYABLE_FAILURE:
+            where = f"it waits for attempt {standing['attempt'] + 1}"
+        case State.SCHEDULED:
+            where = "it waits to be claimed"
+        case _:
+            where = "it is handed out, or stands nowhere"
+    late = (waited - flow.grace).total_seconds()
+    return Finding(
+        FindingType.OVERDUE,
+        _subject(item, flow),
+        f"{_what(item, flow)} was due {item.due_at:%Y-%m-%d %H:%M} UTC and its grace ended "
+        f"{span(late)} ago; {where}.",
+        expected={"ended_by": (item.due_at + flow.grace).isoformat()},
+        actual={"state": state, "attempt": standing["attempt"], "reason": standing["reason"]},
+    )
+
+
+def late(item: Actual, flow: FlowFacts) -> Finding:
+    """Say that an item was completed after its promise."""
+    promised = item.complete_by or item.due_at + flow.grace
+    ended_at = item.ended_at or promised
+    after = (ended_at - promised).total_seconds()
+    return Finding(
+        FindingType.LATE,
+        _subject(item, flow),
+        f"{_what(item, flow)} was promised by {promised:%Y-%m-%d %H:%M:%S} UTC and completed "
+        f"{span(after)} after that.",
+        expected={"complete_by": promised.isoformat()},
+        actual={"completed_at": ended_at.isoformat()},
+    )
+
+
+def effect_missing(item: Actual, flow: FlowFacts, evidence: Evidence) -> Finding:
+    """Say that a completed item left no trace where its effect should be."""
+    ended_at = item.ended_at or item.due_at
+    return Finding(
+        FindingType.EFFECT_MISSING,
+        _subject(item, flow),
+        f"{_what(item, flow)} was completed {ended_at:%Y-%m-%d %H:%M} UTC, but "
+        f"{evidence.name} shows nothing for it.",
+        expected={"evidence": evidence.name, "cycle": item.cycle},
+        actual={"completed_at": ended_at.isoformat(), "reference": None},
+    )
+
+
+def _subject(item: Actual, flow: FlowFacts) -> Subject:
+    identity = UUID(bytes=item.id)
+    return Subject(
+        flow.tenant,
+        flow.kind,
+        str(identity),
+        identity,
+        item.business_key,
+        item.effective_date,
+        item.due_at,
+    )
+
+
+def _what(item: Actual, flow: FlowFacts) -> str:
+    return f"{flow.kind} of {item.business_key}, effective {item.effective_date},"
+
+
+def _facts(item: Actual) -> Facts:
+    return {
+        "item": str(UUID(bytes=item.id)),
+        "cycle": item.cycle,
+        "due_at": item.due_at.isoformat(),
+        "emitted_at": item.emitted_at.isoformat(),
+        "definition": item.definition_no,
+        "event": item.event_no,
+    }

@@ -1,0 +1,103 @@
+"""Findings taken up during a pass and recorded in batches, up to the cap of their type and kind."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+import orjson
+
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.compare.comparison import KindKey
+from dueledger.reconciler.find.findings import Finding
+from dueledger.reconciler.finding_types import FindingType, Resolution, Severity
+from dueledger.reconciler.pass_result import PassResult
+from dueledger.reconciler.sources import SourceRead
+
+RECORDED_ROWS: Final = 1_000
+
+
+class Recorder:
+    """Counts every finding in the pass's result and records those within the cap."""
+
+    def __init__(self, result: PassResult, findings_max: int) -> None:
+        self._result = result
+        self._findings_max = findings_max
+        self._waiting: list[Finding] = []
+        self._listed: Counter[tuple[FindingType, str, str]] = Counter()
+
+    def take(self, found: Iterable[Finding]) -> None:
+        """Take findings up for recording; beyond the cap they are only counted."""
+        result = self._result
+        for finding in found:
+            place = (finding.type, finding.subject.tenant, finding.subject.kind)
+            result.found[finding.type] += 1
+            if self._listed[place] >= self._findings_max:
+                result.omitted[place] += 1
+                continue
+            self._listed[place] += 1
+            self._waiting.append(finding)
+
+    def room(self, type_: FindingType, key: KindKey) -> int:
+        """Return how many more findings of a type and kind are within the cap."""
+        return self._findings_max - self._listed[type_, *key]
+
+    def recall(self, type_: FindingType, key: KindKey, count: int) -> None:
+        """Count findings of a kind that an earlier pass recorded, as though they were taken up."""
+        if not count:
+            return
+        place = (type_, *key)
+        listed = min(count, self.room(type_, key))
+        self._result.found[type_] += count
+        self._listed[place] += listed
+        if listed < count:
+            self._result.omitted[place] += count - listed
+
+    async def flush(self, connection: Connection) -> None:
+        """Record what was taken up, each id once."""
+        unique = list({finding.id: finding for finding in self._waiting}.values())
+        self._waiting = []
+        for begin in range(0, len(unique), RECORDED_ROWS):
+            answers = await findings.record_findings(
+                connection,
+                self._result.reconciliation_no,
+                [finding_record(finding) for finding in unique[begin : begin + RECORDED_ROWS]],
+            )
+            self._result.created += sum(answer.created for answer in answers)
+
+
+def finding_record(finding: Finding) -> findings.FindingRecord:
+    """Return a finding as it is recorded: information is explained at once."""
+    subject = finding.subject
+    informative = finding.severity is Severity.INFORMATION
+    return findings.FindingRecord(
+        id=finding.id,
+        type=finding.type,
+        severity=finding.severity,
+        tenant=subject.tenant,
+        kind=subject.kind,
+        subject=subject.name,
+        item_id=subject.item_id,
+        business_key=subject.business_key,
+        effective_date=subject.effective_date,
+        due_at=subject.due_at,
+        sentence=finding.sentence,
+        expected=orjson.dumps(finding.expected).decode(),
+        actual=orjson.dumps(finding.actual).decode(),
+        terms=finding.terms,
+        resolution=Resolution.EXPLAINED if informative else Resolution.OPEN,
+    )
+
+
+def population_record(read: SourceRead, result: PassResult) -> findings.PopulationRecord:
+    """Return a source as it was read, as it is recorded."""
+    return findings.PopulationRecord(
+        name=read.name,
+        origin=read.origin,
+        query_digest=read.digest,
+        extracted_at=read.extract.extracted_at or result.started_at,
+        duration_seconds=read.duration_seconds,
+        row_count=read.extract.row_count,
+        skipped_count=read.extract.skipped.total(),
+        hash_total=read.extract.hash_total,
+        failure=read.failure,
+    )

@@ -1,0 +1,175 @@
+"""What differs in one window, told as findings after looking again where it may have healed."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from datetime import timedelta
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.compare.comparison import Actual, Expected, KindKey, WindowResult
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.expect.item_terms import terms_of_population
+from dueledger.reconciler.find import item_findings
+from dueledger.reconciler.find.recorder import Recorder
+from dueledger.reconciler.finding_types import FindingType
+from dueledger.reconciler.pass_result import PassResult
+from dueledger.reconciler.sources import Evidence, SourceFailed, SourceRead, WantedEvidence
+
+CHUNK_ROWS: Final = 10_000
+
+
+class EvidenceReads:
+    """The evidence that a pass asks for, by kind, and how each of its sources was read.
+
+    `unjudged` are the type, tenant and kind of findings that a source's failure left untold.
+    """
+
+    def __init__(self, evidence: Sequence[Evidence]) -> None:
+        self.by_kind: defaultdict[KindKey, list[Evidence]] = defaultdict(list)
+        self.reads: dict[str, SourceRead] = {}
+        self.unjudged: set[tuple[str, str, str]] = set()
+        for each in evidence:
+            self.by_kind[each.tenant, each.kind].append(each)
+            self.reads[each.name] = SourceRead(each.name, "evidence", each.digest)
+
+
+class WindowTeller:
+    """Tells what the windows of one pass came to."""
+
+    def __init__(
+        self,
+        expectation: Expectation,
+        evidence: EvidenceReads,
+        result: PassResult,
+        recorder: Recorder,
+        findings_max: int,
+    ) -> None:
+        self._expectation = expectation
+        self._evidence = evidence
+        self._result = result
+        self._recorder = recorder
+        self._findings_max = findings_max
+
+    async def tell(self, connection: Connection, window: WindowResult) -> None:
+        """Turn what differs in a window into findings and record them."""
+        expectation, result = self._expectation, self._result
+        flows = result.comparison.flows
+        missing = await self._still_missing(connection, window.missing)
+        for expected in missing:
+            result.missing[expected.tenant, expected.kind] += 1
+            tally = result.comparison.tallies[expected.tenant, expected.kind]
+            tally.expected += 1
+        terms = await expectation.terms_of(connection, missing[: self._findings_max])
+        self._recorder.take(
+            item_findings.missing(
+                expected,
+                expectation.reads[expected.source].name,
+                terms.get(expected.id)
+                or (
+                    terms_of_population(expected)
+                    if expectation.is_population(expected.source)
+                    else None
+                ),
+            )
+            for expected in missing
+        )
+        explained = await expectation.implied_since(connection, window.unexpected)
+        for item in window.unexpected:
+            flow = flows[item.flow_no]
+            if item.id in explained:
+                result.comparison.tallies[flow.tenant, flow.kind].expected += 1
+                continue
+            result.unexpected[flow.tenant, flow.kind] += 1
+            self._recorder.take((item_findings.unexpected(item, flow),))
+        for pair in window.duplicates:
+            flow = flows[pair.extra.flow_no]
+            result.unexpected[flow.tenant, flow.kind] += 1
+            self._recorder.take((item_findings.duplicate(pair, flow),))
+        self._recorder.take(item_findings.late(item, flows[item.flow_no]) for item in window.late)
+        await self._tell_overdue(connection, window.overdue)
+        await self._tell_effects(window.evidenced)
+        await self._recorder.flush(connection)
+
+    async def _still_missing(
+        self, connection: Connection, missing: Sequence[Expected]
+    ) -> list[Expected]:
+        """Leave out what was emitted while this pass read, or ended years ago."""
+        found: set[bytes] = set()
+        for begin in range(0, len(missing), CHUNK_ROWS):
+            chunk = missing[begin : begin + CHUNK_ROWS]
+            found |= await findings.find_known_ids(
+                connection, [UUID(bytes=expected.id) for expected in chunk]
+            )
+        return [expected for expected in missing if expected.id not in found]
+
+    async def _tell_overdue(self, connection: Connection, overdue: Sequence[Actual]) -> None:
+        """Tell of overdue items; those beyond the cap of their kind are not looked up."""
+        result, flows = self._result, self._result.comparison.flows
+        shown: list[Actual] = []
+        listed: Counter[KindKey] = Counter()
+        for item in overdue:
+            key = (flows[item.flow_no].tenant, flows[item.flow_no].kind)
+            if listed[key] < self._recorder.room(FindingType.OVERDUE, key):
+                listed[key] += 1
+                shown.append(item)
+            else:
+                result.omitted[FindingType.OVERDUE, *key] += 1
+                result.found[FindingType.OVERDUE] += 1
+        for begin in range(0, len(shown), CHUNK_ROWS):
+            chunk = shown[begin : begin + CHUNK_ROWS]
+            standings = await findings.describe_open_items(
+                connection, [item.item_no for item in chunk]
+            )
+            self._recorder.take(
+                item_findings.overdue(
+                    item, flows[item.flow_no], standing, result.as_of - item.due_at
+                )
+                for item, standing in zip(chunk, standings, strict=True)
+            )
+
+    async def _tell_effects(self, completed: Sequence[Actual]) -> None:
+        comparison = self._result.comparison
+        by_kind: defaultdict[KindKey, list[Actual]] = defaultdict(list)
+        for item in completed:
+            flow = comparison.flows[item.flow_no]
+            by_kind[flow.tenant, flow.kind].append(item)
+        for key, done in by_kind.items():
+            for evidence in self._evidence.by_kind[key]:
+                read = self._evidence.reads[evidence.name]
+                if read.failure is None:
+                    await self._tell_effects_of(evidence, read, done)
+
+    async def _tell_effects_of(
+        self,
+        evidence: Evidence,
+        read: SourceRead,
+        completed: Sequence[Actual],
+    ) -> None:
+        comparison = self._result.comparison
+        before = comparison.as_of - timedelta(seconds=evidence.after_seconds)
+        wanted = {item.id: item for item in completed if item.ended_at and item.ended_at <= before}
+        began = monotonic()
+        try:
+            lacking = await evidence.find_lacking(
+                [
+                    WantedEvidence(item.id, item.business_key, item.cycle, item.effective_date)
+                    for item in wanted.values()
+                ],
+                read.extract,
+            )
+        except SourceFailed as failure:
+            read.failure = failure.reason
+            self._evidence.unjudged.add(
+                (FindingType.EFFECT_MISSING, evidence.tenant, evidence.kind)
+            )
+            return
+        finally:
+            read.duration_seconds += monotonic() - began
+        self._recorder.take(
+            item_findings.effect_missing(
+                wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
+            )
+            for lack in lacking
+        )

@@ -1,0 +1,239 @@
+"""Running a reconciler: a loop of passes, or once with repairs and a report."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
+from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
+from dueledger.reconciler.pass_result import Limits, PassResult, Scope
+from dueledger.reconciler.read.partition_cache import Carried
+from dueledger.reconciler.reconciliation_pass import Pass, register_reconciler
+from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
+from dueledger.reconciler.repair.repairs import (
+    Choice,
+    PlannedRepair,
+    RepairExecutor,
+    check_blast_radius,
+    plan_repairs,
+)
+from dueledger.reconciler.report.build import build_report, write_report
+from dueledger.reconciler.report.model import Report
+from dueledger.reconciler.settings import ReconcilerSettings, Sources
+
+ROLE = "reconciler"
+OPEN_PAGE = 1_000
+
+Mode = Literal["none", "dry_run", "execute"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReconciliationResult:
+    """What a reconciliation came to. `findings_open` 0 is what everybody wants to see.
+
+    `planned` are the repairs that the findings asked for; a dry run executes none of them.
+    """
+
+    report: Report
+    findings_found: int
+    findings_open: int
+    planned: list[PlannedRepair]
+    repairs_executed: int
+    json_path: Path | None = None
+    html_path: Path | None = None
+
+
+@dataclass(slots=True)
+class Reconciler:
+    """Makes passes over a ledger and mends what may be mended.
+
+    `since` is the number of its first pass: reports tell of everything found since then. `carried`
+    is what the passes of its loop hand on; a pass outside the loop reads everything.
+    """
+
+    pool: Pool
+    sources: Sources
+    actor_no: int
+    limits: Limits = field(default_factory=Limits)
+    publisher: RepairPublisher | None = None
+    mode: Mode = "none"
+    repair_max: int = 1_000
+    choice: Choice | None = None
+    since: int | None = None
+    last: PassResult | None = None
+    carried: Carried = field(default_factory=Carried)
+    stop: Stop = field(default_factory=Stop)
+
+    async def pass_(
+        self, scope: Scope | None = None, *, carried: Carried | None = None
+    ) -> PassResult:
+        """Make one bounded pass: read, compare, record findings, close those that are over."""
+        result = await Pass(
+            self.pool,
+            self.sources,
+            actor_no=self.actor_no,
+            scope=scope or Scope(),
+            limits=self.limits,
+            carried=carried,
+        ).run()
+        if self.since is None:
+            self.since = result.reconciliation_no
+        self.last = result
+        return result
+
+    async def plan(self) -> list[PlannedRepair]:
+        """Return the repairs that the open findings ask for; nothing is recorded."""
+        rows: list[findings.Record] = []
+        after: findings.PageAfter | None = None
+        async with self.pool.acquire() as connection:
+            while True:
+                page = await findings.list_findings(connection, after=after, page_size=OPEN_PAGE)
+                rows += page
+                if len(page) < OPEN_PAGE:
+                    break
+                after = findings.PageAfter(page[-1]["first_seen_at"], page[-1]["id"])
+        return plan_repairs(rows, self.choice)
+
+    async def repair(self, planned: list[PlannedRepair]) -> int:
+        """Execute planned repairs, each once; return how many were executed now.
+
+        Raises BlastRadiusExceeded, and then nothing is done.
+        """
+        check_blast_radius(planned, self.repair_max)
+        executor = RepairExecutor(self.pool, self.actor_no, self.publisher)
+        return await executor.execute(planned)
+
+    async def _pass_unless_stopped(self) -> PassResult | None:
+        """Make a pass, or leave it where it is when asked to stop.
+
+        Each of its statements is whole or undone, and a pass that never ended closes nothing and
+        moves no watermark: the next one begins anew.
+        """
+        making = asyncio.create_task(self.pass_(carried=self.carried))
+        asked = asyncio.create_task(self.stop.wait())
+        try:
+            await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            asked.cancel()
+            making.cancel()
+            await asyncio.wait({making})
+        return None if making.cancelled() else making.result()
+
+    async def tick(self) -> Mapping[str, int]:
+        """Make a pass of the loop and, in mode `execute`, repair; counts only what has changed."""
+        result = await self._pass_unless_stopped()
+        if result is None:
+            return {}
+        executed = await self.repair(await self.plan()) if self.mode == "execute" else 0
+        counts = {
+            "found": result.created,
+            "closed": result.closed.total(),
+            "repaired": executed,
+        }
+        get_logger(ROLE).info(
+            LogEvent.TICK_COMPLETED,
+            expected=result.expected_count,
+            open=result.open_found,
+            carried_windows=result.carried_windows,
+            carried_items=result.carried_items,
+            seconds=round(result.duration_seconds, 3),
+            **counts,
+        )
+        return counts
+
+    async def report(self, planned: list[PlannedRepair] | None = None) -> Report:
+        """Report everything found since this reconciler's first pass, as of its last."""
+        if self.last is None or self.since is None:
+            raise RuntimeError("a report tells of a pass, and none was made")
+        async with self.pool.acquire() as connection:
+            return await build_report(
+                connection, self.last, since=self.since, dry_run=planned or ()
+            )
+
+
+@asynccontextmanager
+async def open_reconciler(
+    settings: ReconcilerSettings, sources: Sources, *, mode: Mode | None = None
+) -> AsyncGenerator[Reconciler]:
+    """Open what a reconciler needs. Kafka is connected only where repairs may be executed."""
+    wanted = mode or settings.reconcile_repair
+    async with open_pool(
+        settings.dsn.get_secret_value(),
+        application_name="dueledger-reconciler",
+        size_max=2,
+        profile=PlanProfile.ANALYTIC,
+    ) as pool:
+        async with pool.acquire() as connection:
+            actor_no = await register_reconciler(connection)
+        reconciler = Reconciler(
+            pool,
+            sources,
+            actor_no,
+            limits=Limits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
+            mode=wanted,
+            repair_max=settings.reconcile_repair_max,
+            carried=Carried(settings.reconcile_whole_seconds),
+        )
+        if wanted != "execute":
+            yield reconciler
+            return
+        async with open_publisher(
+            settings.bootstrap_servers,
+            partitions=settings.topic_partitions,
+            replication=settings.topic_replication,
+        ) as publisher:
+            reconciler.publisher = publisher
+            yield reconciler
+
+
+async def run_reconciler(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
+    """Reconcile until a stop is asked for."""
+    await run_to_stop(_run(settings, sources, stop), stop)
+
+
+async def _run(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
+    log = get_logger(ROLE)
+    async with open_reconciler(settings, sources) as reconciler:
+        stop.begin()
+        reconciler.stop = stop
+        log.info(LogEvent.PROCESS_STARTED, mode=reconciler.mode)
+        await run_service(
+            ROLE, reconciler.tick, stop=stop, idle_seconds=settings.reconcile_idle_seconds
+        )
+        log.info(LogEvent.PROCESS_STOPPED)
+
+
+async def reconcile_once(
+    settings: ReconcilerSettings,
+    sources: Sources,
+    *,
+    mode: Mode = "none",
+    report_directory: Path | None = None,
+) -> ReconciliationResult:
+    """Make one pass, plan or execute repairs, pass again after executing, and report.
+
+    A repair that others carry out (a redriven item, a command to the domain) has its effect later:
+    what is open after the second pass is told as it stands.
+    """
+    async with open_reconciler(settings, sources, mode=mode) as reconciler:
+        await reconciler.pass_()
+        planned = [] if mode == "none" else await reconciler.plan()
+        executed = 0
+        if mode == "execute" and planned:
+            executed = await reconciler.repair(planned)
+            await reconciler.pass_()
+        report = await reconciler.report(planned)
+    paths = write_report(report, report_directory) if report_directory else (None, None)
+    return ReconciliationResult(
+        report=report,
+        findings_found=report.findings_found,
+        findings_open=report.findings_open,
+        planned=planned,
+        repairs_executed=executed,
+        json_path=paths[0],
+        html_path=paths[1],
+    )

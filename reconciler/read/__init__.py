@@ -1,0 +1,1 @@
+"""Read: what the ledger holds, a window at a time."""

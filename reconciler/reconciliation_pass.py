@@ -1,0 +1,381 @@
+"""One pass: read what should be, hold it against what is, record what differs."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from time import monotonic
+from typing import Final
+from uuid import UUID
+
+import orjson
+
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.store import Connection, Pool, findings, items
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.partitions import list_change_marks
+from dueledger.reconciler.compare.comparison import Actual, Comparison, FlowFacts, KindKey
+from dueledger.reconciler.expect.expectation import Expectation, FailedVersion, gather_expectation
+from dueledger.reconciler.find.findings import (
+    definition_failed,
+    source_failed,
+    stuck_claim,
+    stuck_run,
+    unbalanced,
+)
+from dueledger.reconciler.find.recorder import Recorder, population_record
+from dueledger.reconciler.find.window_findings import EvidenceReads, WindowTeller
+from dueledger.reconciler.finding_types import FindingType, Resolution
+from dueledger.reconciler.pass_result import EXPECTATION_TYPES, JUDGED, Limits, PassResult, Scope
+from dueledger.reconciler.read.accounting import OpenReading, open_of, read_beside
+from dueledger.reconciler.read.partition_cache import Carried, Owed, Reading, standing
+from dueledger.reconciler.settings import Sources
+from dueledger.reconciler.windows import DayCounts, Window, compose, disjoint, join, plan_windows
+
+PAGE_ROWS: Final = 10_000
+STUCK_MAX: Final = 1_000
+
+
+class Pass:
+    """One bounded pass over a scope. Made anew for each; safe to repeat after any failure.
+
+    With `carried`, partitions that an earlier pass of the same process left there are taken as they
+    were read, where nothing about them can have changed; the whole ledger is the scope then.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        sources: Sources,
+        *,
+        actor_no: int,
+        scope: Scope,
+        limits: Limits,
+        carried: Carried | None = None,
+    ) -> None:
+        self._pool = pool
+        self._sources = sources
+        self._actor_no = actor_no
+        self._scope = scope
+        self._limits = limits
+        self._evidence = EvidenceReads(sources.evidence)
+        self._facts: dict[KindKey, FlowFacts] = {}
+        self._carried = carried if scope.whole else None
+        self._kept: dict[Window, Reading] = {}
+        self._unread: list[Window] = []
+        self._readings: dict[Window, Reading] = {}
+        self._open: OpenReading | None = None
+        self._open_mark: str | None = None
+
+    async def run(self) -> PassResult:
+        """Read, compare, record and close; return what was seen."""
+        began = monotonic()
+        async with self._pool.acquire() as connection:
+            opened = await findings.begin_reconciliation(
+                connection,
+                actor_no=self._actor_no,
+                scope=orjson.dumps(
+                    {"from_date": self._scope.from_date, "to_date": self._scope.to_date}
+                ).decode(),
+            )
+            async with gather_expectation(
+                connection, self._sources.populations, opened.as_of
+            ) as expectation:
+                comparison = await self._comparison(connection, expectation, opened.as_of)
+                result = PassResult(
+                    opened.reconciliation_no, opened.as_of, opened.started_at, comparison
+                )
+                self._recorder = Recorder(result, self._limits.findings_max)
+                result.expectation = expectation
+                result.sources = [*expectation.reads, *self._evidence.reads.values()]
+                self._teller = WindowTeller(
+                    expectation,
+                    self._evidence,
+                    result,
+                    self._recorder,
+                    self._limits.findings_max,
+                )
+                await self._compare_windows(connection, expectation, result)
+                await self._look_at_the_whole(connection, expectation, result)
+                await self._recorder.flush(connection)
+                crash_point("reconcile.found")
+                await self._conclude(connection, expectation, result)
+                result.duration_seconds = monotonic() - began
+                await findings.finish_reconciliation(
+                    connection, opened.reconciliation_no, _counts(result)
+                )
+                self._hand_on(expectation, result)
+        return result
+
+    async def _comparison(
+        self, connection: Connection, expectation: Expectation, as_of: datetime
+    ) -> Comparison:
+        flows = {
+            row["flow_no"]: FlowFacts(
+                tenant=row["tenant"],
+                kind=row["kind"],
+                grace=timedelta(seconds=row["grace_seconds"]),
+                covered=expectation.covers(row["tenant"], row["kind"]),
+                single=expectation.is_single(row["tenant"], row["kind"]),
+                evidenced=(row["tenant"], row["kind"]) in self._evidence.by_kind,
+            )
+            for row in await findings.list_flow_facts(connection)
+        }
+        for flow in flows.values():
+            self._facts.setdefault((flow.tenant, flow.kind), flow)
+        return Comparison(as_of, flows, expectation.excuses, expectation.defers)
+
+    async def _compare_windows(
+        self, connection: Connection, expectation: Expectation, result: PassResult
+    ) -> None:
+        """Read and compare everything in the scope but what is carried over, by ascending date."""
+        marks = await self._read_marks(connection)
+        if self._carried is not None:
+            self._kept = self._carried.find(
+                marks, expectation, self._facts, as_of=result.as_of, started_at=result.started_at
+            )
+        spans = list(compose(self._scope.window, disjoint(marks)))
+        self._unread = list(join(span for span in spans if span not in self._kept))
+        days = await self._count_days(connection, expectation)
+        for span in spans:
+            if reading := self._kept.get(span):
+                self._carry(reading, result)
+                self._readings[span] = reading
+                continue
+            reading = Reading(marks.get(span, ""), result.as_of)
+            await self._read_span(connection, expectation, days.within(span), reading, result)
+            if reading.mark:
+                self._readings[span] = reading
+
+    async def _read_marks(self, connection: Connection) -> dict[Window, str]:
+        """Read the marks of partitions, before any of their rows; none where nothing is carried."""
+        if self._carried is None:
+            return {}
+        marks: dict[Window, str] = {}
+        for row in await list_change_marks(connection):
+            if row["from_date"] is None:
+                self._open_mark = row["mark"]
+            else:
+                marks[Window.of(row["from_date"], row["to_date"])] = row["mark"]
+        return marks
+
+    async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
+        counts: Counter[int] = Counter()
+        expected = DayCounts(expectation.spool.counts)
+        for window in self._unread:
+            counted = await findings.count_items_by_day(
+                connection, window.from_date, window.to_date
+            )
+            counts.update({day.toordinal(): count for day, count in counted.items()})
+            counts.update(expected.within(window))
+        return DayCounts(counts)
+
+    def _carry(self, reading: Reading, result: PassResult) -> None:
+        """Take up what an earlier pass read, as though it had been read again."""
+        result.expected_count += reading.owed.things
+        result.comparison.merge(reading.tallies, reading.unverified)
+        for key, tally in reading.tallies.items():
+            self._recorder.recall(FindingType.LATE, key, tally.lateness.late_count)
+        result.carried_windows += reading.windows
+        result.carried_items += reading.items
+
+    async def _read_span(
+        self,
+        connection: Connection,
+        expectation: Expectation,
+        days: Mapping[int, int],
+        reading: Reading,
+        result: PassResult,
+    ) -> None:
+        """Read and compare a range of dates, a window at a time, and tell what differs."""
+        omitted = result.omitted.total()
+        for window in plan_windows(days):
+            expected = expectation.read_window(window)
+            owed = Owed.of(expected) if reading.mark else Owed()
+            result.expected_count += len(expected)
+            part = result.comparison.begin(expected)
+            after = (window.from_date, 0)
+            while True:
+                rows = await findings.list_item_outcomes(
+                    connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
+                )
+                await self._meet_new_flows(connection, expectation, result.comparison, rows)
+                part.add([Actual._make(row) for row in rows])
+                if len(rows) < PAGE_ROWS:
+                    break
+                after = (rows[-1]["effective_date"], rows[-1]["item_no"])
+            found = part.finish()
+            reading.add(found, owed, self._facts)
+            await self._teller.tell(connection, found)
+        reading.is_settled = reading.is_settled and omitted == result.omitted.total()
+
+    async def _meet_new_flows(
+        self,
+        connection: Connection,
+        expectation: Expectation,
+        comparison: Comparison,
+        rows: Sequence[findings.Record],
+    ) -> None:
+        """Learn flows that were made since the pass began."""
+        if any(row["flow_no"] not in comparison.flows for row in rows):
+            fresh = await self._comparison(connection, expectation, comparison.as_of)
+            comparison.flows.update(fresh.flows)
+
+    async def _look_at_the_whole(
+        self, connection: Connection, expectation: Expectation, result: PassResult
+    ) -> None:
+        """Find what is wrong with runs, claims, the identity, sources and definitions."""
+        margin = self._limits.stuck_seconds
+        for row in await findings.list_stuck_runs(connection, margin, STUCK_MAX):
+            self._recorder.take(
+                (
+                    stuck_run(
+                        run_no=row["run_no"],
+                        fence=row["fence"],
+                        open_count=row["open_count"],
+                        worker=row["worker"] or "an unknown worker",
+                        lease_until=row["lease_until"],
+                        lapsed=row["lapsed_seconds"],
+                    ),
+                )
+            )
+        for row in await findings.list_stuck_claims(connection, margin, STUCK_MAX):
+            self._recorder.take(
+                (
+                    stuck_claim(
+                        fence=row["fence"],
+                        open_count=row["open_count"],
+                        topic=row["topic"],
+                        deadline=row["deadline"],
+                        lapsed=row["lapsed_seconds"],
+                    ),
+                )
+            )
+        result.accounting = await self._read_accounting(connection)
+        self._recorder.take(
+            unbalanced(row.tenant, row.kind, row.items, _places(row))
+            for row in result.accounting
+            if row.difference
+        )
+        self._recorder.take(
+            source_failed(read.name, read.failure) for read in result.sources if read.failure
+        )
+        self._recorder.take(
+            definition_failed(
+                failed.tenant, failed.kind, failed.name, failed.version, failed.reason
+            )
+            for failed in _failed_once(expectation)
+        )
+
+    async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
+        """Read the identity: beside what is carried over if it holds there, else in full."""
+        if self._carried is not None and self._kept:
+            known = self._carried.open
+            rows = await read_beside(
+                connection,
+                self._facts,
+                standing(self._kept.values()),
+                self._unread,
+                known.kinds if known is not None and known.mark == self._open_mark else None,
+            )
+            if any(row.difference for row in rows):
+                rows = await items.read_accounting(connection)
+        else:
+            rows = await items.read_accounting(connection)
+        if self._open_mark is not None:
+            self._open = OpenReading(self._open_mark, open_of(rows))
+        return rows
+
+    def _hand_on(self, expectation: Expectation, result: PassResult) -> None:
+        """Leave to the next pass what this one came to, now that it has ended."""
+        if self._carried is not None:
+            whole_at = None if self._kept else result.started_at
+            self._carried.replace(self._readings, self._open, expectation, whole_at=whole_at)
+
+    async def _conclude(
+        self, connection: Connection, expectation: Expectation, result: PassResult
+    ) -> None:
+        """Close what no longer holds, move the watermarks, record what was read."""
+        judged = set(JUDGED)
+        if expectation.failed:
+            judged -= EXPECTATION_TYPES
+        unjudged = {*self._evidence.unjudged, *result.omitted}
+        unjudged |= {
+            (type_, failed.tenant, failed.kind)
+            for failed in expectation.failures
+            for type_ in EXPECTATION_TYPES
+        }
+        if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
+            judged.discard(FindingType.STUCK)
+        closed = await findings.close_findings(
+            connection,
+            result.reconciliation_no,
+            sorted(judged),
+            sorted(unjudged),
+            (self._scope.from_date, self._scope.to_date),
+        )
+        result.closed.update(Resolution(row["resolution"]) for row in closed)
+        if self._scope.whole:
+            result.watermarks = self._watermarks(expectation, result)
+            await findings.record_watermarks(connection, result.watermarks)
+        await findings.record_populations(
+            connection,
+            result.reconciliation_no,
+            [population_record(read, result) for read in result.sources],
+        )
+
+    def _watermarks(
+        self, expectation: Expectation, result: PassResult
+    ) -> list[findings.WatermarkRecord]:
+        failed = [read.name for read in expectation.reads if read.failure]
+        records: list[findings.WatermarkRecord] = []
+        for (tenant, kind), tally in sorted(result.comparison.tallies.items()):
+            before: datetime | None = result.as_of
+            held_by: str | None = None
+            if tally.held_at is not None and tally.held_by is not None:
+                before = tally.held_at
+                held_by = f"item {UUID(bytes=tally.held_by)}, due and within its grace"
+            if failed:
+                before, held_by = None, f"{', '.join(failed)} could not be read"
+            omitted = sum(
+                count for (_, *place), count in result.omitted.items() if place == [tenant, kind]
+            )
+            if omitted:
+                before, held_by = None, f"{omitted:,} findings beyond what one pass lists"
+            records.append(findings.WatermarkRecord(tenant, kind, before, held_by))
+        return records
+
+
+def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:
+    """Return each definition that fails once: what it fails in itself, or in the materialiser."""
+    failed: dict[tuple[str, str, str], FailedVersion] = {}
+    for each in (*expectation.failures, *expectation.unmaterialised):
+        failed.setdefault((each.tenant, each.kind, each.name), each)
+    return failed.values()
+
+
+def _places(row: items.Accounting) -> dict[str, int]:
+    return {
+        "pending": row.pending,
+        "handed_out": row.handed_out,
+        "running": row.running,
+        "reviews": row.reviews,
+        "ended": row.items - row.open - row.difference,
+    }
+
+
+def _counts(result: PassResult) -> str:
+    return orjson.dumps(
+        {
+            "expected": result.expected_count,
+            "found": {type_.value: count for type_, count in result.found.items()},
+            "created": result.created,
+            "closed": {resolution.value: count for resolution, count in result.closed.items()},
+            "omitted": result.omitted.total(),
+            "carried": result.carried_items,
+        }
+    ).decode()
+
+
+async def register_reconciler(connection: Connection) -> int:
+    """Register this process as an actor and return its number."""
+    return await register_actor(connection, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER)

@@ -1,0 +1,1 @@
+"""Repair: emit what mends a finding."""

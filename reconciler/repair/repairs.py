@@ -1,0 +1,315 @@
+"""Repairs as records: proposed and executed once an opening of a finding, reconciled after."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import Connection, Pool, Record, findings, items, reviews
+from dueledger.ledger.store.claims import reap_claims, reap_runs
+from dueledger.ledger.store.clock import read_now
+from dueledger.reconciler.expect.item_terms import draft_of_terms
+from dueledger.reconciler.find.findings import repair_id
+from dueledger.reconciler.finding_types import (
+    FINDING_RULES,
+    FindingType,
+    RepairAction,
+    RepairStatus,
+)
+from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
+
+REPAIRS_A_TRANSACTION: Final = 500
+REAPED_MAX: Final = 1_000
+
+Choice = Mapping[FindingType, RepairAction | None]
+"""Which repair mends which type of finding, where it is not the default."""
+
+Outcome = tuple[RepairStatus, dict[str, Any]]
+
+
+class BlastRadiusExceeded(DueledgerError):
+    """More would be changed than one pass may change."""
+
+    code = "BLAST_RADIUS_EXCEEDED"
+
+    def __init__(self, action: RepairAction, count: int, cap: int) -> None:
+        super().__init__(
+            f"{action} would be applied to {count:,} findings and one pass may apply {cap:,}: "
+            "look at the dry run, then raise the cap if all of them are meant",
+            action=action,
+            count=count,
+            cap=cap,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRepair:
+    """A repair that one open finding asks for. `would` says what it does, for a person."""
+
+    id: UUID
+    finding_id: UUID
+    finding_type: FindingType
+    tenant: str
+    kind: str
+    subject: str
+    action: RepairAction
+    opened_count: int
+    would: str
+    command: dict[str, Any] = field(repr=False)
+
+
+def plan_repairs(rows: Sequence[Record], choice: Choice | None = None) -> list[PlannedRepair]:
+    """Return the repairs that open findings (rows of `list_findings`) ask for. Pure.
+
+    A finding whose repair cannot apply to it, such as redriving what is not parked, asks for none.
+    """
+    planned: list[PlannedRepair] = []
+    for row in rows:
+        type_ = FindingType(row["type"])
+        default = FINDING_RULES[type_].default_repair
+        action = choice.get(type_, default) if choice else default
+        if action is None or row["closed_at"] is not None:
+            continue
+        told = _command(action, row)
+        if told is None:
+            continue
+        would, command = told
+        planned.append(
+            PlannedRepair(
+                id=repair_id(row["id"], action, row["opened_count"]),
+                finding_id=row["id"],
+                finding_type=type_,
+                tenant=row["tenant"],
+                kind=row["kind"],
+                subject=row["subject"],
+                action=action,
+                opened_count=row["opened_count"],
+                would=would,
+                command=command,
+            )
+        )
+    return planned
+
+
+def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | None:
+    """Return the sentence and the command of one repair, or None where it cannot apply."""
+    what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
+    item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
+    told: tuple[str, dict[str, Any]] | None = None
+    match action:
+        case RepairAction.MATERIALISE:
+            if row["terms"] is not None:
+                told = _emission(what, row), row["terms"]
+        case RepairAction.REDRIVE:
+            if row["actual"].get("state") == State.MANUAL_REVIEW.label:
+                told = f"Send {what} back to work, its attempts counted anew.", item
+        case RepairAction.CANCEL:
+            told = f"Cancel {what}.", item
+        case RepairAction.RELEASE:
+            holder = row["subject"]
+            told = f"Take back what {holder} holds past its time.", {"holder": holder}
+        case RepairAction.ESCALATE:
+            told = f"Ask the domain to make up for the effect of {what}.", _escalation(row)
+        case RepairAction.COMPLETE:
+            pass
+    return told
+
+
+def _emission(what: str, row: Record) -> str:
+    due = f"due {row['due_at']:%Y-%m-%d %H:%M} UTC"
+    if reason := row["terms"].get("skip_reason"):
+        return f"Record {what}, {due}, as skipped: {reason}."
+    return f"Emit {what}, {due}."
+
+
+def _escalation(row: Record) -> dict[str, Any]:
+    return {
+        "finding": str(row["id"]),
+        "type": row["type"],
+        "tenant": row["tenant"],
+        "kind": row["kind"],
+        "item": str(row["item_id"]),
+        "business_key": row["business_key"],
+        "cycle": row["expected"].get("cycle"),
+        "effective_date": row["effective_date"].isoformat(),
+        "due_at": row["due_at"].isoformat(),
+        "evidence": row["expected"].get("evidence"),
+        "sentence": row["sentence"],
+    }
+
+
+def check_blast_radius(planned: Sequence[PlannedRepair], cap: int) -> None:
+    """Raise BlastRadiusExceeded where any one action is planned more often than `cap`."""
+    counts: defaultdict[RepairAction, int] = defaultdict(int)
+    for repair in planned:
+        counts[repair.action] += 1
+    for action, count in counts.items():
+        if count > cap:
+            raise BlastRadiusExceeded(action, count, cap)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairExecutor:
+    """Records repairs and executes those that were not executed yet.
+
+    Without a publisher, escalations stay proposed.
+    """
+
+    pool: Pool
+    actor_no: int
+    publisher: RepairPublisher | None = None
+
+    async def execute(self, planned: Sequence[PlannedRepair]) -> int:
+        """Record and execute; return how many were executed now. Repeating it is harmless.
+
+        Executing and recording that it was executed commit together; a command to the domain may
+        be published twice, under one id, where the COMMIT behind it is lost.
+        """
+        executed = 0
+        for begin in range(0, len(planned), REPAIRS_A_TRANSACTION):
+            chunk = planned[begin : begin + REPAIRS_A_TRANSACTION]
+            async with self.pool.acquire() as connection:
+                await findings.record_repairs(
+                    connection,
+                    [
+                        findings.RepairRecord(
+                            repair.id,
+                            repair.finding_id,
+                            repair.action,
+                            repair.opened_count,
+                            orjson.dumps({**repair.command, "would": repair.would}).decode(),
+                        )
+                        for repair in chunk
+                    ],
+                    actor_no=self.actor_no,
+                )
+                async with connection.transaction():
+                    executed += await self._execute_chunk(connection, chunk)
+            crash_point("reconcile.repaired")
+        return executed
+
+    async def _execute_chunk(self, connection: Connection, chunk: Sequence[PlannedRepair]) -> int:
+        open_ = {
+            row["id"]
+            for row in await findings.take_repairs(connection, [repair.id for repair in chunk])
+        }
+        by_action: defaultdict[RepairAction, list[PlannedRepair]] = defaultdict(list)
+        for repair in chunk:
+            if repair.id in open_:
+                by_action[repair.action].append(repair)
+        ended: dict[UUID, Outcome] = {}
+        for action, repairs in by_action.items():
+            ended |= await self._apply(connection, action, repairs)
+        await findings.finish_repairs(
+            connection,
+            list(ended),
+            [status for status, _ in ended.values()],
+            [orjson.dumps(outcome).decode() for _, outcome in ended.values()],
+            actor_no=self.actor_no,
+        )
+        return sum(status is RepairStatus.EXECUTED for status, _ in ended.values())
+
+    async def _apply(
+        self, connection: Connection, action: RepairAction, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Outcome]:
+        match action:
+            case RepairAction.MATERIALISE:
+                return await self._materialise(connection, repairs)
+            case RepairAction.REDRIVE | RepairAction.CANCEL:
+                return await self._move(connection, action, repairs)
+            case RepairAction.RELEASE:
+                return await self._release(connection, repairs)
+            case RepairAction.ESCALATE:
+                return await self._escalate(connection, repairs)
+            case RepairAction.COMPLETE:
+                return {}
+
+    async def _materialise(
+        self, connection: Connection, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Outcome]:
+        by_tzdata: defaultdict[str | None, list[PlannedRepair]] = defaultdict(list)
+        for repair in repairs:
+            by_tzdata[repair.command["tzdata"]].append(repair)
+        ended: dict[UUID, Outcome] = {}
+        for alike in by_tzdata.values():
+            emitted = await items.emit_items(
+                connection,
+                [draft_of_terms(repair.command) for repair in alike],
+                actor_no=self.actor_no,
+                definition_nos=[repair.command["definition_no"] for repair in alike],
+                event_nos=[repair.command["event_no"] for repair in alike],
+                skip_reasons=[repair.command.get("skip_reason") for repair in alike],
+            )
+            for repair, answer in zip(alike, emitted, strict=True):
+                ended[repair.id] = (
+                    RepairStatus.EXECUTED,
+                    {"item": str(answer.id), "created": answer.created},
+                )
+        return ended
+
+    async def _move(
+        self, connection: Connection, action: RepairAction, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Outcome]:
+        ids = [UUID(repair.command["item"]) for repair in repairs]
+        if action is RepairAction.REDRIVE:
+            answers = await reviews.redrive_items(
+                connection, ids, reason="repair", actor_no=self.actor_no
+            )
+        else:
+            answers = await items.withdraw_items(
+                connection,
+                ids,
+                event=TransitionEvent.CANCELLED,
+                reason="repair",
+                actor_no=self.actor_no,
+            )
+        accepted = {items.Answer.DONE, items.Answer.REQUESTED}
+        return {
+            repair.id: (
+                RepairStatus.EXECUTED if answer.answer in accepted else RepairStatus.REFUSED,
+                {"answer": answer.answer.value},
+            )
+            for repair, answer in zip(repairs, answers, strict=True)
+        }
+
+    async def _release(
+        self, connection: Connection, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Outcome]:
+        claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
+        runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
+        told = {
+            "claims_released": claims.released,
+            "runs_released": runs.released,
+            "retried": runs.retried,
+            "parked": runs.parked,
+        }
+        return {repair.id: (RepairStatus.EXECUTED, told) for repair in repairs}
+
+    async def _escalate(
+        self, connection: Connection, repairs: Sequence[PlannedRepair]
+    ) -> dict[UUID, Outcome]:
+        if self.publisher is None:
+            return {}
+        at = await read_now(connection)
+        await self.publisher.publish(
+            [
+                RepairCommand(
+                    id=str(repair.id),
+                    tenant=repair.tenant,
+                    business_key=repair.command["business_key"],
+                    at=at,
+                    body=orjson.dumps({"repair": str(repair.id), **repair.command}),
+                    item=repair.command["item"],
+                    cycle=repair.command["cycle"],
+                    effective_date=repair.command["effective_date"],
+                )
+                for repair in repairs
+            ]
+        )
+        return {repair.id: (RepairStatus.EXECUTED, {"published": True}) for repair in repairs}

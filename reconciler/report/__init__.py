@@ -1,0 +1,1 @@
+"""Report: what a pass found, for people and programs."""

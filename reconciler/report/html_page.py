@@ -1,0 +1,76 @@
+"""The report as one HTML file: no script, no address, prints, and follows the reader's theme."""
+
+from datetime import datetime
+from typing import Final, cast
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from dueledger.ledger.states import State
+from dueledger.reconciler.find.findings import span
+from dueledger.reconciler.report.model import AccountingRow, Report
+
+SHOWN_MAX: Final = 500
+"""Findings and repairs that the page lists; the JSON has all of them."""
+
+_STATES: Final = (
+    *(
+        (state.name.lower(), state.name.capitalize().replace("_", " "))
+        for state in (
+            State.COMPLETED,
+            State.SKIPPED,
+            State.CANCELLED,
+            State.SUPERSEDED,
+            State.WRITTEN_OFF,
+        )
+    ),
+    ("open", "Open"),
+    ("missing", "Missing"),
+)
+
+
+def render_page(report: Report) -> str:
+    """Return the page of a report."""
+    return _ENVIRONMENT.get_template("report.html.j2").render(
+        report=report, states=_STATES, shown_max=SHOWN_MAX
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,}".replace("-", "−")
+
+
+def _instant(value: datetime | None) -> str:
+    return f"{value:%Y-%m-%d %H:%M:%S} UTC" if value else "–"
+
+
+def _seconds(value: float) -> str:
+    if value < 1:
+        return f"{value * 1000:.0f} ms"
+    return f"{value:.1f} s" if value < 60 else span(value)  # noqa: PLR2004 — a minute
+
+
+def _shares(row: AccountingRow) -> list[tuple[str, str, int, float]]:
+    """Return the parts of the bar of one kind: class, label, count, percent of the widest sum."""
+    counts = {name: int(getattr(row, name)) for name, _ in _STATES}
+    total = sum(counts.values()) or 1
+    return [
+        (name, label, counts[name], round(100 * counts[name] / total, 3))
+        for name, label in _STATES
+        if counts[name]
+    ]
+
+
+def _word(value: str) -> str:
+    return value.replace("_", " ")
+
+
+_ENVIRONMENT: Final = Environment(
+    loader=PackageLoader("dueledger.reconciler"),
+    autoescape=True,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+cast("dict[str, object]", _ENVIRONMENT.filters).update(
+    number=_number, instant=_instant, seconds=_seconds, shares=_shares, word=_word
+)

@@ -1,0 +1,317 @@
+"""The report of a reconciliation: what the JSON, its schema and the page all come from."""
+
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Annotated, Final
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field
+
+from dueledger.reconciler.finding_types import (
+    FindingType,
+    Owner,
+    RepairAction,
+    RepairStatus,
+    Resolution,
+    Severity,
+)
+
+SCHEMA_VERSION: Final = "1.0"
+FINDINGS_SHOWN_MAX: Final = 10_000
+NOT_PROVEN: Final = (
+    "Populations that are not listed under sources, and what a listed one does not know itself.",
+    "That the evidence outside is genuine: its presence is checked, not its content.",
+    "Changes made to the tables by somebody who may write to them, until the journal is sealed.",
+    "That the database's clock is right: every time in this report is that clock's.",
+)
+
+Count = Annotated[int, Field(ge=0)]
+Fact = str | int | float | bool | None
+
+
+class Verdict(StrEnum):
+    """What the statement comes to."""
+
+    COMPLETE = "complete"
+    COMPLETE_WITH_EXPLAINED = "complete_with_explained"
+    NOT_COMPLETE = "not_complete"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Statement(_Part):
+    """The result in one sentence."""
+
+    verdict: Verdict
+    sentence: str
+    complete_before: datetime | None
+
+
+class Watermark(_Part):
+    """Everything of the kind expected before `complete_before` is accounted for."""
+
+    tenant: str
+    kind: str
+    complete_before: datetime | None
+    held_by: str | None
+
+
+class AccountingRow(_Part):
+    """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
+
+    `verified` is false where no definition, event rule or population speaks for the kind: then
+    what stands in the ledger is taken as expected.
+    """
+
+    tenant: str
+    kind: str
+    verified: bool
+    expected: Count
+    completed: Count
+    skipped: Count
+    cancelled: Count
+    superseded: Count
+    written_off: Count
+    open: Count
+    not_due: Count
+    overdue: Count
+    missing: Count
+    unexpected: Count
+    difference: int
+    hash_total: str
+
+
+class IdentityRow(_Part):
+    """items = pending + handed_out + running + reviews + ended + difference, in one snapshot."""
+
+    tenant: str
+    kind: str
+    items: Count
+    pending: Count
+    handed_out: Count
+    running: Count
+    reviews: Count
+    ended: Count
+    difference: int
+
+
+class SummaryRow(_Part):
+    """What was found of one type, and what is left of it."""
+
+    type: FindingType
+    severity: Severity
+    owner: Owner
+    meaning: str
+    found: Count
+    open: Count
+    repaired: Count
+    explained: Count
+    oldest_seen_at: datetime | None
+
+
+class FindingDetail(_Part):
+    """One finding with both sides of its evidence."""
+
+    id: UUID
+    type: FindingType
+    severity: Severity
+    owner: Owner
+    tenant: str
+    kind: str
+    subject: str
+    item_id: UUID | None
+    business_key: str | None
+    effective_date: date | None
+    due_at: datetime | None
+    sentence: str
+    expected: dict[str, Fact]
+    actual: dict[str, Fact]
+    first_seen_at: datetime
+    last_seen_at: datetime
+    closed_at: datetime | None
+    opened_count: int
+    resolution: Resolution
+    reason: str | None
+
+
+class RepairDetail(_Part):
+    """One repair: what it would do or did, who proposed and who executed it.
+
+    `id` is its idempotency key. `status` is None in a dry run that recorded nothing.
+    """
+
+    id: UUID
+    finding_id: UUID
+    type: FindingType
+    tenant: str
+    kind: str
+    subject: str
+    action: RepairAction
+    would: str
+    status: RepairStatus | None
+    proposed_by: str | None
+    executed_at: datetime | None
+    executed_by: str | None
+    outcome: dict[str, Fact] | None
+
+
+class SkippedRows(_Part):
+    """Rows of a source that could not be read, and why."""
+
+    reason: str
+    count: Count
+
+
+class SourceRow(_Part):
+    """What was read of one source."""
+
+    name: str
+    origin: str
+    query_digest: str | None
+    extracted_at: datetime
+    duration_seconds: float
+    row_count: Count
+    skipped: list[SkippedRows]
+    hash_total: str
+    failure: str | None
+
+
+class RuleRow(_Part):
+    """A version of a definition that something was expected from."""
+
+    tenant: str
+    definition: str
+    version: int
+    kind: str
+    event_type: str | None
+    effective_from: datetime
+    superseded_at: datetime | None
+    digest: str
+
+
+class LatenessBar(_Part):
+    """How many items were at most this late."""
+
+    label: str
+    count: Count
+
+
+class TimelinessRow(_Part):
+    """How long after their due time one kind's items were completed, in seconds."""
+
+    tenant: str
+    kind: str
+    completed: Count
+    late: Count
+    p50_seconds: float
+    p95_seconds: float
+    p99_seconds: float
+    greatest_seconds: float
+    bars: list[LatenessBar]
+
+
+class RejectedWrites(_Part):
+    """Writes that the fences refused."""
+
+    verb: str
+    reason: str
+    count: Count
+
+
+class Report(_Part):
+    """One reconciliation, whole."""
+
+    schema_version: str = SCHEMA_VERSION
+    software_version: str
+    reconciliation_no: int
+    since_reconciliation_no: int
+    as_of: datetime
+    started_at: datetime
+    duration_seconds: float
+    tzdata: str
+    statement: Statement
+    watermarks: list[Watermark]
+    accounting: list[AccountingRow]
+    totals: AccountingRow
+    identity: list[IdentityRow]
+    summary: list[SummaryRow]
+    findings: list[FindingDetail]
+    findings_omitted: Count
+    repairs: list[RepairDetail]
+    sources: list[SourceRow]
+    rules: list[RuleRow]
+    timeliness: list[TimelinessRow]
+    rejected_writes: list[RejectedWrites]
+    not_proven: list[str] = list(NOT_PROVEN)
+
+    @property
+    def findings_found(self) -> int:
+        """Count what was found of more than informative weight, mended or not."""
+        return sum(row.found for row in self.summary if row.severity is not Severity.INFORMATION)
+
+    @property
+    def findings_open(self) -> int:
+        """Count what is still open."""
+        return sum(row.open for row in self.summary)
+
+    @property
+    def stale_writes(self) -> int:
+        """Count the writes refused because their fence was no longer valid."""
+        return sum(row.count for row in self.rejected_writes if row.reason == "stale")
+
+    def as_json(self) -> bytes:
+        """Return the canonical JSON: keys sorted, UTF-8, instants in UTC, a newline at the end."""
+        return (
+            orjson.dumps(
+                self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
+            )
+            + b"\n"
+        )
+
+
+def report_schema() -> bytes:
+    """Return the JSON Schema that `docs/report.schema.json` ships."""
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Report.model_json_schema(mode="serialization"),
+    }
+    return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
+
+
+def state(
+    findings_open: int,
+    *,
+    repaired: int,
+    explained: int,
+    oldest_days: float,
+    complete_before: datetime | None,
+) -> Statement:
+    """Put the result into one sentence."""
+    if findings_open:
+        plural = "finding is" if findings_open == 1 else "findings are"
+        age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
+        return Statement(
+            verdict=Verdict.NOT_COMPLETE,
+            sentence=f"Not complete: {findings_open:,} {plural} open, the oldest first seen {age}.",
+            complete_before=complete_before,
+        )
+    if repaired or explained:
+        told = [
+            f"{count:,} {word}"
+            for count, word in ((repaired, "repaired"), (explained, "explained"))
+            if count
+        ]
+        verdict = Verdict.COMPLETE_WITH_EXPLAINED if explained else Verdict.COMPLETE
+        return Statement(
+            verdict=verdict,
+            sentence=f"Complete, with {' and '.join(told)}.",
+            complete_before=complete_before,
+        )
+    return Statement(
+        verdict=Verdict.COMPLETE,
+        sentence="Complete: everything that was owed is completed, excused or not yet due.",
+        complete_before=complete_before,
+    )

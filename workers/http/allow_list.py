@@ -1,0 +1,101 @@
+"""The guard before every request: only origins that an operator listed, only public addresses.
+
+It is asked twice: about a definition's address before anything is looked up, and about each IP
+address that a connection is about to be opened to. What was checked is what is connected to.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, final
+
+from dueledger.ledger.definitions.http_url import HttpUrl, Unreadable, read_place
+from dueledger.workers.http.addresses import Network, read_address, refusal
+
+_ORIGIN: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<place>[^/?#@\\]+)/?")
+_ANY_PORT: Final = ":*"
+_ANY_HOST: Final = "*"
+_ANY_BELOW: Final = "*."
+
+
+class TargetRefused(Exception):
+    """A request may not be made. The reason names neither credentials nor a query."""
+
+
+class AddressRefused(OSError):
+    """A name stands for an address that no request may go to.
+
+    An OSError, because that is what the client passes on when a connection cannot be opened.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """What may be called: a scheme, a host or a pattern of hosts, and a port or any."""
+
+    scheme: str
+    host: str
+    port: int | None
+
+    def covers(self, url: HttpUrl) -> bool:
+        """Tell whether a request to `url` is one of these. A pattern covers names alone."""
+        if url.scheme != self.scheme or self.port not in {None, url.port}:
+            return False
+        if self.host == _ANY_HOST:
+            return url.address is None
+        if self.host.startswith(_ANY_BELOW):
+            return url.address is None and url.host.endswith(self.host[1:])
+        return url.host == self.host
+
+
+def read_origin(text: str) -> Origin:
+    """Read ``hooks.example.com``, ``https://*.example.com:8443``, ``http://10.0.0.7:*`` or ``*``.
+
+    https where no scheme is given, and the scheme's own port where none is. Raises ValueError.
+    """
+    match = _ORIGIN.fullmatch(text)
+    if match is None:
+        raise ValueError("not an origin such as https://hooks.example.com")
+    scheme = match["scheme"] or "https"
+    place = match["place"]
+    is_any_port = place.endswith(_ANY_PORT)
+    if is_any_port:
+        place = place.removesuffix(_ANY_PORT)
+    pattern, _, number = place.partition(":")
+    try:
+        if pattern == _ANY_HOST:
+            host, port = _ANY_HOST, read_place(f"any:{number}" if number else "any", scheme)[1]
+        elif pattern.startswith(_ANY_BELOW):
+            below, port = read_place(place.removeprefix(_ANY_BELOW), scheme)
+            host = _ANY_BELOW + below
+        else:
+            host, port = read_place(place, scheme)
+    except Unreadable as error:
+        raise ValueError(f"not an origin such as https://hooks.example.com: {error}") from None
+    return Origin(scheme, host, None if is_any_port else port)
+
+
+@final
+class Guard:
+    """What this worker may call."""
+
+    def __init__(self, origins: Sequence[Origin], networks: Sequence[Network] = ()) -> None:
+        self._origins = tuple(origins)
+        self._networks = tuple(networks)
+
+    def check_url(self, url: HttpUrl) -> None:
+        """Raise TargetRefused unless the origin is listed and the host, if an address, may be."""
+        if not any(origin.covers(url) for origin in self._origins):
+            raise TargetRefused(f"{url.origin} is not among the origins that may be called")
+        if url.address is not None and (what := refusal(url.address, self._networks)):
+            raise TargetRefused(f"{url.origin} is {what}")
+
+    def check_address(self, host: str, address: str) -> None:
+        """Raise AddressRefused where `host` stands for an address that no request may go to."""
+        try:
+            what = refusal(read_address(address), self._networks)
+        except ValueError:
+            what = "no address without a zone id"
+        if what:
+            # The address itself is left out: who writes definitions is not told of this network.
+            raise AddressRefused(f"{host} stands for an address that is {what}")

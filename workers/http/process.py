@@ -1,0 +1,179 @@
+"""A worker that sends: reads the endpoints from the ledger, works their kinds, follows changes."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from typing import Final, final
+
+from dueledger.ledger.errors import InvalidSetting, Problem, Unavailable
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
+from dueledger.ledger.store import Pool, open_pool
+from dueledger.ledger.store.claims import DueFlow
+from dueledger.ledger.store.definitions import list_http_kinds
+from dueledger.workers.counts import WorkerCounts
+from dueledger.workers.direct import run_direct_worker
+from dueledger.workers.handlers import Handlers
+from dueledger.workers.http.allow_list import Guard
+from dueledger.workers.http.client import HttpClient
+from dueledger.workers.http.database_clock import Wall
+from dueledger.workers.http.dispatcher import Dispatch
+from dueledger.workers.http.settings import DirectHttpSettings, HttpSettings
+from dueledger.workers.http.targets import Targets, Work
+from dueledger.workers.process import run_worker
+
+KINDS_MAX: Final = 10_000
+# Its members consume other topics than those with handlers; one group would only stir both.
+GROUP_SUFFIX: Final = "-http"
+
+RESTART_SECONDS: Final = 5.0
+
+log = get_logger("worker")
+
+
+@final
+class Endpoints:
+    """The endpoints as the ledger has them, and a handler for their items."""
+
+    def __init__(self, settings: HttpSettings, pool: Pool, client: HttpClient) -> None:
+        self.refreshed = asyncio.Event()
+        self.targets = Targets(settings)
+        self.wall = Wall()
+        self._pool = pool
+        self._dispatch = Dispatch(self.targets, client, self.wall)
+
+    async def refresh(self) -> dict[str, int]:
+        """Read the endpoints and the time. What items are sent under changes with this."""
+        async with self._pool.acquire() as connection:
+            kinds = await list_http_kinds(connection, KINDS_MAX)
+            await self.wall.look(connection)
+        self.targets.replace(kinds)
+        self.refreshed.set()
+        return {}
+
+    def handlers(self) -> Handlers:
+        """Return a handler for each endpoint there is now."""
+        handlers = Handlers()
+        for (kind, topic), work in self.targets.work().items():
+            handlers.on(
+                kind,
+                concurrency=work.concurrency,
+                timeout_seconds=work.timeout_seconds,
+                topic=topic,
+            )(self._dispatch)
+        return handlers
+
+    def admits(self, flow: DueFlow) -> bool:
+        """Tell whether a flow is sent by HTTP: another tenant's of the same kind may not be."""
+        return self.targets.find(flow.tenant, flow.kind) is not None
+
+    def topics(self) -> tuple[str, ...]:
+        """Return where the items of these kinds come from."""
+        return tuple(sorted({topic for _, topic in self.targets.work()}))
+
+
+async def run_http_worker(
+    settings: HttpSettings, stop: Stop, *, once: bool = False
+) -> WorkerCounts | None:
+    """Send what is due until asked to stop; with DirectHttpSettings, without Kafka.
+
+    The worker inside is drained and started anew when the kinds or their bounds change; a changed
+    address, header, key or body is used from the next item on. With `once` it makes one pass over
+    the kinds there are, and returns what was done. Raises InvalidSetting where nothing may be
+    called, Unavailable where Postgres or Kafka cannot be had at the start.
+    """
+    if not settings.http_allow:
+        problem = Problem(
+            "DUELEDGER_HTTP_ALLOW",
+            "",
+            "no origin may be called",
+            "hooks.example.com,https://*.example.com:8443, or * for every public host",
+        )
+        raise InvalidSetting("Settings are missing or wrong:", [problem])
+    work = _run(settings, stop, once=once)
+    return await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+
+
+async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCounts | None:
+    guard = Guard(settings.http_allow, settings.http_allow_networks)
+    async with AsyncExitStack() as stack:
+        dsn = settings.dsn.get_secret_value()
+        pool = await stack.enter_async_context(
+            open_pool(dsn, application_name="dueledger-http", size_max=1)
+        )
+        client = await stack.enter_async_context(HttpClient(guard, ca_file=settings.http_ca_file))
+        endpoints = Endpoints(settings, pool, client)
+        await endpoints.refresh()
+        stop.begin()
+        refreshing = asyncio.create_task(
+            run_service(
+                "worker.refresh",
+                endpoints.refresh,
+                stop=stop,
+                idle_seconds=settings.http_refresh_seconds,
+            )
+        )
+        try:
+            if once:
+                return await _work(settings, endpoints, stop, once=True)
+            await _run_until_changed(settings, endpoints, stop)
+            while not stop.asked:
+                try:
+                    await _run_until_changed(settings, endpoints, stop)
+                except Unavailable as error:
+                    log.warning(LogEvent.TICK_FAILED, message=str(error))
+                    await stop.wait(RESTART_SECONDS)
+        finally:
+            refreshing.cancel()
+            with suppress(asyncio.CancelledError):
+                await refreshing
+    return None
+
+
+async def _work(
+    settings: HttpSettings, endpoints: Endpoints, stop: Stop, *, once: bool = False
+) -> WorkerCounts:
+    """Send items of the kinds there are now."""
+    handlers = endpoints.handlers()
+    if not len(handlers):
+        return WorkerCounts()
+    if isinstance(settings, DirectHttpSettings):
+        return await run_direct_worker(settings, handlers, stop, once=once, admits=endpoints.admits)
+    changed = settings.model_copy(
+        update={
+            "worker_topics": endpoints.topics(),
+            "worker_all_topics": False,
+            "worker_group_id": settings.worker_group_id + GROUP_SUFFIX,
+        }
+    )
+    return await run_worker(changed, handlers, stop, once=once)
+
+
+async def _run_until_changed(settings: HttpSettings, endpoints: Endpoints, stop: Stop) -> None:
+    work = endpoints.targets.work()
+    inner = Stop()
+    watching = asyncio.create_task(_stop_when_changed(endpoints, work, stop, inner))
+    try:
+        if not work:
+            await inner.wait()
+            return
+        await _work(settings, endpoints, inner)
+    finally:
+        watching.cancel()
+        with suppress(asyncio.CancelledError):
+            await watching
+
+
+async def _stop_when_changed(
+    endpoints: Endpoints, work: dict[tuple[str, str], Work], stop: Stop, inner: Stop
+) -> None:
+    """Ask the worker inside to stop with the process, or once there is other work than it has."""
+    asked = asyncio.create_task(stop.wait())
+    try:
+        while endpoints.targets.work() == work and not stop.asked:
+            endpoints.refreshed.clear()
+            refreshed = asyncio.create_task(endpoints.refreshed.wait())
+            await asyncio.wait({asked, refreshed}, return_when=asyncio.FIRST_COMPLETED)
+            refreshed.cancel()
+    finally:
+        asked.cancel()
+        inner.ask()

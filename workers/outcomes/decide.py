@@ -1,0 +1,246 @@
+"""What becomes of reported outcomes, once it is known what each of them names. Pure."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple, assert_never, final
+
+import orjson
+
+from dueledger.ledger.errors import InvalidOutcome, Problem
+from dueledger.ledger.kafka.rejects import Record, Rejected
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.reported_outcomes import (
+    HeldItem,
+    HeldRun,
+    RefusedReport,
+    Reported,
+    ReportRefusal,
+)
+from dueledger.ledger.store.runs import Outcome, Settlement
+from dueledger.workers.handlers import HandlerOptions
+from dueledger.workers.outcomes.parse import Report, ReportVerdict
+from dueledger.workers.verdict_outcomes import backoff_seconds
+
+_EVENTS: Final = {
+    ReportVerdict.COMPLETED: TransitionEvent.COMPLETED,
+    ReportVerdict.RETRY: TransitionEvent.FAILED,
+    ReportVerdict.SNOOZE: TransitionEvent.SNOOZED,
+    ReportVerdict.PARK: TransitionEvent.PARKED,
+    ReportVerdict.NOT_DUE: TransitionEvent.CANCELLED,
+}
+# What its sender got wrong goes to the reject topic as well; the others are what delays bring.
+_WRONG: Final = {
+    ReportRefusal.UNKNOWN: "no item was ever handed out there",
+    ReportRefusal.MISMATCH: "another item stands there",
+    ReportRefusal.NOT_HELD: "handlers of a worker settle it, not its topic",
+}
+
+
+class Arrival(NamedTuple):
+    """A record that is a reported outcome."""
+
+    record: Record
+    report: Report
+
+
+class _Ended(NamedTuple):
+    """How an item ended before; `event` is None where the journal of it is archived."""
+
+    event: TransitionEvent | None
+    detail: object
+
+
+@final
+@dataclass(slots=True)
+class _Sheet:
+    """The outcomes of one run, a place for each of its items."""
+
+    outcomes: list[Outcome | None]
+    reports: dict[int, Report] = field(default_factory=dict[int, Report])
+
+
+@final
+@dataclass(slots=True)
+class Judgement:
+    """What to write: settlements and runs to extend, each by holder, and what to refuse.
+
+    `settled`, `heartbeats` and `duplicates` count reports; `slots` the places of all sheets.
+    """
+
+    sheets: dict[int, dict[int, _Sheet]] = field(default_factory=dict[int, dict[int, _Sheet]])
+    extended: defaultdict[tuple[int, float], set[int]] = field(
+        default_factory=lambda: defaultdict[tuple[int, float], set[int]](set)
+    )
+    refused: list[RefusedReport] = field(default_factory=list[RefusedReport])
+    rejected: list[Rejected] = field(default_factory=list[Rejected])
+    settled: int = 0
+    heartbeats: int = 0
+    duplicates: int = 0
+    slots: int = 0
+
+    def open_sheet(self, holder_no: int, run: HeldRun) -> _Sheet:
+        """Begin to settle a run."""
+        size = run.to_position - run.from_position + 1
+        sheet = _Sheet([None] * size)
+        self.sheets.setdefault(holder_no, {})[run.run_no] = sheet
+        self.slots += size
+        return sheet
+
+    def settlements(self, holder_no: int) -> list[Settlement]:
+        """Return what settles the runs of a holder."""
+        sheets = self.sheets[holder_no]
+        return [Settlement(run_no, sheet.outcomes) for run_no, sheet in sheets.items()]
+
+
+def judge(
+    arrivals: Sequence[Arrival], found: Sequence[Reported], now: datetime, actor_no: int
+) -> Judgement:
+    """Decide about each in its order: of two that end one item, the first is right.
+
+    `actor_no` is whom a refusal is recorded under where the fence tells of nobody.
+    """
+    judge_of = _Judge(now, actor_no)
+    for arrival, there in zip(arrivals, found, strict=True):
+        judge_of.hear(arrival, there)
+    return judge_of.judgement
+
+
+@final
+class _Judge:
+    def __init__(self, now: datetime, actor_no: int) -> None:
+        self.judgement = Judgement()
+        self._now = now
+        self._actor_no = actor_no
+
+    def hear(self, arrival: Arrival, there: Reported) -> None:
+        """Decide about one report."""
+        report, judgement = arrival.report, self.judgement
+        holder_no, item, run = there.holder_no, there.item, there.run
+        if holder_no is None or item is None or run is None:
+            self._refuse(arrival, there, _unheld(report, there))
+            return
+        sheet = judgement.sheets.get(holder_no, {}).get(run.run_no)
+        place = report.position - run.from_position
+        ended = _ended(item, sheet.reports.get(place) if sheet else None)
+        if ended is not None:
+            if report.verdict is ReportVerdict.HEARTBEAT or _is_repeated(report, ended):
+                judgement.duplicates += 1
+            else:
+                self._refuse(arrival, there, ReportRefusal.CONFLICT, ended)
+        elif not run.open:
+            self._refuse(arrival, there, ReportRefusal.STALE)
+        else:
+            judgement.extended[holder_no, run.lease_seconds].add(run.run_no)
+            if report.verdict is ReportVerdict.HEARTBEAT:
+                judgement.heartbeats += 1
+                return
+            sheet = sheet or judgement.open_sheet(holder_no, run)
+            sheet.reports[place] = report
+            sheet.outcomes[place] = _outcome(report, item, self._now)
+            judgement.settled += 1
+
+    def _refuse(
+        self,
+        arrival: Arrival,
+        there: Reported,
+        reason: ReportRefusal,
+        ended: _Ended | None = None,
+    ) -> None:
+        record, report = arrival
+        told: dict[str, object] = {
+            "item": str(report.item),
+            "verdict": report.verdict,
+            "origin": f"{record.topic}/{record.partition}/{record.offset}",
+        }
+        if report.detail is not None:
+            told["reported"] = orjson.Fragment(report.detail)
+        if ended is not None and ended.event is not None:
+            told["ended_as"] = ended.event.label
+        self.judgement.refused.append(
+            RefusedReport(
+                reason,
+                self._actor_no if there.holder_no is None else there.holder_no,
+                report.fence,
+                report.position,
+                there.run.run_no if there.run else None,
+                there.item.item_no if there.item else None,
+                orjson.dumps(told).decode(),
+            )
+        )
+        if reason in _WRONG:
+            self.judgement.rejected.append(Rejected(record, _error(report, reason)))
+
+
+def _unheld(report: Report, there: Reported) -> ReportRefusal:
+    if there.size is None or report.position > there.size:
+        return ReportRefusal.UNKNOWN
+    if there.holder_no is None:
+        return ReportRefusal.NOT_HELD
+    if there.item is None:
+        return ReportRefusal.MISMATCH
+    # Its claim is open only where a worker consumes what its topic settles, and began it.
+    return ReportRefusal.NOT_HELD if there.waiting else ReportRefusal.STALE
+
+
+def _error(report: Report, reason: ReportRefusal) -> InvalidOutcome:
+    field_name = "item" if reason is ReportRefusal.MISMATCH else "fence"
+    place = f"fence {report.fence}, position {report.position}"
+    problem = Problem(field_name, place, _WRONG[reason])
+    return InvalidOutcome("The outcome changes nothing.", [problem])
+
+
+def _ended(item: HeldItem, first: Report | None) -> _Ended | None:
+    if item.has_ended:
+        return _Ended(item.ended_as, item.ended_detail or {})
+    if first is not None:
+        return _Ended(_EVENTS[first.verdict], _plain(first.detail))
+    return None
+
+
+def _is_repeated(report: Report, ended: _Ended) -> bool:
+    """Tell whether the item ended as reported; a failure at its cap of attempts was parked.
+
+    Of two completions the evidence must agree. Why something failed may be told in other words.
+    """
+    verdict, ended_as = report.verdict, ended.event
+    if ended_as is None:
+        return True
+    agrees = _plain(report.detail) == ended.detail
+    match verdict:
+        case ReportVerdict.COMPLETED:
+            return ended_as is TransitionEvent.COMPLETED and agrees
+        case ReportVerdict.RETRY | ReportVerdict.SNOOZE:
+            capped = ended_as is TransitionEvent.PARKED and agrees
+            return ended_as is _EVENTS[verdict] or capped
+        case ReportVerdict.PARK | ReportVerdict.NOT_DUE:
+            return ended_as is _EVENTS[verdict]
+        case ReportVerdict.HEARTBEAT:
+            return True
+        case _:
+            assert_never(verdict)
+
+
+def _plain(detail: str | None) -> object:
+    return {} if detail is None else orjson.loads(detail)
+
+
+def _outcome(report: Report, item: HeldItem, now: datetime) -> Outcome:
+    return Outcome(_EVENTS[report.verdict], report.detail, _after_seconds(report, item, now))
+
+
+def _after_seconds(report: Report, item: HeldItem, now: datetime) -> float | None:
+    match report.after:
+        case timedelta() as wait:
+            return wait.total_seconds()
+        case datetime() as until:
+            return max(0.0, (until - now).total_seconds())
+        case None if report.verdict is ReportVerdict.RETRY:
+            options = HandlerOptions(
+                backoff_base_seconds=item.backoff_base_seconds,
+                backoff_cap_seconds=item.backoff_cap_seconds,
+            )
+            return backoff_seconds(item.attempt, options)
+        case None:
+            return None

@@ -1,0 +1,54 @@
+"""Reported outcomes from Kafka, a poll at a time.
+
+Kafka's offsets move last: after the ledger's commit, and after what was rejected is acknowledged
+in the reject topic. Whatever dies in between is taken in again and is a duplicate by then.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import final
+
+from dueledger.ledger.kafka.topic_reader import TopicReader
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.workers.outcomes.record import Pass, ReportSettler
+
+
+@final
+class Reports:
+    """Takes in the outcomes that one reader polls."""
+
+    def __init__(self, settler: ReportSettler, reader: TopicReader) -> None:
+        self._settler = settler
+        self._reader = reader
+        self._log = get_logger("reports")
+
+    async def tick(self) -> Mapping[str, int]:
+        """Take in one poll's outcomes; return counts."""
+        polled = await self._reader.poll()
+        if not polled:
+            return Pass().counts()
+        crash_point("reports.received")
+        with ExitStack() as undo:
+            undo.callback(self._reader.rewind, polled)
+            done = Pass()
+            for part in self._reader.parts(polled):
+                done += await self._settler.take(part)
+            if done.rejected:
+                await self._reader.reject(done.rejected)
+            undo.pop_all()
+        crash_point("reports.recorded")
+        await self._reader.commit(polled)
+        self._tell(done)
+        return done.counts()
+
+    def _tell(self, done: Pass) -> None:
+        self._log.info(LogEvent.BATCH_TAKEN, **done.counts())
+        if done.rejected:
+            (record, error), *_ = done.rejected
+            self._log.warning(
+                LogEvent.RECORD_REJECTED,
+                count=len(done.rejected),
+                first=f"{record.partition}/{record.offset}",
+                reason=str(error),
+            )

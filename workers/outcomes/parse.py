@@ -1,0 +1,255 @@
+"""Reading a reported outcome off Kafka: a CloudEvent `dueledger.outcome`, binary or structured.
+
+What breaks the contract is refused with the name of the field, so that its sender finds it. Pure.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Annotated, Any, Final, NoReturn, cast, final
+from uuid import UUID
+
+import orjson
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
+
+from dueledger.ledger.errors import InvalidHeader, InvalidOutcome, Problem, shown_value
+from dueledger.ledger.intake.parse import BATCHED, STRUCTURED
+from dueledger.ledger.kafka import envelope
+from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, refused
+from dueledger.workers.verdict_outcomes import evidence_fault, storable
+
+OUTCOME_TYPE: Final = "dueledger.outcome"
+VALUE_BYTES_MAX: Final = 1_048_576
+WAIT_MAX: Final = timedelta(days=3_660)
+
+_FENCE_MAX: Final = 2**63 - 1
+_POSITION_MAX: Final = 2**31 - 1
+_UNREADABLE: Final = "The outcome cannot be read."
+_REQUIRED: Final = ("specversion", "id", "source", "type")
+_WAIT: Final = re.compile(
+    r"P(?:(?P<weeks>\d{1,3})W)?(?:(?P<days>\d{1,4})D)?"
+    r"(?:T(?:(?P<hours>\d{1,5})H)?(?:(?P<minutes>\d{1,7})M)?(?:(?P<seconds>\d{1,9}(\.\d{1,9})?)S)?)?"
+)
+_INSTANT: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})"
+)
+_AFTER_ACCEPTED: Final = "a duration as PT10M, or an instant as 2027-03-01T09:00:00Z"
+_ACCEPTED: Final = {
+    "item": "the header `ce_dueitem`",
+    "fence": "the number in the header `ce_duefence`, not as text",
+    "position": "the number in the header `ce_dueposition`, not as text",
+    "verdict": "heartbeat, completed, retry, snooze, park or not_due",
+    "after": _AFTER_ACCEPTED,
+    "evidence": "a JSON object",
+    "reason": "a text",
+}
+
+
+@final
+class ReportVerdict(StrEnum):
+    """What a consumer may answer about an item."""
+
+    HEARTBEAT = "heartbeat"
+    COMPLETED = "completed"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    PARK = "park"
+    NOT_DUE = "not_due"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One reported outcome. `detail` is the JSON text that the journal shows of it."""
+
+    item: UUID
+    fence: int
+    position: int
+    verdict: ReportVerdict
+    after: timedelta | datetime | None = None
+    detail: str | None = None
+
+
+def _after(text: object) -> timedelta | datetime:
+    """Read a duration or an instant; either may be finer than a microsecond, and is cut."""
+    if not isinstance(text, str) or not text.isascii():
+        raise refused("must be a text", _AFTER_ACCEPTED)
+    if _INSTANT.fullmatch(text):
+        try:
+            instant = datetime.fromisoformat(text)
+        except ValueError:
+            raise refused("is no instant of the calendar", _AFTER_ACCEPTED) from None
+        if not DUE_YEAR_MIN <= instant.year <= DUE_YEAR_MAX:
+            raise refused(f"lies outside {DUE_YEAR_MIN} to {DUE_YEAR_MAX}", _AFTER_ACCEPTED)
+        return instant
+    match = _WAIT.fullmatch(text)
+    parts = {} if match is None else {k: float(v) for k, v in match.groupdict().items() if v}
+    if not parts:
+        raise refused("is neither a duration nor an instant", _AFTER_ACCEPTED)
+    wait = timedelta(**parts)
+    if wait > WAIT_MAX:
+        raise refused("is longer than ten years", _AFTER_ACCEPTED)
+    return wait
+
+
+class _Data(BaseModel):
+    """The members of an outcome. A null is as good as none."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    item: Annotated[UUID, Field(strict=False)]
+    fence: Annotated[int, Field(ge=1, le=_FENCE_MAX)]
+    position: Annotated[int, Field(ge=1, le=_POSITION_MAX)]
+    verdict: Annotated[ReportVerdict, Field(strict=False)]
+    after: Annotated[timedelta | datetime, BeforeValidator(_after)] | None = None
+    evidence: dict[str, Any] | None = None
+    reason: str | None = None
+
+
+def parse_report(headers: envelope.Headers, value: bytes | None) -> Report:
+    """Read one record.
+
+    Raises InvalidHeader where it is no CloudEvent of this type, InvalidOutcome where what it says
+    is no outcome; both name the field.
+    """
+    if value is None or len(value) > VALUE_BYTES_MAX:
+        _refuse("value", "is missing" if value is None else "is larger than 1 MiB")
+    attributes = _headers(headers)
+    content_type = attributes.get(envelope.CONTENT_TYPE, "")
+    if content_type.startswith(BATCHED):
+        reason = "batched mode is not defined for Kafka"
+        raise InvalidHeader(_UNREADABLE, [Problem(envelope.CONTENT_TYPE, content_type, reason)])
+    if content_type.startswith(STRUCTURED):
+        document = _object("value", _json(value))
+        _check_attributes(document, "")
+        members = _object("data", document.get("data"))
+        return _report(members, lambda: _exact(value)["data"]["evidence"])
+    _check_attributes(attributes, "ce_")
+    members = _object("value", _json(value))
+    return _report(members, lambda: _exact(value)["evidence"])
+
+
+def _headers(headers: envelope.Headers) -> dict[str, str]:
+    """Decode the headers that are asked for; what else a sender adds is its own."""
+    asked = {envelope.CONTENT_TYPE, *(f"ce_{name}" for name in _REQUIRED)}
+    found: dict[str, str] = {}
+    for header, raw in headers:
+        name = header if header.startswith("ce_") else header.lower()
+        if raw is None or name not in asked:
+            continue
+        try:
+            found[name] = raw.decode()
+        except UnicodeDecodeError:
+            problem = Problem(header, shown_value(raw), "is not UTF-8")
+            raise InvalidHeader(_UNREADABLE, [problem]) from None
+    return found
+
+
+def _check_attributes(attributes: Mapping[str, object], prefix: str) -> None:
+    for name in _REQUIRED:
+        text = attributes.get(prefix + name)
+        expected = {"specversion": envelope.SPECVERSION, "type": OUTCOME_TYPE}.get(name)
+        if not isinstance(text, str) or not text:
+            reason = "is missing" if not text else "is not a text"
+        elif expected is not None and text != expected:
+            reason = f"must be {expected}"
+        else:
+            continue
+        shown = shown_value(text) if text else ""
+        raise InvalidHeader(_UNREADABLE, [Problem(prefix + name, shown, reason, expected)])
+
+
+def _json(value: bytes) -> object:
+    try:
+        return orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        _refuse("value", f"is not JSON: {error}")
+
+
+def _object(field: str, document: object) -> dict[str, object]:
+    if not isinstance(document, dict):
+        _refuse(field, "is not a JSON object")
+    return cast("dict[str, object]", document)
+
+
+def _report(members: dict[str, object], evidence: Callable[[], object]) -> Report:
+    try:
+        told = _Data.model_validate(members)
+    except ValidationError as error:
+        problems = [_problem(details) for details in error.errors(include_url=False)]
+        raise InvalidOutcome(_UNREADABLE, problems) from None
+    _check_together(told)
+    return Report(
+        told.item, told.fence, told.position, told.verdict, told.after, _detail(told, evidence)
+    )
+
+
+def _problem(details: ErrorDetails) -> Problem:
+    field = str(details["loc"][0]) if details["loc"] else "value"
+    missing = details["type"] == "missing"
+    match details["type"]:
+        case "missing":
+            reason = "is missing"
+        case "extra_forbidden":
+            return Problem(field, "", "is no member of an outcome", ", ".join(_ACCEPTED))
+        case _:
+            reason = details["msg"]
+    shown = "" if missing else shown_value(details["input"])
+    return Problem(field, shown, reason, _ACCEPTED.get(field))
+
+
+def _check_together(told: _Data) -> None:
+    """Refuse what the verdict has no use for: it would be lost without a word."""
+    verdict = told.verdict
+    waits = verdict in (ReportVerdict.RETRY, ReportVerdict.SNOOZE)
+    if told.after is not None and not waits:
+        _refuse("after", f"belongs to retry and snooze, not to {verdict}")
+    if told.after is None and verdict is ReportVerdict.SNOOZE:
+        _refuse("after", "is missing: until when is it snoozed?", _AFTER_ACCEPTED)
+    if told.evidence is not None and verdict is ReportVerdict.HEARTBEAT:
+        _refuse("evidence", "a heartbeat proves nothing", "evidence with what ends the item")
+    if told.reason and verdict in (ReportVerdict.HEARTBEAT, ReportVerdict.COMPLETED):
+        _refuse("reason", f"belongs to the other verdicts, not to {verdict}", "`evidence`")
+    if not told.reason and verdict in (ReportVerdict.PARK, ReportVerdict.NOT_DUE):
+        _refuse("reason", f"is missing: {verdict} is shown to a person", _ACCEPTED["reason"])
+
+
+def _detail(told: _Data, exact: Callable[[], object]) -> str | None:
+    """Return what the journal keeps: the evidence of a completion, or why there is none."""
+    evidence = None if told.evidence is None else _evidence_text(told.evidence, exact)
+    if told.verdict is ReportVerdict.COMPLETED:
+        return evidence
+    detail: dict[str, object] = {}
+    if told.reason:
+        prefix = "not due: " if told.verdict is ReportVerdict.NOT_DUE else ""
+        detail["reason"] = storable(prefix + told.reason)
+    if evidence is not None:
+        detail["evidence"] = orjson.Fragment(evidence)
+    return orjson.dumps(detail).decode() if detail else None
+
+
+def _evidence_text(evidence: dict[str, Any], exact: Callable[[], object]) -> str:
+    try:
+        text = orjson.dumps(exact()).decode()
+    except (ValueError, TypeError, RecursionError) as error:  # it writes 254 levels
+        _refuse("evidence", f"cannot be stored: {error}")
+    fault = evidence_fault(text, evidence)
+    if fault is not None:
+        _refuse("evidence", fault)
+    return text
+
+
+def _exact(value: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """Read JSON with every number as it is written.
+
+    A booking number of 20 digits, read as a float, would be another one.
+    """
+    return json.loads(value, parse_int=orjson.Fragment, parse_float=orjson.Fragment)
+
+
+def _refuse(field: str, reason: str, accepted: str | None = None) -> NoReturn:
+    raise InvalidOutcome(_UNREADABLE, [Problem(field, "", reason, accepted)])

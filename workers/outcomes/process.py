@@ -1,0 +1,55 @@
+"""The intake of outcomes as a process: its connections, its topics, and its loop."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.workers.outcomes.outcome_intake import Reports
+from dueledger.workers.outcomes.record import ReportSettler
+from dueledger.workers.outcomes.settings import ReportSettings
+
+_PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
+
+
+@asynccontextmanager
+async def open_reports(settings: ReportSettings) -> AsyncGenerator[Reports]:
+    """Have an intake of outcomes under an actor name of its own, its topics made.
+
+    Raises Unavailable when Postgres or Kafka cannot be reached.
+    """
+    name = incarnation(ActorKind.WORKER)
+    options = ReaderOptions(
+        topic=settings.outcome_topic,
+        rejected_topic=settings.rejected_topic,
+        group=settings.outcome_group,
+        session_seconds=settings.outcome_session_seconds,
+        poll_seconds=settings.outcome_poll_seconds,
+        records_max=settings.outcome_batch_records,
+    )
+    dsn = settings.dsn.get_secret_value()
+    async with (
+        open_pool(dsn, application_name=name, size_max=2) as pool,
+        open_reader(settings, options, client=name.replace(":", "-")) as reader,
+    ):
+        async with pool.acquire() as connection:
+            actor_no = await register_actor(connection, name, ActorKind.WORKER)
+        log = get_logger("reports")
+        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
+        yield Reports(ReportSettler(pool, actor_no=actor_no), reader)
+        log.info(LogEvent.PROCESS_STOPPED, actor=name)
+
+
+async def run_reports(settings: ReportSettings, stop: Stop) -> None:
+    """Take outcomes in until a stop is asked for. Any number of processes may."""
+    await run_to_stop(_run(settings, stop), stop)
+
+
+async def _run(settings: ReportSettings, stop: Stop) -> None:
+    async with open_reports(settings) as reports:
+        stop.begin()
+        await run_service("reports", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

@@ -1,0 +1,1 @@
+"""Poll: read claims from Kafka, and ask for more."""

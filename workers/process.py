@@ -1,0 +1,117 @@
+"""Running a worker: what it needs from outside, opened before it and closed after it."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import run_to_stop
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.workers.counts import WorkerCounts
+from dueledger.workers.handlers import Form
+from dueledger.workers.run.event_loop_watchdog import Watchdog
+from dueledger.workers.single_pass import Once
+from dueledger.workers.worker import Worker
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from dueledger.ledger.runtime.service import Stop
+    from dueledger.ledger.store import Pool
+    from dueledger.workers.handlers import Handlers
+    from dueledger.workers.settings import WorkerSettings
+
+LEDGER_CONNECTIONS: Final = (
+    4  # start, settle, heartbeat and credits; or take, settle, heartbeat and upkeep
+)
+TRANSACTIONS_MAX: Final = 32
+IDLE_TRANSACTION_SECONDS: Final = 5.0
+
+log = get_logger("worker")
+
+
+class Footing(NamedTuple):
+    """What a worker stands on: its name and number, and its connections."""
+
+    name: str
+    worker_no: int
+    pool: Pool
+    transactions: Pool | None
+
+
+@asynccontextmanager
+async def open_footing(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerator[Footing]:
+    """Open a worker's connections, and register it. Raises Unavailable without Postgres."""
+    name = incarnation(ActorKind.WORKER)
+    dsn = settings.dsn.get_secret_value()
+    transactional = [handler.options for handler in handlers if handler.form is Form.TRANSACTION]
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(
+            open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
+        )
+        transactions = None
+        if transactional:
+            transactions = await stack.enter_async_context(
+                open_pool(
+                    dsn,
+                    application_name=name,
+                    size_max=min(TRANSACTIONS_MAX, sum(each.concurrency for each in transactional)),
+                    # Longer than a handler may be silent in its transaction.
+                    idle_transaction_seconds=max(each.timeout_seconds for each in transactional)
+                    + IDLE_TRANSACTION_SECONDS,
+                    lent=True,
+                )
+            )
+        async with pool.acquire() as connection:
+            worker_no = await register_actor(connection, name, ActorKind.WORKER)
+        yield Footing(name, worker_no, pool, transactions)
+
+
+@contextmanager
+def on_duty(
+    name: str, handlers: Handlers, counts: WorkerCounts, settings: WorkerSettings
+) -> Generator[None]:
+    """Log that a worker begins and ends, and watch its loop in between."""
+    log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
+    watchdog = Watchdog(
+        counts,
+        block_seconds=settings.worker_block_seconds,
+        stuck_seconds=settings.worker_stuck_seconds,
+    )
+    try:
+        with watchdog:
+            yield
+    finally:
+        log.info(LogEvent.PROCESS_STOPPED, name=name, **counts.snapshot())
+
+
+async def run_worker(
+    settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool = False
+) -> WorkerCounts:
+    """Work the handlers' kinds until asked to stop; return what was done.
+
+    With `once` it asks itself, as soon as nothing is due any more. Raises Unavailable where
+    Postgres or Kafka cannot be had at the start, InvalidSetting where there is nothing to work,
+    and WorkerStuck where the calls of a handler never end, after a drain.
+    """
+    if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
+        raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
+    work = _run(settings, handlers, stop, once=once)
+    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    return counts or WorkerCounts()
+
+
+async def _run(
+    settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool
+) -> WorkerCounts:
+    async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.begin()
+        worker = Worker(
+            settings, handlers, pool, worker_no=worker_no, name=name, transactions=transactions
+        )
+        with on_duty(name, handlers, worker.counts, settings):
+            await worker.run(stop, Once(pool, worker, settings, stop) if once else None)
+        return worker.counts

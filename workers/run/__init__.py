@@ -1,0 +1,1 @@
+"""Run: call handlers while the leases hold."""

@@ -1,0 +1,48 @@
+"""How a worker ends: what runs is finished for a while, and what outlasts that goes back."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from dueledger.ledger.runtime.waiting import wait_at_most
+from dueledger.workers.verdict_outcomes import returned_unworked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.open_run import OpenRun
+
+LOOK_SECONDS: Final = 0.25
+STOP_SECONDS: Final = 5.0  # in which handlers that are cancelled must end
+DRAINED: Final = returned_unworked("the worker drained")
+
+
+async def finish(runs: Mapping[int, OpenRun], call_ended: asyncio.Event, seconds: float) -> None:
+    """Wait until every item of the runs has ended, or the time is over."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while any(run.open_count for run in runs.values()):
+                call_ended.clear()
+                await wait_at_most(call_ended, LOOK_SECONDS)
+
+
+async def give_back(
+    runs: Mapping[int, OpenRun],
+    crew_of: Callable[[OpenRun], Crew],
+    ended: Callable[[OpenRun], None],
+) -> None:
+    """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
+    for run in runs.values():
+        run.cancel_handlers()
+    tasks = [task for run in runs.values() for task in run.tasks]
+    if tasks:
+        await asyncio.wait(tasks, timeout=STOP_SECONDS)
+    for run in list(runs.values()):
+        if run.tasks or not crew_of(run).handler.is_async:
+            continue  # a thread may still be at it: the lease decides
+        for index, _ in run.workable():
+            run.end(index, DRAINED)
+        ended(run)

@@ -1,0 +1,156 @@
+"""The watchdog: sees from a thread that the event loop stands still, and says who holds it.
+
+While a handler blocks the loop, nothing here lives: no heartbeat, no time limit, no lease. The
+watchdog does not extend leases in the loop's place, though it could: a handler that never gives
+the loop back would keep its items for ever, and nobody could tell this worker that they are no
+longer its own (G4, G9). They lapse, others get the items, and a loop that turns again finds its
+runs lost and goes on. One that never turns again takes its process with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from time import monotonic, process_time
+from typing import TYPE_CHECKING, Final, final
+
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.workers.run.handler_pool import call_on
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType, TracebackType
+
+    from dueledger.workers.counts import WorkerCounts
+
+LOOKS: Final = 4  # in the time that the loop may stand still
+FRAMES_MAX: Final = 12
+FAILED: Final = 1
+
+log = get_logger("worker")
+
+
+@final
+class Watchdog:
+    """Watches the running loop between `with` and its end.
+
+    A loop that stood still for `block_seconds` is logged with the handler that holds it and its
+    stack, again whenever that time has doubled, and once it turns. After `stuck_seconds`, unless
+    that is 0, `abort` is called. Time in which this process was stopped as a whole does not count.
+    """
+
+    def __init__(
+        self,
+        counts: WorkerCounts,
+        *,
+        block_seconds: float,
+        stuck_seconds: float,
+        abort: Callable[[], object] = lambda: os._exit(
+            FAILED
+        ),  # a loop that stands hears no signal
+    ) -> None:
+        self._counts = counts
+        self._block_seconds = block_seconds
+        self._stuck_seconds = stuck_seconds
+        self._abort = abort
+        self._look_seconds = block_seconds / LOOKS
+        self._turns = 0
+        self._turned_at = 0.0
+        self._busy_before = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._held_by: dict[str, object] = {}
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
+        self._watched = 0
+
+    def __enter__(self) -> None:
+        """Watch the loop that runs here."""
+        self._watched = threading.get_ident()
+        self._turned_at = monotonic()
+        self._busy_before = process_time()
+        self._turn()
+        self._thread.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End."""
+        self._ended.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._thread.join()
+
+    def _turn(self) -> None:
+        """Show, on the loop, that it turns; say so if it had not for long."""
+        now, busy = monotonic(), process_time()
+        stood = now - self._turned_at - self._look_seconds
+        if stood >= self._block_seconds:
+            self._counts.blocked += 1
+            # Busy for none of it: the handler waited, or the whole process was stopped.
+            log.warning(
+                LogEvent.LOOP_RESUMED,
+                seconds=round(stood, 3),
+                busy_seconds=round(busy - self._busy_before, 3),
+                **self._held_by,
+            )
+        self._held_by = {}
+        self._turns += 1
+        self._turned_at, self._busy_before = now, busy
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._look_seconds, self._turn)
+
+    def _watch(self) -> None:
+        """Count, on the thread, how long the loop has not turned."""
+        seen, stood, say_at = -1, 0.0, self._block_seconds
+        looked_at = monotonic()
+        while not self._ended.wait(self._look_seconds):
+            now = monotonic()
+            passed, looked_at = now - looked_at, now
+            if self._turns != seen:
+                seen, stood, say_at = self._turns, 0.0, self._block_seconds
+                continue
+            stood += min(passed, 2 * self._look_seconds)  # more: this thread was stopped, too
+            if stood >= say_at:
+                self._say(stood)
+                say_at = 2 * stood
+            if 0 < self._stuck_seconds <= stood:
+                log.error(LogEvent.PROCESS_ABORTED, seconds=round(stood, 3), **self._held_by)
+                self._abort()
+                return
+
+    def _say(self, stood: float) -> None:
+        stack = sys._current_frames().get(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            self._watched
+        )
+        held_by: dict[str, object] = {"kind": None, "handler": None}
+        if call := call_on(stack):
+            held_by = {
+                "kind": call.handler.kind,
+                "handler": call.handler.name,
+                "run_no": call.run.run_no,
+                "fence": call.run.fence,
+                "items": len(call.work),
+            }
+        self._held_by = held_by
+        log.warning(
+            LogEvent.LOOP_BLOCKED,
+            seconds=round(stood, 3),
+            ends_after_seconds=self._stuck_seconds or None,
+            stack=_places(stack),
+            **held_by,
+        )
+
+
+def _places(frame: FrameType | None) -> list[str]:
+    """Name where a stack stands, innermost first; no value of it, which may be a secret."""
+    places: list[str] = []
+    while frame is not None and len(places) < FRAMES_MAX:
+        code = frame.f_code
+        places.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
+        frame = frame.f_back
+    return places

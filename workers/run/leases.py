@@ -1,0 +1,98 @@
+"""Leases: extended while runs are open, and obeyed before the ledger would take them away."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from time import monotonic
+from typing import TYPE_CHECKING, Final, final
+
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store.runs import extend_leases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dueledger.ledger.store import Pool
+    from dueledger.workers.counts import WorkerCounts
+    from dueledger.workers.run.open_run import OpenRun
+
+BEATS: Final = 3  # a third of a lease for the heartbeat, so that two may be lost
+LOOKS: Final = 24
+LOOK_SECONDS: Final = 0.25  # a kind's hard end may be much nearer than a lease's
+LOOK_SECONDS_MIN: Final = 0.01
+
+log = get_logger("worker")
+
+
+@final
+class Leases:
+    """Keeps the leases of all open runs. Durations are monotonic, from before each request."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        runs: dict[int, OpenRun],
+        counts: WorkerCounts,
+        *,
+        worker_no: int,
+        lease_seconds: float,
+        let_go: Callable[[OpenRun], None],
+    ) -> None:
+        self._pool = pool
+        self._runs = runs
+        self._counts = counts
+        self._worker_no = worker_no
+        self._lease_seconds = lease_seconds
+        self._let_go = let_go
+
+    @property
+    def beat_seconds(self) -> float:
+        """How often to extend."""
+        return self._lease_seconds / BEATS
+
+    @property
+    def look_seconds(self) -> float:
+        """How often to look at least for leases that are nearly over."""
+        return min(LOOK_SECONDS, self._lease_seconds / LOOKS)
+
+    async def extend(self) -> dict[str, int]:
+        """Extend every open run's lease; let go of those that the ledger no longer gives."""
+        asked = [run for run in self._runs.values() if not run.is_stopped]
+        if not asked:
+            return {}
+        asked_at = monotonic()
+        async with asyncio.timeout(self.beat_seconds), self._pool.acquire() as connection:
+            held = await extend_leases(
+                connection,
+                [run.run_no for run in asked],
+                self._worker_no,
+                self._lease_seconds,
+            )
+        for run in asked:
+            if run.run_no in held:
+                seconds = held[run.run_no]
+                if seconds is not None:
+                    run.hold(asked_at, seconds)
+            elif run.open_count > 0 and not run.is_stopped:
+                self._lost(run, LogEvent.RUN_LOST)
+            # Otherwise its last settlement closed it, or will be told that it is stale.
+        return {}
+
+    async def look(self) -> dict[str, int]:
+        """Stop handlers whose lease or hard end is nearly over."""
+        now = monotonic()
+        for run in list(self._runs.values()):
+            if run.stop_at <= now and not run.is_stopped:
+                self._lost(run, LogEvent.LEASE_LAPSED)
+        return {}
+
+    async def until_look(self) -> float:
+        """Say how long until handlers must stop, but no longer than until the next look."""
+        left = min((run.stop_at for run in self._runs.values()), default=math.inf) - monotonic()
+        return max(LOOK_SECONDS_MIN, min(left, self.look_seconds))
+
+    def _lost(self, run: OpenRun, event: LogEvent) -> None:
+        self._counts.lapsed += run.open_count
+        log.warning(event, run_no=run.run_no, fence=run.fence, items=run.open_count)
+        self._let_go(run)

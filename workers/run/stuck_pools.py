@@ -1,0 +1,74 @@
+"""Crews that can work no more: every place is held by a call that is past its time.
+
+A thread cannot be stopped, nor can a coroutine that swallows its cancelling. Each keeps its place,
+or calls would pile up without end. Once they hold all places the kind is dead here, and its
+partitions are dead with it, so that the process must make room for another.
+"""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import TYPE_CHECKING, final
+
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from dueledger.ledger.runtime.service import Stop
+    from dueledger.workers.run.handler_pool import Crew
+
+log = get_logger("worker")
+
+
+class WorkerStuck(DueledgerError):
+    """A worker ended because a handler's calls never end. Another should be started."""
+
+    code = "WORKER_STUCK"
+
+
+@final
+class StuckCrews:
+    """Logs a crew that was lost, and asks to stop once one was for `stuck_seconds`; 0 is never."""
+
+    def __init__(self, crews: Iterable[Crew], stop: Stop, *, stuck_seconds: float) -> None:
+        self._crews = tuple(crews)
+        self._stop = stop
+        self._stuck_seconds = stuck_seconds
+        self._told: set[Crew] = set()
+        self._stuck: Crew | None = None
+
+    async def tick(self) -> dict[str, int]:
+        """Look at each crew."""
+        for crew in self._crews:
+            handler = crew.handler
+            if crew.lost_since is None:
+                self._told.discard(crew)
+                continue
+            if crew not in self._told:
+                self._told.add(crew)
+                log.warning(
+                    LogEvent.CREW_LOST,
+                    kind=handler.kind,
+                    handler=handler.name,
+                    calls=handler.options.concurrency,
+                    ends_after_seconds=self._stuck_seconds or None,
+                )
+            if 0 < self._stuck_seconds <= monotonic() - crew.lost_since:
+                self._stuck = crew
+                self._stop.ask()
+        return {}
+
+    def refuse(self) -> None:
+        """Raise WorkerStuck where that is why the worker ended."""
+        if self._stuck is None:
+            return
+        handler = self._stuck.handler
+        raise WorkerStuck(
+            f"Every call of {handler.name} for {handler.kind} is past its time of "
+            f"{handler.options.timeout_seconds:g} s and none ends. Give what it waits for a time "
+            "limit of its own; another worker must be started.",
+            kind=handler.kind,
+            handler=handler.name,
+        )

@@ -1,0 +1,1 @@
+"""Settle: record how items ended."""

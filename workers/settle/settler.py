@@ -1,0 +1,215 @@
+"""Settling: outcomes of many runs gathered into one statement, its answers obeyed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final, assert_never, cast, final
+
+from dueledger.ledger.errors import InvalidItem, UnseenPartition
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.runtime.waiting import wait_at_most
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import CONNECTION_LOST
+from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.runs import Outcome, Refusal, Settlement, settle_runs
+from dueledger.workers.verdict_outcomes import Ending, SnoozedUntil, parked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from dueledger.ledger.store import Connection, Pool
+    from dueledger.workers.counts import WorkerCounts
+    from dueledger.workers.run.open_run import OpenRun
+
+IDLE_SECONDS: Final = 0.25
+# A statement that Postgres refuses is cut in halves until the outcome it chokes on is alone.
+HALVINGS_MAX: Final = 10
+UNRECORDABLE: Final = parked(
+    "the ledger refused to record the outcome; its cause is in the worker's log"
+)
+
+Sent = list[tuple["OpenRun", list["Ending | None"]]]
+
+log = get_logger("worker")
+
+
+@final
+class Settler:
+    """Sends what ended. What is sent stays the same until it is answered.
+
+    A lost COMMIT leaves open whether it happened; repeating exactly the same is answered
+    `settled` where it did, and new outcomes of the same run wait until then. What Postgres refuses
+    as it stands was surely not recorded: it is halved, a statement a half, behind what is healthy.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        counts: WorkerCounts,
+        *,
+        worker_no: int,
+        items_max: int,
+        gather_seconds: float,
+        finished: Callable[[OpenRun], None],
+    ) -> None:
+        self._pool = pool
+        self._counts = counts
+        self._worker_no = worker_no
+        self._items_max = items_max
+        self._gather_seconds = gather_seconds
+        self._finished = finished
+        self._fresh: dict[int, OpenRun] = {}
+        self._sent: Sent = []
+        self._refused: deque[Sent] = deque()
+        self._is_turn_of_refused = False
+        self._wake = asyncio.Event()
+        self._failures = 0
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every outcome has been answered."""
+        return not self._fresh and not self._sent and not self._refused
+
+    def add(self, run: OpenRun) -> None:
+        """Have the fresh outcomes of a run settled soon."""
+        self._fresh[run.run_no] = run
+        self._wake.set()
+
+    async def tick(self) -> dict[str, int]:
+        """Settle one batch; wait a moment for one where there is none."""
+        if self.is_idle:
+            await wait_at_most(self._wake, IDLE_SECONDS)
+            if not self._fresh:
+                return {"settled": 0}
+        if not self._sent and self._refused and (self._is_turn_of_refused or not self._fresh):
+            self._sent = self._refused.popleft()
+            self._is_turn_of_refused = False
+        elif not self._sent:
+            self._is_turn_of_refused = True
+            if self._gather_seconds and self._fresh_count() < self._items_max // 2:
+                await asyncio.sleep(self._gather_seconds)
+            self._sent = self._take()
+        refused = len(self._refused)
+        settled = await self._settle()
+        return {"settled": settled, "refused": max(0, len(self._refused) - refused)}
+
+    def _fresh_count(self) -> int:
+        return sum(run.fresh_count for run in self._fresh.values())
+
+    def _take(self) -> Sent:
+        taken: Sent = []
+        size = 0
+        while self._fresh and size < self._items_max:
+            run = self._fresh.pop(next(iter(self._fresh)))
+            size += len(run.items)
+            if run.fresh_count:
+                taken.append((run, run.take_fresh()))
+        if not self._fresh:
+            self._wake.clear()
+        return taken
+
+    async def _settle(self) -> int:
+        part = self._sent[: max(1, len(self._sent) >> self._failures)]
+        if self._failures > HALVINGS_MAX:
+            run, endings = part[0]
+            part = self._sent[:1] = [(run, _unrecordable(endings))]
+        self._failures += 1
+        try:
+            async with self._pool.acquire() as connection:
+                settlements = await _settlements(connection, part)
+                refused = await settle_runs(connection, settlements, self._worker_no)
+        except (*CONNECTION_LOST, UnseenPartition):
+            self._failures -= 1  # nothing is wrong with what was sent
+            raise
+        except InvalidItem as refusal:
+            if any(UNRECORDABLE in endings for _, endings in part):
+                raise
+            self._failures = 0
+            del self._sent[: len(part)]
+            self._refused += _halves(part, refusal)
+            return 0
+        self._failures = 0
+        crash_point("worker.settled")
+        return self._answer(part, {answer.run_no: answer.reason for answer in refused})
+
+    def _answer(
+        self,
+        part: Sequence[tuple[OpenRun, list[Ending | None]]],
+        refused: dict[int, Refusal],
+    ) -> int:
+        again: Sent = []
+        settled = 0
+        for run, endings in part:
+            count = len(endings) - endings.count(None)
+            reason = refused.get(run.run_no)
+            match reason:
+                case None | Refusal.SETTLED:
+                    run.mark_settled(endings)
+                    settled += count
+                    if run.is_stopped:
+                        run.forget()
+                    if run.is_settled:
+                        self._finished(run)
+                case Refusal.CONTENDED:
+                    again.append((run, endings))
+                case Refusal.STALE:
+                    self._counts.refused += count
+                    log.warning(
+                        LogEvent.SETTLE_STALE, run_no=run.run_no, fence=run.fence, items=count
+                    )
+                    run.forget()
+                    self._finished(run)
+                case _:
+                    assert_never(reason)
+        self._sent = again + self._sent[len(part) :]
+        self._counts.settled += settled
+        return settled
+
+
+async def _settlements(
+    connection: Connection, part: Sequence[tuple[OpenRun, list[Ending | None]]]
+) -> list[Settlement]:
+    now = None
+    settlements: list[Settlement] = []
+    for run, endings in part:
+        if not run.has_until:
+            settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", endings)))
+            continue
+        if now is None:
+            now = await read_now(connection)
+        outcomes = [
+            Outcome(
+                TransitionEvent.SNOOZED,
+                ending.detail,
+                max(0.0, (ending.until - now).total_seconds()),
+            )
+            if isinstance(ending, SnoozedUntil)
+            else ending
+            for ending in endings
+        ]
+        settlements.append(Settlement(run.run_no, outcomes))
+    return settlements
+
+
+def _unrecordable(endings: Sequence[Ending | None]) -> list[Ending | None]:
+    return [None if ending is None else UNRECORDABLE for ending in endings]
+
+
+def _halves(part: Sent, refusal: InvalidItem) -> list[Sent]:
+    """Cut what Postgres refused in two; an outcome that is alone is parked instead."""
+    if len(part) > 1:
+        middle = len(part) // 2
+        return [part[:middle], part[middle:]]
+    run, endings = part[0]
+    ended = [index for index, ending in enumerate(endings) if ending is not None]
+    if len(ended) == 1:
+        log.warning(LogEvent.TICK_FAILED, error=type(refusal).__name__, message=str(refusal))
+        return [[(run, _unrecordable(endings))]]
+    middle = ended[len(ended) // 2]
+    blank: list[Ending | None] = [None] * len(endings)
+    return [
+        [(run, endings[:middle] + blank[middle:])],
+        [(run, blank[:middle] + endings[middle:])],
+    ]

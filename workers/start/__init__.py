@@ -1,0 +1,1 @@
+"""Start: open runs for what was read."""

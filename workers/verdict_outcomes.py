@@ -1,0 +1,276 @@
+"""From what a handler returned, or how it failed, to what the ledger records."""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, TypeGuard, assert_never, cast, final
+
+import orjson
+
+from dueledger.ledger.errors import InvalidHeader
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.runs import Outcome
+from dueledger.workers.verdicts import (
+    Completed,
+    Evidence,
+    NotDue,
+    Park,
+    Retry,
+    Snooze,
+    Unworked,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from dueledger.workers.handlers import HandlerOptions
+    from dueledger.workers.item import DueItem
+
+EVIDENCE_BYTES_MAX: Final = 262_144
+EVIDENCE_REFUSED: Final = "evidence_refused"
+_TEXT_LENGTH_MAX: Final = 2_000
+_DOUBLINGS_MAX: Final = 32
+_SECONDS_MAX: Final = 10 * 366 * 86_400.0
+# What Postgres's numeric and those who read it take: more is a number nobody meant.
+_DIGITS_MAX: Final = 1_000
+_EXPONENT_MAX: Final = 300
+_SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([0-9.]+)(?:[eE]([+-]?[0-9]+))?')
+_TEXT: Final = frozenset({str})
+_COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class SnoozedUntil:
+    """A snooze to a business time; how long that is only the database's clock can say."""
+
+    until: datetime
+    detail: str | None
+
+
+Ending = Outcome | SnoozedUntil
+
+
+def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
+    """Turn what a handler returned into what is recorded; anything but a verdict parks by name.
+
+    Reading it may run the handler's code, which may raise anything: that parks, too.
+    """
+    try:
+        if type(verdict) is Completed:  # nearly all
+            return _completed(verdict.evidence)
+        if type(verdict) is Unworked:
+            return returned_unworked(verdict.reason, after_seconds=verdict.seconds)
+        return _ending_of_verdict(verdict, item, options)
+    except BaseException as error:  # noqa: BLE001  # the handler boundary
+        return parked(f"bad verdict: reading it raised {_class_name(error)}")
+
+
+def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
+    """Fail what its handler raised on; a header that breaks the contract parks by its name."""
+    try:
+        if isinstance(error, InvalidHeader):
+            return parked(f"malformed record: {error}")
+        detail = {"error": _class_name(error), "message": str(error)}
+        return _failed(detail, _own_backoff(_attempt(item), options))
+    except BaseException:  # noqa: BLE001  # the handler boundary: the error's own code may raise
+        return _failed_unread(error, options)
+
+
+def _failed_unread(error: BaseException, options: HandlerOptions) -> Outcome:
+    """Fail what raised an error of which nothing but its class can be told."""
+    detail = {"error": _class_name(error), "message": "the error cannot be read"}
+    return _failed(detail, _own_backoff(1, options))
+
+
+def _class_name(error: BaseException) -> str:
+    return str(type.__getattribute__(type(error), "__name__"))  # no metaclass has a say
+
+
+def _ending_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
+    if not isinstance(verdict, Verdict):
+        return parked(f"bad verdict: the handler returned {_named(verdict)}")
+    match verdict:
+        case Completed(evidence=evidence):
+            return _completed(evidence)
+        case Retry():
+            return _retried(verdict, item, options)
+        case Snooze():
+            return _snoozed(verdict)
+        case Park():
+            return Outcome(TransitionEvent.PARKED, _detail(verdict), None)
+        case NotDue(reason=reason):
+            return Outcome(TransitionEvent.CANCELLED, _reason({"reason": f"not due: {reason}"}))
+        case _:
+            assert_never(verdict)
+
+
+def parked(reason: str) -> Outcome:
+    """Hand an item to a person."""
+    return Outcome(TransitionEvent.PARKED, _reason({"reason": reason}), None)
+
+
+def returned_unworked(reason: str, *, after_seconds: float = 0.0) -> Outcome:
+    """Give an item back that was not worked: neither an attempt nor a start is counted."""
+    return Outcome(TransitionEvent.RELEASED, _reason({"reason": reason}), after_seconds)
+
+
+def backoff_seconds(attempt: int, options: HandlerOptions) -> float:
+    """Exponential with full jitter under a cap (AWS Architecture Blog, 2015)."""
+    doublings = min(max(attempt, 1) - 1, _DOUBLINGS_MAX)
+    base, cap = options.backoff
+    most = min(cap, base * 2.0**doublings)
+    return random.uniform(0.0, most)  # noqa: S311  # jitter, no secret
+
+
+def _own_backoff(attempt: int, options: HandlerOptions) -> float | None:
+    """Return the handler's backoff; None leaves it to the ledger, which knows the kind's."""
+    return backoff_seconds(attempt, options) if options.backs_off else None
+
+
+def _completed(evidence: Evidence) -> Outcome:
+    if evidence is None:
+        return _COMPLETED_BARE
+    return Outcome(TransitionEvent.COMPLETED, _evidence_text(evidence), None)
+
+
+def _evidence_text(evidence: Mapping[str, object] | str) -> str:
+    """Return the JSON text of evidence; of what cannot be kept, that of the reason.
+
+    The verdict stands either way: what was done must not be done again for how it was told.
+    """
+    try:
+        if isinstance(evidence, str):
+            # Checked, not encoded again: one bad text would fail the statement of thousands.
+            text, value = evidence, orjson.loads(evidence)
+        else:
+            text = orjson.dumps(evidence).decode()
+            value = evidence
+        fault = evidence_fault(text, value)
+    except (TypeError, ValueError) as error:
+        return _reason({EVIDENCE_REFUSED: f"is not JSON: {error}"})
+    except BaseException as error:  # noqa: BLE001  # the handler boundary: a mapping of its own
+        return _reason({EVIDENCE_REFUSED: f"cannot be read: {_class_name(error)}"})
+    return text if fault is None else _reason({EVIDENCE_REFUSED: fault})
+
+
+def evidence_fault(text: str, value: object) -> str | None:
+    """Say why a JSON text of this value cannot be kept as evidence, or None where it can."""
+    if len(text) > EVIDENCE_BYTES_MAX:
+        return f"has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
+    if not isinstance(value, dict):
+        return f"is {_named(value)}, not a JSON object"
+    if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
+        return "holds a NUL, which Postgres cannot store"
+    if not _is_text_alone(cast("dict[str, object]", value)) and _SUSPECT.search(text):
+        number = _excessive_number(text)
+        if number is not None:
+            return f"holds the number {number}, which Postgres cannot store"
+    return None
+
+
+def _is_text_alone(value: dict[str, object]) -> bool:
+    """Tell whether there is surely no number in it: searching the text for one costs more."""
+    return set(map(type, value.values())) <= _TEXT
+
+
+def _excessive_number(text: str) -> str | None:
+    """Return the beginning of the first number of a JSON text that jsonb may refuse."""
+    for token in _TOKEN.finditer(text):
+        digits, exponent = token.group(1), (token.group(2) or "0").lstrip("+-0")
+        if digits and (
+            len(digits) > _DIGITS_MAX
+            or len(exponent) > len(str(_EXPONENT_MAX))
+            or int(exponent or 0) > _EXPONENT_MAX
+        ):
+            return token.group()[:40]
+    return None
+
+
+def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:
+    seconds = verdict.after_seconds
+    if seconds is None:
+        after_seconds = _own_backoff(_attempt(item), options)
+    elif _is_wait(seconds):
+        after_seconds = float(seconds)
+    else:
+        return parked(f"bad verdict: Retry(after_seconds={_named(seconds)})")
+    return Outcome(TransitionEvent.FAILED, _detail(verdict), after_seconds)
+
+
+def _detail(verdict: Retry | Park) -> str:
+    """Return the JSON text of a reason and its evidence."""
+    evidence = None if verdict.evidence is None else _evidence_text(verdict.evidence)
+    return _reason({"reason": verdict.reason}, evidence=evidence)
+
+
+def _attempt(item: DueItem) -> int:
+    try:
+        return item.attempt
+    except InvalidHeader:
+        return 1
+
+
+def _failed(detail: dict[str, str], after_seconds: float | None) -> Outcome:
+    return Outcome(TransitionEvent.FAILED, _reason(detail), after_seconds)
+
+
+def _snoozed(verdict: Snooze) -> Ending:
+    detail = _reason({"reason": verdict.reason}) if verdict.reason else None
+    match verdict:
+        case Snooze(until=None, seconds=seconds) if _is_wait(seconds):
+            return Outcome(TransitionEvent.SNOOZED, detail, float(seconds))
+        case Snooze(until=datetime() as until, seconds=None) if until.tzinfo is not None:
+            return SnoozedUntil(until, detail)
+        case _:
+            return parked(
+                "bad verdict: Snooze needs either `until`, an aware time, or `seconds`, not "
+                f"{_named(verdict.until)} and {_named(verdict.seconds)}"
+            )
+
+
+def _is_wait(seconds: object) -> TypeGuard[float]:
+    return (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and math.isfinite(seconds)
+        and 0 <= seconds <= _SECONDS_MAX
+    )
+
+
+def _reason(detail: dict[str, str], *, evidence: str | None = None) -> str:
+    told: dict[str, object] = {name: storable(text) for name, text in detail.items()}
+    if evidence is not None:
+        told["evidence"] = orjson.Fragment(evidence)
+    return orjson.dumps(told).decode()
+
+
+def storable(text: object) -> str:
+    """Make any text storable: short, without NUL, without half a surrogate pair."""
+    plain = str(text)[:_TEXT_LENGTH_MAX].replace("\x00", "\N{REPLACEMENT CHARACTER}")
+    return plain.encode("utf-8", "replace").decode()
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None"
+    return f"{type(value).__name__} {storable(repr(value))[:200]}"
+
+
+def _characters(value: object) -> bytes:
+    match value:
+        case str():
+            return value.encode("utf-8", "replace")
+        case dict():
+            pairs = cast("dict[str, object]", value).items()
+            return b"".join(_characters(part) for pair in pairs for part in pair)
+        case list():
+            return b"".join(map(_characters, cast("list[object]", value)))
+        case _:
+            return b""
