@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from dueledger.allocator.allocator import Allocator
-from dueledger.allocator.choose.shares import Load
+from dueledger.allocator.choose.shares import FlowLoad
 from dueledger.allocator.publish import Publisher, PublisherOptions
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -30,7 +30,7 @@ async def open_allocator(
     ) as pool:
         async with pool.acquire() as connection:
             allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)
-        publishers = {load: Publisher(_options(settings, name), stop=stop) for load in Load}
+        publishers = {load: Publisher(_options(settings, name), stop=stop) for load in FlowLoad}
         allocator = Allocator(
             pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals
         )
@@ -52,14 +52,14 @@ async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
 
 async def _run(settings: AllocatorSettings, stop: Stop) -> None:
     async with open_allocator(settings, stop=stop) as allocator:
-        stop.begin()
+        stop.mark_started()
         await asyncio.gather(
             run_service(
                 "allocator", allocator.serve, stop=stop, idle_seconds=allocator.idle_seconds
             ),
             run_service(
                 "allocator.upkeep",
-                allocator.keep_up,
+                allocator.run_upkeep,
                 stop=stop,
                 idle_seconds=allocator.upkeep_seconds,
             ),

@@ -13,16 +13,16 @@ from time import monotonic, perf_counter
 from typing import Final, final
 
 from bench.ledgers import Ledger, MeasurementFailed
-from bench.measurements import held_snapshot
+from bench.measurements import open_snapshot
 from bench.report import Goal, Measured
 from bench.rig import APPLICATION, Rig
 from bench.workload import DUE_AT, tenant_flows
-from dueledger.allocator.choose.flow_queue import FLOOD_ITEMS
+from dueledger.allocator.choose.flow_queue import FLOOR_RAISE_ITEMS
 from dueledger.ledger.store import Record, connect
 from dueledger.ledger.store.claims import (
     Claim,
     DueFlow,
-    Floor,
+    PendingFloor,
     claim_items,
     find_next_due,
     list_due_flows,
@@ -103,7 +103,7 @@ class _Backlog:
         self._rig = rig
         self._ledger = ledger
         self._flows: list[DueFlow] = []
-        self._floors: dict[int, Floor] = {}
+        self._floors: dict[int, PendingFloor] = {}
         self._taken: Counter[int] = Counter()  # since the floor was seen
         self._waiting = 0
         self._loads = 0
@@ -170,7 +170,7 @@ class _Backlog:
         return len(rows)
 
     async def _raise_floors(self) -> None:
-        flooded = [flow_no for flow_no, taken in self._taken.items() if taken >= FLOOD_ITEMS]
+        flooded = [flow_no for flow_no, taken in self._taken.items() if taken >= FLOOR_RAISE_ITEMS]
         if not flooded:
             return
         floors = [self._floors[flow_no] for flow_no in flooded]
@@ -213,7 +213,7 @@ async def _measure_held(rig: Rig, backlog: _Backlog, options: BacklogOptions) ->
     rig.say(f"holding a snapshot for {options.hold_seconds:g} s")
     sleeper = await connect(backlog.dsn, application_name=APPLICATION)
     try:
-        async with held_snapshot(sleeper):
+        async with open_snapshot(sleeper):
             await backlog.churn(max(options.batches), options.hold_items, options.hold_seconds)
             return {
                 batch: await backlog.measure(batch, _share(options, batch))

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from dueledger.cli.exit_codes import Exit
-from dueledger.cli.options import JsonOption, leave
+from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.options import JsonOption, exit_with
 from dueledger.cli.output import messages, print_document, print_fields, print_rows
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def every(
     else:
         columns = ("benchmark", "goal", "figure", "reached", "bound_by", "error")
         print_rows(document["rows"], columns, empty="nothing was measured")
-    leave(Exit.FINDINGS if document["errors"] else Exit.DONE)
+    exit_with(ExitCode.FINDINGS if document["errors"] else ExitCode.DONE)
 
 
 @app.command()

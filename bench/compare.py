@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any, Final, final
 
 from bench import peer_systems as peers
-from bench.draining import WARM_UP_ITEMS, Crew, Drained, drain
+from bench.draining import WARM_UP_ITEMS, Drained, ProcessSet, drain
 from bench.peer_systems import PEERS, PeerRound, PeerUnavailable
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
@@ -24,8 +24,8 @@ GOALS: Final = (
     (DIRECT, "graphile-worker", 1.6),
 )
 
-Round = Drained | PeerRound
-Contestant = Callable[[], Awaitable[Round]]
+BenchRound = Drained | PeerRound
+Contestant = Callable[[], Awaitable[BenchRound]]
 
 
 @final
@@ -41,8 +41,8 @@ class CompareOptions:
 async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:
     """Run the rounds; a contestant that cannot run is an entry that says why."""
     contestants: dict[str, Contestant] = {
-        PIPELINE: partial(_ours, rig, options.items, Crew()),
-        DIRECT: partial(_ours, rig, options.items, Crew(workers=2, direct=True)),
+        PIPELINE: partial(_ours, rig, options.items, ProcessSet()),
+        DIRECT: partial(_ours, rig, options.items, ProcessSet(workers=2, direct=True)),
     }
     errors: dict[str, str] = {}
     for peer in PEERS:
@@ -56,7 +56,7 @@ async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:
         contestants[peer.name] = partial(
             peers.work, peer, folder, rig, items=options.items, warm_up=WARM_UP_ITEMS
         )
-    rounds: dict[str, list[Round]] = {name: [] for name in contestants}
+    rounds: dict[str, list[BenchRound]] = {name: [] for name in contestants}
     for number in range(1, options.rounds + 1):
         rig.say(f"round {number} of {options.rounds}")
         for name, contestant in contestants.items():
@@ -69,13 +69,13 @@ async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:
     return _measured(rounds, errors)
 
 
-async def _ours(rig: Rig, items: int, crew: Crew) -> Drained:
+async def _ours(rig: Rig, items: int, crew: ProcessSet) -> Drained:
     async with rig.ledger() as ledger:
         rig.say(f"dueledger: {'direct' if crew.direct else 'pipeline'}")
         return await drain(rig, ledger, items, crew)
 
 
-def _measured(rounds: dict[str, list[Round]], errors: dict[str, str]) -> Measured:
+def _measured(rounds: dict[str, list[BenchRound]], errors: dict[str, str]) -> Measured:
     medians = {
         name: median(one.items_per_second for one in done) for name, done in rounds.items() if done
     }
@@ -107,7 +107,7 @@ def _ratio(medians: dict[str, float], mine: str, theirs: str) -> float | None:
     return round(medians[mine] / medians[theirs], 2)
 
 
-def _fields(done: list[Round]) -> dict[str, Any]:
+def _fields(done: list[BenchRound]) -> dict[str, Any]:
     last = done[-1]
     return {
         "items_per_second": [one.items_per_second for one in done],

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from bench.ledgers import Ledger
-from bench.measurements import Steps
-from bench.processes import Process, held_still
+from bench.measurements import StepTimes
+from bench.processes import Process, suspended
 from bench.rig import Rig
 from bench.usage import Usage
 
@@ -21,7 +21,7 @@ Fill = Callable[[], Awaitable[None]]
 
 @final
 @dataclass(frozen=True, slots=True)
-class Crew:
+class ProcessSet:
     """Which processes work: with `direct`, workers that claim for themselves, without Kafka."""
 
     workers: int = 1
@@ -41,7 +41,7 @@ class Drained:
 
     items: int
     emit_seconds: float | None
-    steps: Steps
+    steps: StepTimes
     usage: Usage
 
     @property
@@ -51,7 +51,7 @@ class Drained:
 
 
 @asynccontextmanager
-async def working(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[None]:
+async def working(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[None]:
     """Run a whole crew for the length of the block, warmed up."""
     async with _workers(rig, ledger, crew), _allocators(rig, ledger, crew):
         await _warm_up(rig, ledger)
@@ -59,7 +59,7 @@ async def working(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[None]:
 
 
 async def drain(
-    rig: Rig, ledger: Ledger, items: int, crew: Crew, *, fill: Fill | None = None
+    rig: Rig, ledger: Ledger, items: int, crew: ProcessSet, *, fill: Fill | None = None
 ) -> Drained:
     """Emit items while nobody claims, then let the crew work them off.
 
@@ -69,7 +69,7 @@ async def drain(
     async with _workers(rig, ledger, crew) as workers:
         async with _allocators(rig, ledger, crew):
             await _warm_up(rig, ledger)
-        with held_still(workers) if crew.direct else nullcontext():
+        with suspended(workers) if crew.direct else nullcontext():
             if fill is None:
                 emit_seconds = await ledger.emit(items, prefix=PREFIX)
             else:
@@ -87,13 +87,13 @@ async def drain(
 
 
 @asynccontextmanager
-async def _workers(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[list[Process]]:
+async def _workers(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[list[Process]]:
     async with rig.several("worker", crew.workers, ledger, *crew.work) as workers:
         yield workers
 
 
 @asynccontextmanager
-async def _allocators(rig: Rig, ledger: Ledger, crew: Crew) -> AsyncGenerator[None]:
+async def _allocators(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[None]:
     count = 0 if crew.direct else crew.allocators
     async with rig.several("allocator", count, ledger, "allocate"):
         yield

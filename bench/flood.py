@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, final
 
-from bench.draining import WARM_UP_ITEMS, Crew, drain, working
+from bench.draining import WARM_UP_ITEMS, ProcessSet, drain, working
 from bench.lag import lag_fields, lead_seconds, whole_lag
 from bench.ledgers import Ledger, after
-from bench.measurements import Lag, Steps
+from bench.measurements import Lag, StepTimes
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
 from bench.usage import Usage, bound_by
@@ -41,7 +41,7 @@ class FloodOptions:
 @dataclass(frozen=True, slots=True)
 class _Flooded:
     others: Lag
-    steps: Steps
+    steps: StepTimes
     items_per_second: int
     usage: Usage
 
@@ -49,7 +49,7 @@ class _Flooded:
 async def bench_flood(rig: Rig, options: FloodOptions) -> Measured:
     """Measure the pipeline, the others alone, then the others with each flood."""
     async with rig.ledger() as ledger:
-        pipeline = await drain(rig, ledger, options.pipeline_items, Crew())
+        pipeline = await drain(rig, ledger, options.pipeline_items, ProcessSet())
     alone = await _alone(rig, options)
     floods = {name: await _flooded(rig, options, name) for name in (OWN_KIND, SAME_KIND)}
     rate = pipeline.items_per_second
@@ -66,7 +66,7 @@ async def _alone(rig: Rig, options: FloodOptions) -> Lag:
     """Measure the others while nothing else is due."""
     rig.say("the others alone")
     items = _others(options)
-    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+    async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):
         begins = after(await ledger.now(), lead_seconds(items))
         await _load_others(ledger, options, begins)
         await ledger.rest()
@@ -79,7 +79,7 @@ async def _flooded(rig: Rig, options: FloodOptions, name: str) -> _Flooded:
     """Load both ahead, let the flood break while the others go on, and measure both."""
     rig.say(f"the others, and a flood of {name}")
     items = _others(options) + options.items
-    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+    async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):
         begins = after(await ledger.now(), lead_seconds(items))
         breaks = after(begins, BREAKS_AFTER_SECONDS)
         await _load_others(ledger, options, begins)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from typing import Final, final
 
-from bench.draining import PREFIX, Crew, drain
+from bench.draining import PREFIX, ProcessSet, drain
 from bench.ledgers import Ledger
 from bench.pipeline import drained_fields
 from bench.report import Goal, Measured
 from bench.rig import Rig
 from bench.workload import DUE_AT, TENANTS
-from dueledger.ledger.store.flows import FlowLimits, Scope, pause_flows, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, pause_flows, set_flow_limits
 
 RATE_GOAL: Final = 0.8
 PAUSED: Final = "paused"
@@ -32,7 +32,7 @@ async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
     """Measure the pipeline with ten flows, then with all of these."""
     rig.say(f"{TENANTS} flows")
     async with rig.ledger() as ledger:
-        few = await drain(rig, ledger, options.items, Crew())
+        few = await drain(rig, ledger, options.items, ProcessSet())
     rig.say(f"{options.flows:,} flows, and {options.blocked_flows:,} that are held back")
     async with rig.ledger() as ledger:
 
@@ -44,7 +44,7 @@ async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
             ]
             await ledger.load(options.items, flows=flows, prefix=PREFIX, due_at=DUE_AT)
 
-        many = await drain(rig, ledger, options.items, Crew(), fill=fill)
+        many = await drain(rig, ledger, options.items, ProcessSet(), fill=fill)
     ratio = round(many.items_per_second / few.items_per_second, 3)
     figures = {
         "pipeline": drained_fields(few),
@@ -64,11 +64,11 @@ async def _load_blocked(ledger: Ledger, options: FlowsOptions) -> None:
             prefix=f"{tenant}-",
             due_at=DUE_AT,
         )
-    scope = Scope(PAUSED)
+    scope = FlowScope(PAUSED)
     await pause_flows(ledger.connection, scope, reason="benchmark", actor_no=ledger.actor_no)
     await set_flow_limits(
         ledger.connection,
-        Scope(EXHAUSTED, ledger.kind),
+        FlowScope(EXHAUSTED, ledger.kind),
         FlowLimits(rate_per_second=NEXT_TO_NOTHING),
         actor_no=ledger.actor_no,
     )

@@ -21,7 +21,7 @@ async def complete(items: list[DueItem]) -> list[Verdict]:
     return [Completed(f'{{"reference":"{item.fence}-{item.position}"}}') for item in items]
 
 
-async def nap(_item: DueItem) -> Verdict:
+async def sleep_5ms(_item: DueItem) -> Verdict:
     """Wait as a handler does that calls another service."""
     await asyncio.sleep(NAP_SECONDS)
     return Completed()
@@ -29,4 +29,4 @@ async def nap(_item: DueItem) -> Verdict:
 
 for _kind in os.environ.get(KINDS_VARIABLE, "").split():
     handlers.on_batch(_kind, batch_max=500, concurrency=16)(complete)
-    napping.on(_kind, concurrency=NAPS_AT_ONCE)(nap)
+    napping.on(_kind, concurrency=NAPS_AT_ONCE)(sleep_5ms)

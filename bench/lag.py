@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final, final
 
-from bench.draining import PREFIX, Crew, working
+from bench.draining import PREFIX, ProcessSet, working
 from bench.ledgers import Ledger, MeasurementFailed, after
 from bench.measurements import Lag, measure_lags
 from bench.report import Goal, Measured, usage_fields
@@ -17,7 +17,7 @@ LOAD_PER_SECOND: Final = 15_000
 REST_SECONDS: Final = 15.0
 KAFKA: Final = "kafka"
 DIRECT: Final = "direct"
-CREWS: Final = {KAFKA: Crew(), DIRECT: Crew(direct=True)}
+CREWS: Final = {KAFKA: ProcessSet(), DIRECT: ProcessSet(direct=True)}
 
 _EVEN: Final = 1_000
 _FAST: Final = 5_000

@@ -7,14 +7,14 @@ from time import monotonic, perf_counter
 from typing import Final, final
 
 from bench.measurements import (
-    Load,
-    Steps,
+    BenchLoad,
+    StepTimes,
     count_ended,
     flush_counters,
     load_items,
     measure_steps,
     read_balance,
-    rest_tables,
+    vacuum_tables,
 )
 from bench.workload import PAYLOAD, make_batches
 from dueledger.ledger.errors import DueledgerError, Unbalanced
@@ -101,7 +101,7 @@ class Ledger:
         """Emit items that the server makes: faster, and through the same door."""
         if not quiet:
             self._say(f"loading {items:,} items")
-        load = Load(
+        load = BenchLoad(
             flows=flows,
             key_prefix=prefix,
             due_at=due_at,
@@ -125,7 +125,7 @@ class Ledger:
     async def rest(self) -> None:
         """Settle what was loaded, and let PostgreSQL's counters tell of it."""
         await flush_counters(self.connection)
-        await rest_tables(self.watcher)
+        await vacuum_tables(self.watcher)
 
     async def wait_until(self, instant: datetime) -> None:
         """Wait until an instant on the ledger's clock. Raises MeasurementFailed when it is past."""
@@ -150,7 +150,7 @@ class Ledger:
             watch()
             await asyncio.sleep(look)
 
-    async def steps(self, items: int, *, prefix: str, watch: Callable[[], None]) -> Steps:
+    async def steps(self, items: int, *, prefix: str, watch: Callable[[], None]) -> StepTimes:
         """Measure items' steps once that many of their prefix are completed."""
         progress = _Progress(items)
         while True:

@@ -23,7 +23,7 @@ def _statement(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Steps:
+class StepTimes:
     """Times between the steps of completed items; at least one is."""
 
     items: int
@@ -62,7 +62,7 @@ class TableGrowth:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class BenchServer:
     """What a measurement must say of its server."""
 
     version: str
@@ -73,7 +73,7 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
+class BenchLoad:
     """Items to be made: number n goes to the flow n modulo flows, due n spacings after `due_at`."""
 
     flows: Sequence[tuple[str, str, str]]
@@ -95,15 +95,15 @@ async def drop_database(connection: Connection, name: str) -> None:
     await connection.execute(f"drop database if exists {quoted} with (force)")
 
 
-async def read_server(connection: Connection) -> Server:
+async def read_server(connection: Connection) -> BenchServer:
     """Read the server's version, what makes a commit durable there, and its clock."""
     row = await connection.fetchrow(_statement("read_server"))
     assert row is not None  # noqa: S101 - a select without `from` gives one row
-    return Server(**row)
+    return BenchServer(**row)
 
 
 async def load_items(
-    connection: Connection, load: Load, *, first: int, count: int, actor_no: int
+    connection: Connection, load: BenchLoad, *, first: int, count: int, actor_no: int
 ) -> int:
     """Emit items that the server makes itself; return how many were new."""
     tenants, kinds, lanes = zip(*load.flows, strict=True)
@@ -158,7 +158,7 @@ async def count_ended(connection: Connection) -> int:
     return await connection.fetchval(_statement("count_ended"))
 
 
-async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps | None:
+async def measure_steps(connection: Connection, *, key_prefix: str) -> StepTimes | None:
     """Measure the steps of the items whose business key begins with `key_prefix`.
 
     None where none is completed. A step that did not happen, as publishing in direct mode, has no
@@ -168,7 +168,7 @@ async def measure_steps(connection: Connection, *, key_prefix: str) -> Steps | N
     row = rows[0]
     if not row["items"]:
         return None
-    return Steps(
+    return StepTimes(
         items=row["items"],
         first_claimed_at=row["first_claimed_at"],
         last_completed_at=row["last_completed_at"],
@@ -237,14 +237,14 @@ async def flush_counters(connection: Connection) -> None:
     await connection.execute("select pg_stat_force_next_flush()")
 
 
-async def rest_tables(connection: Connection) -> None:
+async def vacuum_tables(connection: Connection) -> None:
     """Vacuum, analyze and checkpoint after a bulk load, so that a measurement starts settled."""
     await connection.execute("vacuum (analyze)", timeout=PATIENCE_SECONDS)
     await connection.execute("checkpoint", timeout=PATIENCE_SECONDS)
 
 
 @asynccontextmanager
-async def held_snapshot(connection: Connection) -> AsyncGenerator[None]:
+async def open_snapshot(connection: Connection) -> AsyncGenerator[None]:
     """Hold one snapshot open for the length of the block, as a forgotten transaction would."""
     transaction = connection.transaction(isolation="repeatable_read", readonly=True)
     await transaction.start()

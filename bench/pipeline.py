@@ -7,7 +7,7 @@ saw, from the first claim to the last completion.
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from bench.draining import Crew, Drained, drain
+from bench.draining import Drained, ProcessSet, drain
 from bench.report import Goal, Measured
 from bench.rig import Rig
 
@@ -36,7 +36,7 @@ class DirectOptions:
 
 async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
     """Measure the way through Kafka."""
-    crew = Crew(workers=options.workers, allocators=options.allocators)
+    crew = ProcessSet(workers=options.workers, allocators=options.allocators)
     async with rig.ledger() as ledger:
         drained = await drain(rig, ledger, options.items, crew)
     says = f"{PIPELINE_GOAL:,} items/s through Kafka"
@@ -50,7 +50,7 @@ async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
 
 async def bench_direct(rig: Rig, options: DirectOptions) -> Measured:
     """Measure workers that claim for themselves."""
-    crew = Crew(workers=options.workers, direct=True)
+    crew = ProcessSet(workers=options.workers, direct=True)
     async with rig.ledger() as ledger:
         drained = await drain(rig, ledger, options.items, crew)
     says = f"{DIRECT_GOAL:,} items/s without Kafka"

@@ -62,7 +62,7 @@ async def stop(process: Process) -> None:
 
 
 @contextmanager
-def held_still(processes: Iterable[Process]) -> Generator[None]:
+def suspended(processes: Iterable[Process]) -> Generator[None]:
     """Stop processes from running at all for the length of the block, as SIGSTOP does."""
     held = [process for process in processes if process.returncode is None]
     for process in held:

@@ -7,7 +7,7 @@ from datetime import UTC
 from importlib.metadata import version
 from typing import Any, ClassVar, Protocol, TypeVar, final
 
-from bench.measurements import Server
+from bench.measurements import BenchServer
 from bench.rig import Rig
 from bench.usage import Usage, bound_by
 from dueledger import __version__
@@ -67,7 +67,7 @@ async def take(
 
 
 def document(
-    name: str, options: dict[str, Any], measured: Measured, server: Server
+    name: str, options: dict[str, Any], measured: Measured, server: BenchServer
 ) -> dict[str, Any]:
     """Return the document of one benchmark, the same in shape for all of them."""
     usage = measured.usage

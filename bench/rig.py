@@ -11,11 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from bench.ledgers import Ledger
 from bench.measurements import (
-    Server,
+    BenchServer,
     drop_database,
     make_database,
     read_server,
-    rest_tables,
+    vacuum_tables,
 )
 from bench.processes import Process, require_alive, running
 from bench.usage import Meter, memory_bytes
@@ -151,7 +151,7 @@ class Rig:
         """Raise ProcessDied where one has ended."""
         require_alive(self._processes, self.log_dir)
 
-    async def read_server(self) -> Server:
+    async def read_server(self) -> BenchServer:
         """Read what the document must say of PostgreSQL."""
         connection = await connect(self.endpoints.dsn, application_name=APPLICATION)
         try:
@@ -163,6 +163,6 @@ class Rig:
         """Settle a database after a bulk load: the same for every contestant."""
         connection = await connect(dsn, application_name=APPLICATION)
         try:
-            await rest_tables(connection)
+            await vacuum_tables(connection)
         finally:
             await connection.close()

@@ -10,7 +10,7 @@ from statistics import mean
 from time import monotonic
 from typing import Any, Final, final
 
-from bench.draining import PREFIX, Crew, working
+from bench.draining import PREFIX, ProcessSet, working
 from bench.ledgers import Ledger, after
 from bench.measurements import Lag, TableGrowth, measure_lags, read_table_growth
 from bench.report import Goal, Measured
@@ -62,7 +62,7 @@ async def bench_soak(rig: Rig, options: SoakOptions) -> Measured:
     peak = 0 if options.rate else await _peak(rig, options.peak_items)
     rate = options.rate or max(round(peak * SHARE_OF_PEAK), 1)
     rate = max(min(rate, round(options.items_max / seconds)), 1)
-    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+    async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):
         await ledger.rest()
         rig.say(f"{rate:,} items/s for {options.minutes:g} minutes")
         began = await ledger.now()
@@ -91,7 +91,7 @@ async def bench_soak(rig: Rig, options: SoakOptions) -> Measured:
 async def _peak(rig: Rig, items: int) -> int:
     """Measure how fast items are worked off while they are emitted."""
     rig.say("the peak")
-    async with rig.ledger() as ledger, working(rig, ledger, Crew()):
+    async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):
         await ledger.load(items, flows=tenant_flows(ledger.kind), prefix=PREFIX, due_at=DUE_AT)
         steps = await ledger.steps(items, prefix=PREFIX, watch=rig.require_alive)
     return round(items / steps.seconds)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Final, final
 
-from bench.draining import Crew, Drained, drain
+from bench.draining import Drained, ProcessSet, drain
 from bench.handlers import NAP_SECONDS, NAPS_AT_ONCE
 from bench.report import Goal, Measured, usage_fields
 from bench.rig import Rig
@@ -30,7 +30,7 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
     for count in options.counts:
         rig.say(f"{count} worker{'s' if count > 1 else ''}")
         items = max(round(PER_SECOND * options.seconds * count), count)
-        crew = Crew(workers=count, handlers=NAPPING)
+        crew = ProcessSet(workers=count, handlers=NAPPING)
         settings = {"DUELEDGER_TOPIC_PARTITIONS": PARTITIONS}
         async with rig.ledger(settings=settings) as ledger:
             drained[count] = await drain(rig, ledger, items, crew)

@@ -33,16 +33,16 @@ class Health(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     """One line of the doctor's answer. `remedy` is None where nothing is to be done."""
 
     name: str
     health: Health
-    says: str
+    text: str
     remedy: str | None = None
 
 
-async def examine(settings: Settings) -> AsyncIterator[Check]:
+async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
     """Yield one check after the other, the cheap ones first."""
     yield _python()
     yield _tzdata()
@@ -51,7 +51,7 @@ async def examine(settings: Settings) -> AsyncIterator[Check]:
             settings.dsn.get_secret_value(), application_name="dueledger-doctor"
         )
     except (InvalidSetting, Unavailable) as error:
-        yield Check("postgres", Health.FAIL, error.message, "start it, or mend DUELEDGER_DSN")
+        yield DoctorCheck("postgres", Health.FAIL, error.message, "start it, or mend DUELEDGER_DSN")
     else:
         try:
             for check in (_postgres, _schema, _clock, _snapshots):
@@ -59,81 +59,81 @@ async def examine(settings: Settings) -> AsyncIterator[Check]:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
                     remedy = "run it as a member of ledger_worker: `grant ledger_worker to …`"
-                    yield Check(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
+                    yield DoctorCheck(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
         finally:
             await connection.close()
     for server in settings.bootstrap_servers.split(","):
         yield await _kafka(server.strip())
 
 
-def _python() -> Check:
-    return Check("python", Health.OK, f"{platform.python_version()} on {platform.system()}")
+def _python() -> DoctorCheck:
+    return DoctorCheck("python", Health.OK, f"{platform.python_version()} on {platform.system()}")
 
 
-def _tzdata() -> Check:
+def _tzdata() -> DoctorCheck:
     try:
         version = version_of("tzdata")
         says = f"IANA {tzdata_version()} decides, of the pinned package {version}"
-        return Check("tzdata", Health.OK, f"{says}, whatever the machine has")
+        return DoctorCheck("tzdata", Health.OK, f"{says}, whatever the machine has")
     except PackageNotFoundError:
-        return Check(
+        return DoctorCheck(
             "tzdata", Health.FAIL, "the package is not installed", "install dueledger again"
         )
 
 
-async def _postgres(connection: Connection) -> Check:
+async def _postgres(connection: Connection) -> DoctorCheck:
     began = monotonic()
     number = await connection.fetchval("select current_setting('server_version_num')::int")
     version = await connection.fetchval("show server_version")
     answered = f"{version}, answers in {(monotonic() - began) * 500:.1f} ms"
     if number < _POSTGRES_OLDEST:
-        return Check("postgres", Health.FAIL, answered, "use PostgreSQL 16, 17 or 18")
-    return Check("postgres", Health.OK, answered)
+        return DoctorCheck("postgres", Health.FAIL, answered, "use PostgreSQL 16, 17 or 18")
+    return DoctorCheck("postgres", Health.OK, answered)
 
 
-async def _schema(connection: Connection) -> Check:
+async def _schema(connection: Connection) -> DoctorCheck:
     pending = await pending_migrations(connection)
     if pending:
         lacks = f"lacks {len(pending)} migrations, the first is {pending[0]}"
-        return Check("schema", Health.FAIL, lacks, "run `dueledger migrate`")
-    return Check("schema", Health.OK, "up to date")
+        return DoctorCheck("schema", Health.FAIL, lacks, "run `dueledger migrate`")
+    return DoctorCheck("schema", Health.OK, "up to date")
 
 
-async def _clock(connection: Connection) -> Check:
+async def _clock(connection: Connection) -> DoctorCheck:
     setting = await connection.fetchval("select current_setting('ledger.clock', true)")
     if setting:
-        return Check(
+        return DoctorCheck(
             "clock",
             Health.WARN,
             f"business time is simulated: {setting}",
             "fine for a demo; in production `alter database … reset ledger.clock`",
         )
-    return Check("clock", Health.OK, "the database's own")
+    return DoctorCheck("clock", Health.OK, "the database's own")
 
 
-async def _snapshots(connection: Connection) -> Check:
+async def _snapshots(connection: Connection) -> DoctorCheck:
     age = await connection.fetchval(
         "select coalesce(max(age(backend_xmin)), 0) from pg_stat_activity"
     )
     if age > _XMIN_WARN:
         held = f"the oldest snapshot is {age:,} transactions old"
-        return Check(
+        return DoctorCheck(
             "snapshots", Health.WARN, held, "end the transaction that holds it (pg_stat_activity)"
         )
-    return Check("snapshots", Health.OK, f"the oldest is {age:,} transactions old")
+    return DoctorCheck("snapshots", Health.OK, f"the oldest is {age:,} transactions old")
 
 
-async def _kafka(server: str) -> Check:
+async def _kafka(server: str) -> DoctorCheck:
     host, _, port = server.rpartition(":")
     remedy = "start it, or mend DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, int(port))
     except (OSError, TimeoutError) as error:
-        return Check(
+        return DoctorCheck(
             "kafka", Health.FAIL, f"{server} cannot be reached ({type(error).__name__})", remedy
         )
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
-    return Check("kafka", Health.OK, f"{server} takes connections")
+    return DoctorCheck("kafka", Health.OK, f"{server} takes connections")

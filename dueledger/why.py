@@ -31,7 +31,7 @@ class Explanation:
     remedy: str | None
 
 
-def explain(item: Mapping[str, Any], hindrances: Mapping[str, Any] | None = None) -> Explanation:
+def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) -> Explanation:
     """Explain an item as `ledger.store.items.show_item` shows it.
 
     `hindrances` are what `ledger.store.flows.find_hindrances` says of one that waits.
@@ -51,7 +51,7 @@ def explain(item: Mapping[str, Any], hindrances: Mapping[str, Any] | None = None
                 f"`dueledger redrive {item['id']} --reason …`, or `dueledger write-off`.",
             )
         case State.SCHEDULED | State.RETRYABLE_FAILURE:
-            return _waiting(item, state, hindrances or {})
+            return _waiting(item, state, blockers or {})
         case State.CLAIMED:
             return Explanation(
                 "NOT_STARTED",
@@ -130,7 +130,7 @@ def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any
             f"{_span(available_at - now)} from now.",
             None,
         )
-    held_back = _held_back(item, hindrances) if hindrances else None
+    held_back = _explain_limits(item, hindrances) if hindrances else None
     return held_back or Explanation(
         "NOT_CLAIMED",
         f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
@@ -138,7 +138,7 @@ def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any
     )
 
 
-def _held_back(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explanation | None:
+def _explain_limits(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explanation | None:
     """Explain by the flow's limits, the strictest first."""
     flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
     in_flight = hindrances["handed_out"] + hindrances["running"]
@@ -174,10 +174,10 @@ def _held_back(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explan
             f"{'answered' if by_topic else 'started'}, and has {waiting}.",
             f"See that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
         )
-    return _without_consumer(item, hindrances, in_flight)
+    return _explain_missing_consumer(item, hindrances, in_flight)
 
 
-def _without_consumer(
+def _explain_missing_consumer(
     item: Mapping[str, Any], hindrances: Mapping[str, Any], in_flight: int
 ) -> Explanation | None:
     by_topic = hindrances["settled_by"] == "topic"

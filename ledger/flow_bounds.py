@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 _WEEK_SECONDS: Final = 604_800
 
 
-class Bounds(NamedTuple):
+class LimitBounds(NamedTuple):
     """The least and the most that a limit may be, and both as a person reads them."""
 
     low: float
     high: float
-    words: str
+    text: str
 
-    def hold(self, number: float) -> bool:
+    def contains(self, number: float) -> bool:
         """Tell whether a number lies within; NaN does not."""
         return self.low <= number <= self.high
 
@@ -26,19 +26,19 @@ CLEARABLE_LIMITS: Final = frozenset(
     {"rate_per_second", "concurrency_max", "window_items", "circuit_failure_ratio"}
 )
 
-_ITEMS: Final = Bounds(1, 1_000_000_000, "a whole number from 1 to 1,000,000,000")
-_MILLION: Final = Bounds(1, 1_000_000, "a whole number from 1 to 1,000,000")
-_SECONDS: Final = Bounds(0.001, _WEEK_SECONDS, "from 0.001 seconds to 604,800, a week")
+_ITEMS: Final = LimitBounds(1, 1_000_000_000, "a whole number from 1 to 1,000,000,000")
+_MILLION: Final = LimitBounds(1, 1_000_000, "a whole number from 1 to 1,000,000")
+_SECONDS: Final = LimitBounds(0.001, _WEEK_SECONDS, "from 0.001 seconds to 604,800, a week")
 
-FLOW_BOUNDS: Final[dict[str, Bounds]] = {
+FLOW_BOUNDS: Final[dict[str, LimitBounds]] = {
     "weight": _MILLION,
-    "rate_per_second": Bounds(
+    "rate_per_second": LimitBounds(
         3e-8, 1_000_000_000, "from 0.00000003, an item a year, to 1,000,000,000"
     ),
     "concurrency_max": _ITEMS,
     "window_items": _ITEMS,
-    "retry_share": Bounds(0, 1, "a share from 0 to 1"),
-    "circuit_failure_ratio": Bounds(0.000_001, 1, "a share from 0.000001 to 1"),
+    "retry_share": LimitBounds(0, 1, "a share from 0 to 1"),
+    "circuit_failure_ratio": LimitBounds(0.000_001, 1, "a share from 0.000001 to 1"),
     "circuit_calls_min": _MILLION,
     "circuit_window_seconds": _SECONDS,
     "circuit_rest_seconds": _SECONDS,

@@ -14,19 +14,19 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import (
     STATEMENT_REFUSED,
     Connection,
-    KeptConnection,
     Pool,
-    tells_of_a_lost_connection,
+    ReconnectingConnection,
+    is_connection_lost,
 )
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from dueledger.ledger.store.flow_limits import (
     flag_streaks,
-    judge_circuits,
     prune_credits,
     prune_outcomes,
     release_keys,
+    update_circuits,
 )
-from dueledger.ledger.store.flows import heal_pauses
+from dueledger.ledger.store.flows import reapply_pauses
 from dueledger.ledger.store.partitions import (
     count_lost,
     lock_partitions,
@@ -35,7 +35,7 @@ from dueledger.ledger.store.partitions import (
     take_unchecked_month,
 )
 
-Step = Callable[[Connection, Counter[str]], Awaitable[None]]
+UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
 
 PARTITIONS_SECONDS: Final = 3600.0
 PRUNE_SECONDS: Final = 600.0
@@ -76,27 +76,27 @@ class Upkeep:
         After one that found nothing the next is twice as far, up to `quiet_doublings_max` times.
         """
         # Its statements take 25 ms to be planned, on each connection, and 2 ms to run.
-        self._connection = KeptConnection(pool)
+        self._connection = ReconnectingConnection(pool)
         self._actor_no = actor_no
         self._seconds = seconds
         self._limit = limit
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
-        self._quiet = 0
+        self._quiet_passes = 0
         self._partitions_at = self._prune_at = self._check_at = float("-inf")
-        self._lost_in: tuple[date, date] | None = None
+        self._month_with_lost: tuple[date, date] | None = None
         self._keys_after: int | None = None
         self._has_more = False
         self._failures: Counter[str] = Counter()
-        self._steps: dict[str, Step] = {
+        self._steps: dict[str, UpkeepStep] = {
             "make_partitions": self._make_partitions,
             "reap_runs": self._reap_runs,
             "reap_claims": self._reap_claims,
             "apply_withdrawals": self._apply_withdrawals,
-            "release_keys": self._wake,
-            "judge_circuits": self._judge_circuits,
+            "release_keys": self._release_keys,
+            "update_circuits": self._judge_circuits,
             "flag_streaks": self._flag_streaks,
-            "heal_pauses": self._heal_pauses,
+            "reapply_pauses": self._heal_pauses,
             "prune": self._prune,
             "recover_items": self._recover_items,
         }
@@ -109,18 +109,18 @@ class Upkeep:
         """
         counts: Counter[str] = Counter()
         self._has_more = False
-        async with self._connection.lent() as connection:
+        async with self._connection.acquire() as connection:
             for name, step in self._steps.items():
                 try:
                     await step(connection, counts)
                 except STATEMENT_REFUSED as error:
-                    if tells_of_a_lost_connection(error):
+                    if is_connection_lost(error):
                         raise
-                    self._tell_of(name, error)
+                    self._log_failure(name, error)
                 else:
                     self._failures.pop(name, None)
         quiet = not any(counts.values()) and self._keys_after is None
-        self._quiet = min(self._quiet + 1, self._quiet_doublings_max) if quiet else 0
+        self._quiet_passes = min(self._quiet_passes + 1, self._quiet_doublings_max) if quiet else 0
         return counts
 
     def pause_seconds(self) -> float:
@@ -130,9 +130,9 @@ class Upkeep:
         """
         if self._has_more:
             return 0.0
-        return self._seconds * 2**self._quiet * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
+        return self._seconds * 2**self._quiet_passes * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, no secret
 
-    def _tell_of(self, step: str, error: Exception) -> None:
+    def _log_failure(self, step: str, error: Exception) -> None:
         """Log a step that failed: the first time, the second, the fourth, and so on."""
         self._failures[step] += 1
         failures = self._failures[step]
@@ -166,14 +166,14 @@ class Upkeep:
         now = monotonic()
         if now < self._check_at:
             return
-        month = self._lost_in or await take_unchecked_month(
+        month = self._month_with_lost or await take_unchecked_month(
             connection, rest_seconds=CHECK_SECONDS, first_seconds=CHECK_FIRST_SECONDS
         )
         self._check_at = now + CHECK_PAUSE_SECONDS
         if month is None:
             return
-        self._lost_in = month if await count_lost(connection, *month) else None
-        if self._lost_in is not None:
+        self._month_with_lost = month if await count_lost(connection, *month) else None
+        if self._month_with_lost is not None:
             counts["recovered"] += await self._recover(connection, month)
         self._check_at = monotonic() + CHECK_SHARE * (monotonic() - now)
 
@@ -186,7 +186,7 @@ class Upkeep:
                 connection, *month, limit=RECOVERED_MAX, actor_no=self._actor_no
             )
         if len(ids) < RECOVERED_MAX:
-            self._lost_in = None
+            self._month_with_lost = None
         if ids:
             self._log.error(
                 LogEvent.ITEM_RECOVERED,
@@ -227,9 +227,9 @@ class Upkeep:
         counts["withdrawn"] += withdrawals.applied
 
     async def _heal_pauses(self, connection: Connection, counts: Counter[str]) -> None:
-        counts["pauses"] += await heal_pauses(connection)
+        counts["pauses"] += await reapply_pauses(connection)
 
-    async def _wake(self, connection: Connection, counts: Counter[str]) -> None:
+    async def _release_keys(self, connection: Connection, counts: Counter[str]) -> None:
         looks = 0
         for _ in range(KEY_STRIDES_MAX):
             woken = await release_keys(connection, self._keys_after, KEYS_MAX)
@@ -240,7 +240,7 @@ class Upkeep:
                 break
 
     async def _judge_circuits(self, connection: Connection, counts: Counter[str]) -> None:
-        for change in await judge_circuits(connection):
+        for change in await update_circuits(connection):
             counts["circuits"] += 1
             self._log.warning(
                 LogEvent.CIRCUIT_CHANGED,

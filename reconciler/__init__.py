@@ -1,6 +1,6 @@
 """Prove independently that what was owed happened: expect, compare, find, repair, report."""
 
-from dueledger.reconciler.pass_result import Limits, PassResult, Scope
+from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.process import (
     Reconciler,
     ReconciliationResult,
@@ -8,28 +8,28 @@ from dueledger.reconciler.process import (
     reconcile_once,
     run_reconciler,
 )
-from dueledger.reconciler.report.model import Report
-from dueledger.reconciler.settings import ReconcilerSettings, Sources, load_sources
+from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources, load_sources
 from dueledger.reconciler.sources import (
-    Evidence,
-    Population,
+    EvidenceReader,
+    PopulationReader,
     SourceFailed,
     SqlEvidence,
     SqlPopulation,
 )
 
 __all__ = [
-    "Evidence",
-    "Limits",
+    "EvidenceReader",
+    "PassLimits",
     "PassResult",
-    "Population",
+    "PassScope",
+    "PopulationReader",
     "Reconciler",
     "ReconcilerSettings",
+    "ReconcilerSources",
+    "ReconciliationReport",
     "ReconciliationResult",
-    "Report",
-    "Scope",
     "SourceFailed",
-    "Sources",
     "SqlEvidence",
     "SqlPopulation",
     "load_sources",

@@ -10,7 +10,7 @@ from dueledger.reconciler.compare.comparison import Comparison, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.finding_types import FindingType, Resolution
 from dueledger.reconciler.sources import SourceRead
-from dueledger.reconciler.windows import Window
+from dueledger.reconciler.windows import DateRange
 
 FIRST_DATE: Final = date(1970, 1, 1)
 END_DATE: Final = date(2200, 1, 1)
@@ -36,7 +36,7 @@ EXPECTATION_TYPES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class PassScope:
     """What a pass looks at: a half-open range of effective dates."""
 
     from_date: date = FIRST_DATE
@@ -48,13 +48,13 @@ class Scope:
         return self.from_date <= FIRST_DATE and self.to_date >= END_DATE
 
     @property
-    def window(self) -> Window:
+    def window(self) -> DateRange:
         """Return the range as a window."""
-        return Window.of(self.from_date, self.to_date)
+        return DateRange.of(self.from_date, self.to_date)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PassLimits:
     """Margins and caps of a pass."""
 
     stuck_seconds: float = 60.0
@@ -89,8 +89,8 @@ class PassResult:
     )
     expectation: Expectation | None = None
     expected_count: int = 0
-    carried_windows: int = 0
-    carried_items: int = 0
+    cached_windows: int = 0
+    cached_items: int = 0
 
     @property
     def open_found(self) -> int:

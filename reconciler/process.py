@@ -10,25 +10,25 @@ from typing import Literal
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
-from dueledger.reconciler.pass_result import Limits, PassResult, Scope
-from dueledger.reconciler.read.partition_cache import Carried
-from dueledger.reconciler.reconciliation_pass import Pass, register_reconciler
+from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
+from dueledger.reconciler.read.partition_cache import PartitionCache
+from dueledger.reconciler.reconciliation_pass import ReconciliationPass, register_reconciler
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
 from dueledger.reconciler.repair.repairs import (
-    Choice,
     PlannedRepair,
+    RepairChoice,
     RepairExecutor,
     check_blast_radius,
     plan_repairs,
 )
 from dueledger.reconciler.report.build import build_report, write_report
-from dueledger.reconciler.report.model import Report
-from dueledger.reconciler.settings import ReconcilerSettings, Sources
+from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
 
 ROLE = "reconciler"
 OPEN_PAGE = 1_000
 
-Mode = Literal["none", "dry_run", "execute"]
+RepairMode = Literal["none", "dry_run", "execute"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class ReconciliationResult:
     `planned` are the repairs that the findings asked for; a dry run executes none of them.
     """
 
-    report: Report
+    report: ReconciliationReport
     findings_found: int
     findings_open: int
     planned: list[PlannedRepair]
@@ -56,27 +56,27 @@ class Reconciler:
     """
 
     pool: Pool
-    sources: Sources
+    sources: ReconcilerSources
     actor_no: int
-    limits: Limits = field(default_factory=Limits)
+    limits: PassLimits = field(default_factory=PassLimits)
     publisher: RepairPublisher | None = None
-    mode: Mode = "none"
+    mode: RepairMode = "none"
     repair_max: int = 1_000
-    choice: Choice | None = None
+    choice: RepairChoice | None = None
     since: int | None = None
     last: PassResult | None = None
-    carried: Carried = field(default_factory=Carried)
+    cache: PartitionCache = field(default_factory=PartitionCache)
     stop: Stop = field(default_factory=Stop)
 
-    async def pass_(
-        self, scope: Scope | None = None, *, carried: Carried | None = None
+    async def run_pass(
+        self, scope: PassScope | None = None, *, carried: PartitionCache | None = None
     ) -> PassResult:
         """Make one bounded pass: read, compare, record findings, close those that are over."""
-        result = await Pass(
+        result = await ReconciliationPass(
             self.pool,
             self.sources,
             actor_no=self.actor_no,
-            scope=scope or Scope(),
+            scope=scope or PassScope(),
             limits=self.limits,
             carried=carried,
         ).run()
@@ -113,7 +113,7 @@ class Reconciler:
         Each of its statements is whole or undone, and a pass that never ended closes nothing and
         moves no watermark: the next one begins anew.
         """
-        making = asyncio.create_task(self.pass_(carried=self.carried))
+        making = asyncio.create_task(self.run_pass(carried=self.cache))
         asked = asyncio.create_task(self.stop.wait())
         try:
             await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
@@ -138,14 +138,14 @@ class Reconciler:
             LogEvent.TICK_COMPLETED,
             expected=result.expected_count,
             open=result.open_found,
-            carried_windows=result.carried_windows,
-            carried_items=result.carried_items,
+            carried_windows=result.cached_windows,
+            carried_items=result.cached_items,
             seconds=round(result.duration_seconds, 3),
             **counts,
         )
         return counts
 
-    async def report(self, planned: list[PlannedRepair] | None = None) -> Report:
+    async def report(self, planned: list[PlannedRepair] | None = None) -> ReconciliationReport:
         """Report everything found since this reconciler's first pass, as of its last."""
         if self.last is None or self.since is None:
             raise RuntimeError("a report tells of a pass, and none was made")
@@ -157,7 +157,7 @@ class Reconciler:
 
 @asynccontextmanager
 async def open_reconciler(
-    settings: ReconcilerSettings, sources: Sources, *, mode: Mode | None = None
+    settings: ReconcilerSettings, sources: ReconcilerSources, *, mode: RepairMode | None = None
 ) -> AsyncGenerator[Reconciler]:
     """Open what a reconciler needs. Kafka is connected only where repairs may be executed."""
     wanted = mode or settings.reconcile_repair
@@ -173,10 +173,10 @@ async def open_reconciler(
             pool,
             sources,
             actor_no,
-            limits=Limits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
+            limits=PassLimits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
             mode=wanted,
             repair_max=settings.reconcile_repair_max,
-            carried=Carried(settings.reconcile_whole_seconds),
+            cache=PartitionCache(settings.reconcile_whole_seconds),
         )
         if wanted != "execute":
             yield reconciler
@@ -190,15 +190,17 @@ async def open_reconciler(
             yield reconciler
 
 
-async def run_reconciler(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
+async def run_reconciler(
+    settings: ReconcilerSettings, sources: ReconcilerSources, stop: Stop
+) -> None:
     """Reconcile until a stop is asked for."""
     await run_to_stop(_run(settings, sources, stop), stop)
 
 
-async def _run(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> None:
+async def _run(settings: ReconcilerSettings, sources: ReconcilerSources, stop: Stop) -> None:
     log = get_logger(ROLE)
     async with open_reconciler(settings, sources) as reconciler:
-        stop.begin()
+        stop.mark_started()
         reconciler.stop = stop
         log.info(LogEvent.PROCESS_STARTED, mode=reconciler.mode)
         await run_service(
@@ -209,9 +211,9 @@ async def _run(settings: ReconcilerSettings, sources: Sources, stop: Stop) -> No
 
 async def reconcile_once(
     settings: ReconcilerSettings,
-    sources: Sources,
+    sources: ReconcilerSources,
     *,
-    mode: Mode = "none",
+    mode: RepairMode = "none",
     report_directory: Path | None = None,
 ) -> ReconciliationResult:
     """Make one pass, plan or execute repairs, pass again after executing, and report.
@@ -220,12 +222,12 @@ async def reconcile_once(
     what is open after the second pass is told as it stands.
     """
     async with open_reconciler(settings, sources, mode=mode) as reconciler:
-        await reconciler.pass_()
+        await reconciler.run_pass()
         planned = [] if mode == "none" else await reconciler.plan()
         executed = 0
         if mode == "execute" and planned:
             executed = await reconciler.repair(planned)
-            await reconciler.pass_()
+            await reconciler.run_pass()
         report = await reconciler.report(planned)
     paths = write_report(report, report_directory) if report_directory else (None, None)
     return ReconciliationResult(

@@ -13,8 +13,8 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
-from dueledger.reconciler.compare.comparison import Actual, Comparison, FlowFacts, KindKey
-from dueledger.reconciler.expect.expectation import Expectation, FailedVersion, gather_expectation
+from dueledger.reconciler.compare.comparison import ActualItem, Comparison, FlowRules, KindKey
+from dueledger.reconciler.expect.expectation import Expectation, FailedVersion, build_expectation
 from dueledger.reconciler.find.findings import (
     definition_failed,
     source_failed,
@@ -22,20 +22,31 @@ from dueledger.reconciler.find.findings import (
     stuck_run,
     unbalanced,
 )
-from dueledger.reconciler.find.recorder import Recorder, population_record
-from dueledger.reconciler.find.window_findings import EvidenceReads, WindowTeller
+from dueledger.reconciler.find.recorder import FindingRecorder, population_record
+from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
 from dueledger.reconciler.finding_types import FindingType, Resolution
-from dueledger.reconciler.pass_result import EXPECTATION_TYPES, JUDGED, Limits, PassResult, Scope
-from dueledger.reconciler.read.accounting import OpenReading, open_of, read_beside
-from dueledger.reconciler.read.partition_cache import Carried, Owed, Reading, standing
-from dueledger.reconciler.settings import Sources
-from dueledger.reconciler.windows import DayCounts, Window, compose, disjoint, join, plan_windows
+from dueledger.reconciler.pass_result import (
+    EXPECTATION_TYPES,
+    JUDGED,
+    PassLimits,
+    PassResult,
+    PassScope,
+)
+from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
+from dueledger.reconciler.read.partition_cache import (
+    ExpectedDigest,
+    PartitionCache,
+    PartitionResult,
+    merged_tallies,
+)
+from dueledger.reconciler.settings import ReconcilerSources
+from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
 PAGE_ROWS: Final = 10_000
 STUCK_MAX: Final = 1_000
 
 
-class Pass:
+class ReconciliationPass:
     """One bounded pass over a scope. Made anew for each; safe to repeat after any failure.
 
     With `carried`, partitions that an earlier pass of the same process left there are taken as they
@@ -45,25 +56,25 @@ class Pass:
     def __init__(
         self,
         pool: Pool,
-        sources: Sources,
+        sources: ReconcilerSources,
         *,
         actor_no: int,
-        scope: Scope,
-        limits: Limits,
-        carried: Carried | None = None,
+        scope: PassScope,
+        limits: PassLimits,
+        carried: PartitionCache | None = None,
     ) -> None:
         self._pool = pool
         self._sources = sources
         self._actor_no = actor_no
         self._scope = scope
         self._limits = limits
-        self._evidence = EvidenceReads(sources.evidence)
-        self._facts: dict[KindKey, FlowFacts] = {}
-        self._carried = carried if scope.whole else None
-        self._kept: dict[Window, Reading] = {}
-        self._unread: list[Window] = []
-        self._readings: dict[Window, Reading] = {}
-        self._open: OpenReading | None = None
+        self._evidence = EvidenceChecks(sources.evidence)
+        self._facts: dict[KindKey, FlowRules] = {}
+        self._cache = carried if scope.whole else None
+        self._cached: dict[DateRange, PartitionResult] = {}
+        self._unread: list[DateRange] = []
+        self._readings: dict[DateRange, PartitionResult] = {}
+        self._open: OpenSnapshot | None = None
         self._open_mark: str | None = None
 
     async def run(self) -> PassResult:
@@ -77,17 +88,17 @@ class Pass:
                     {"from_date": self._scope.from_date, "to_date": self._scope.to_date}
                 ).decode(),
             )
-            async with gather_expectation(
+            async with build_expectation(
                 connection, self._sources.populations, opened.as_of
             ) as expectation:
                 comparison = await self._comparison(connection, expectation, opened.as_of)
                 result = PassResult(
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
-                self._recorder = Recorder(result, self._limits.findings_max)
+                self._recorder = FindingRecorder(result, self._limits.findings_max)
                 result.expectation = expectation
                 result.sources = [*expectation.reads, *self._evidence.reads.values()]
-                self._teller = WindowTeller(
+                self._window_findings = WindowFindings(
                     expectation,
                     self._evidence,
                     result,
@@ -95,67 +106,67 @@ class Pass:
                     self._limits.findings_max,
                 )
                 await self._compare_windows(connection, expectation, result)
-                await self._look_at_the_whole(connection, expectation, result)
+                await self._check_whole_ledger(connection, expectation, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
-                await self._conclude(connection, expectation, result)
+                await self._close(connection, expectation, result)
                 result.duration_seconds = monotonic() - began
                 await findings.finish_reconciliation(
                     connection, opened.reconciliation_no, _counts(result)
                 )
-                self._hand_on(expectation, result)
+                self._update_cache(expectation, result)
         return result
 
     async def _comparison(
         self, connection: Connection, expectation: Expectation, as_of: datetime
     ) -> Comparison:
         flows = {
-            row["flow_no"]: FlowFacts(
+            row["flow_no"]: FlowRules(
                 tenant=row["tenant"],
                 kind=row["kind"],
                 grace=timedelta(seconds=row["grace_seconds"]),
-                covered=expectation.covers(row["tenant"], row["kind"]),
-                single=expectation.is_single(row["tenant"], row["kind"]),
-                evidenced=(row["tenant"], row["kind"]) in self._evidence.by_kind,
+                is_covered=expectation.is_covered(row["tenant"], row["kind"]),
+                is_single=expectation.is_single(row["tenant"], row["kind"]),
+                needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
             )
-            for row in await findings.list_flow_facts(connection)
+            for row in await findings.list_flow_rules(connection)
         }
         for flow in flows.values():
             self._facts.setdefault((flow.tenant, flow.kind), flow)
-        return Comparison(as_of, flows, expectation.excuses, expectation.defers)
+        return Comparison(as_of, flows, expectation.is_excused, expectation.is_beyond_horizon)
 
     async def _compare_windows(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
         """Read and compare everything in the scope but what is carried over, by ascending date."""
         marks = await self._read_marks(connection)
-        if self._carried is not None:
-            self._kept = self._carried.find(
+        if self._cache is not None:
+            self._cached = self._cache.valid_results(
                 marks, expectation, self._facts, as_of=result.as_of, started_at=result.started_at
             )
         spans = list(compose(self._scope.window, disjoint(marks)))
-        self._unread = list(join(span for span in spans if span not in self._kept))
+        self._unread = list(join(span for span in spans if span not in self._cached))
         days = await self._count_days(connection, expectation)
         for span in spans:
-            if reading := self._kept.get(span):
-                self._carry(reading, result)
+            if reading := self._cached.get(span):
+                self._add_cached(reading, result)
                 self._readings[span] = reading
                 continue
-            reading = Reading(marks.get(span, ""), result.as_of)
+            reading = PartitionResult(marks.get(span, ""), result.as_of)
             await self._read_span(connection, expectation, days.within(span), reading, result)
             if reading.mark:
                 self._readings[span] = reading
 
-    async def _read_marks(self, connection: Connection) -> dict[Window, str]:
+    async def _read_marks(self, connection: Connection) -> dict[DateRange, str]:
         """Read the marks of partitions, before any of their rows; none where nothing is carried."""
-        if self._carried is None:
+        if self._cache is None:
             return {}
-        marks: dict[Window, str] = {}
+        marks: dict[DateRange, str] = {}
         for row in await list_change_marks(connection):
             if row["from_date"] is None:
                 self._open_mark = row["mark"]
             else:
-                marks[Window.of(row["from_date"], row["to_date"])] = row["mark"]
+                marks[DateRange.of(row["from_date"], row["to_date"])] = row["mark"]
         return marks
 
     async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
@@ -169,46 +180,46 @@ class Pass:
             counts.update(expected.within(window))
         return DayCounts(counts)
 
-    def _carry(self, reading: Reading, result: PassResult) -> None:
+    def _add_cached(self, reading: PartitionResult, result: PassResult) -> None:
         """Take up what an earlier pass read, as though it had been read again."""
         result.expected_count += reading.owed.things
         result.comparison.merge(reading.tallies, reading.unverified)
         for key, tally in reading.tallies.items():
-            self._recorder.recall(FindingType.LATE, key, tally.lateness.late_count)
-        result.carried_windows += reading.windows
-        result.carried_items += reading.items
+            self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
+        result.cached_windows += reading.windows
+        result.cached_items += reading.items
 
     async def _read_span(
         self,
         connection: Connection,
         expectation: Expectation,
         days: Mapping[int, int],
-        reading: Reading,
+        reading: PartitionResult,
         result: PassResult,
     ) -> None:
         """Read and compare a range of dates, a window at a time, and tell what differs."""
         omitted = result.omitted.total()
         for window in plan_windows(days):
             expected = expectation.read_window(window)
-            owed = Owed.of(expected) if reading.mark else Owed()
+            owed = ExpectedDigest.of(expected) if reading.mark else ExpectedDigest()
             result.expected_count += len(expected)
-            part = result.comparison.begin(expected)
+            part = result.comparison.compare_window(expected)
             after = (window.from_date, 0)
             while True:
                 rows = await findings.list_item_outcomes(
                     connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
                 )
-                await self._meet_new_flows(connection, expectation, result.comparison, rows)
-                part.add([Actual._make(row) for row in rows])
+                await self._load_new_flows(connection, expectation, result.comparison, rows)
+                part.add([ActualItem._make(row) for row in rows])
                 if len(rows) < PAGE_ROWS:
                     break
                 after = (rows[-1]["effective_date"], rows[-1]["item_no"])
             found = part.finish()
             reading.add(found, owed, self._facts)
-            await self._teller.tell(connection, found)
+            await self._window_findings.record(connection, found)
         reading.is_settled = reading.is_settled and omitted == result.omitted.total()
 
-    async def _meet_new_flows(
+    async def _load_new_flows(
         self,
         connection: Connection,
         expectation: Expectation,
@@ -220,13 +231,13 @@ class Pass:
             fresh = await self._comparison(connection, expectation, comparison.as_of)
             comparison.flows.update(fresh.flows)
 
-    async def _look_at_the_whole(
+    async def _check_whole_ledger(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
         """Find what is wrong with runs, claims, the identity, sources and definitions."""
         margin = self._limits.stuck_seconds
         for row in await findings.list_stuck_runs(connection, margin, STUCK_MAX):
-            self._recorder.take(
+            self._recorder.add(
                 (
                     stuck_run(
                         run_no=row["run_no"],
@@ -239,7 +250,7 @@ class Pass:
                 )
             )
         for row in await findings.list_stuck_claims(connection, margin, STUCK_MAX):
-            self._recorder.take(
+            self._recorder.add(
                 (
                     stuck_claim(
                         fence=row["fence"],
@@ -251,15 +262,15 @@ class Pass:
                 )
             )
         result.accounting = await self._read_accounting(connection)
-        self._recorder.take(
+        self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))
             for row in result.accounting
             if row.difference
         )
-        self._recorder.take(
+        self._recorder.add(
             source_failed(read.name, read.failure) for read in result.sources if read.failure
         )
-        self._recorder.take(
+        self._recorder.add(
             definition_failed(
                 failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
@@ -268,12 +279,12 @@ class Pass:
 
     async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
         """Read the identity: beside what is carried over if it holds there, else in full."""
-        if self._carried is not None and self._kept:
-            known = self._carried.open
-            rows = await read_beside(
+        if self._cache is not None and self._cached:
+            known = self._cache.open
+            rows = await read_accounting_beside_cache(
                 connection,
                 self._facts,
-                standing(self._kept.values()),
+                merged_tallies(self._cached.values()),
                 self._unread,
                 known.kinds if known is not None and known.mark == self._open_mark else None,
             )
@@ -282,16 +293,16 @@ class Pass:
         else:
             rows = await items.read_accounting(connection)
         if self._open_mark is not None:
-            self._open = OpenReading(self._open_mark, open_of(rows))
+            self._open = OpenSnapshot(self._open_mark, open_of(rows))
         return rows
 
-    def _hand_on(self, expectation: Expectation, result: PassResult) -> None:
+    def _update_cache(self, expectation: Expectation, result: PassResult) -> None:
         """Leave to the next pass what this one came to, now that it has ended."""
-        if self._carried is not None:
-            whole_at = None if self._kept else result.started_at
-            self._carried.replace(self._readings, self._open, expectation, whole_at=whole_at)
+        if self._cache is not None:
+            whole_at = None if self._cached else result.started_at
+            self._cache.replace(self._readings, self._open, expectation, whole_at=whole_at)
 
-    async def _conclude(
+    async def _close(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
         """Close what no longer holds, move the watermarks, record what was read."""
@@ -331,9 +342,9 @@ class Pass:
         for (tenant, kind), tally in sorted(result.comparison.tallies.items()):
             before: datetime | None = result.as_of
             held_by: str | None = None
-            if tally.held_at is not None and tally.held_by is not None:
-                before = tally.held_at
-                held_by = f"item {UUID(bytes=tally.held_by)}, due and within its grace"
+            if tally.blocked_at is not None and tally.blocked_by is not None:
+                before = tally.blocked_at
+                held_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
             if failed:
                 before, held_by = None, f"{', '.join(failed)} could not be read"
             omitted = sum(
@@ -371,7 +382,7 @@ def _counts(result: PassResult) -> str:
             "created": result.created,
             "closed": {resolution.value: count for resolution, count in result.closed.items()},
             "omitted": result.omitted.total(),
-            "carried": result.carried_items,
+            "carried": result.cached_items,
         }
     ).decode()
 

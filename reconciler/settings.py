@@ -17,7 +17,12 @@ from pydantic import (
 
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.settings import Settings
-from dueledger.reconciler.sources import Evidence, Population, SqlEvidence, SqlPopulation
+from dueledger.reconciler.sources import (
+    EvidenceReader,
+    PopulationReader,
+    SqlEvidence,
+    SqlPopulation,
+)
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=100, strict=True)]
 
@@ -48,7 +53,7 @@ class ReconcilerSettings(Settings):
     )
 
 
-class _Source(BaseModel):
+class _SqlSource(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dsn: SecretStr | None = None
@@ -74,7 +79,7 @@ class _Source(BaseModel):
         return found
 
 
-class PopulationSource(_Source):
+class PopulationSource(_SqlSource):
     """What a domain says is owed."""
 
     population: _Name
@@ -83,7 +88,7 @@ class PopulationSource(_Source):
     )
 
 
-class EvidenceSource(_Source):
+class EvidenceSource(_SqlSource):
     """Proof that a completed item of a kind had its effect."""
 
     evidence: _Name
@@ -102,20 +107,22 @@ class SourcesFile(BaseModel):
     sources: tuple[PopulationSource | EvidenceSource, ...] = ()
 
 
-class Sources:
+class ReconcilerSources:
     """The sources outside the ledger that a reconciler asks."""
 
     def __init__(
-        self, populations: tuple[Population, ...] = (), evidence: tuple[Evidence, ...] = ()
+        self,
+        populations: tuple[PopulationReader, ...] = (),
+        evidence: tuple[EvidenceReader, ...] = (),
     ) -> None:
         self.populations = populations
         self.evidence = evidence
 
 
-def load_sources(path: Path | None) -> Sources:
+def load_sources(path: Path | None) -> ReconcilerSources:
     """Read the file of sources. Raises InvalidSetting naming the field; no address is told."""
     if path is None:
-        return Sources()
+        return ReconcilerSources()
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
         file = SourcesFile.model_validate(document)
@@ -135,7 +142,7 @@ def load_sources(path: Path | None) -> Sources:
             Problem(".".join(map(str, found["loc"])), "", found["msg"]) for found in error.errors()
         ]
         raise InvalidSetting("The file of sources is not usable.", problems) from None
-    return Sources(
+    return ReconcilerSources(
         tuple(
             SqlPopulation(source.address(), source.query, source.population, source.complete)
             for source in file.sources

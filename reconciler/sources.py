@@ -49,7 +49,7 @@ class SourceFailed(DueledgerError):
 
 
 @dataclass(slots=True)
-class Extract:
+class SourceTotals:
     """What was read of one source: its control totals."""
 
     row_count: int = 0
@@ -70,7 +70,7 @@ class SourceRead:
     name: str
     origin: str
     digest: str | None
-    extract: Extract = field(default_factory=Extract)
+    extract: SourceTotals = field(default_factory=SourceTotals)
     duration_seconds: float = 0.0
     failure: str | None = None
 
@@ -89,7 +89,7 @@ class PopulationRow(NamedTuple):
     partition_key: str | None = None
 
 
-class Population(Protocol):
+class PopulationReader(Protocol):
     """What a domain says is owed, read from outside the ledger.
 
     Where it is `complete`, an item of its kinds that it does not name is UNEXPECTED.
@@ -110,13 +110,13 @@ class Population(Protocol):
         """Return the digest of what is asked."""
         ...
 
-    def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]:
+    def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         """Yield rows in chunks and count them. Raises SourceFailed where it cannot tell."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class WantedEvidence:
+class EvidenceQuery:
     """A completed item whose evidence is looked for."""
 
     id: bytes
@@ -125,7 +125,7 @@ class WantedEvidence:
     effective_date: date
 
 
-class Evidence(Protocol):
+class EvidenceReader(Protocol):
     """Proof outside the ledger that a completed item had its effect."""
 
     @property
@@ -154,8 +154,8 @@ class Evidence(Protocol):
         ...
 
     async def find_lacking(
-        self, wanted: Sequence[WantedEvidence], extract: Extract
-    ) -> list[WantedEvidence]:
+        self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
+    ) -> list[EvidenceQuery]:
         """Return those without evidence. Raises SourceFailed where it cannot tell."""
         ...
 
@@ -179,7 +179,7 @@ class SqlPopulation:
         """Return the SHA-256 of the query."""
         return _digest(self.query)
 
-    async def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]:
+    async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         """Yield the rows in chunks, counting what is read and what had to be skipped and why."""
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
@@ -222,8 +222,8 @@ class SqlEvidence:
         return _digest(self.query)
 
     async def find_lacking(
-        self, wanted: Sequence[WantedEvidence], extract: Extract
-    ) -> list[WantedEvidence]:
+        self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
+    ) -> list[EvidenceQuery]:
         """Return those of `wanted` for which the domain shows nothing."""
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
@@ -257,7 +257,7 @@ class SqlEvidence:
 
 
 def _keys(
-    wanted: Sequence[WantedEvidence], *, by_id: bool, type_name: str
+    wanted: Sequence[EvidenceQuery], *, by_id: bool, type_name: str
 ) -> list[str] | list[UUID]:
     if not by_id:
         return sorted({item.business_key for item in wanted})
@@ -272,7 +272,7 @@ def _shown_key(record: asyncpg.Record, given: tuple[str, ...], *, by_id: bool) -
     return tuple(str(record[name]) for name in given)
 
 
-def _wanted_key(item: WantedEvidence, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
+def _wanted_key(item: EvidenceQuery, given: tuple[str, ...], *, by_id: bool) -> EvidenceKey:
     if by_id:
         return item.id
     texts = {

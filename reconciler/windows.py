@@ -13,14 +13,14 @@ WINDOW_ROWS_MAX: Final = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class DateRange:
     """A half-open range of effective dates, as proleptic ordinals."""
 
     from_day: int
     to_day: int
 
     @classmethod
-    def of(cls, from_date: date, to_date: date) -> "Window":
+    def of(cls, from_date: date, to_date: date) -> "DateRange":
         """Return the half-open range of two dates."""
         return cls(from_date.toordinal(), to_date.toordinal())
 
@@ -42,17 +42,17 @@ class DayCounts:
         self._counts = counts
         self._days = sorted(counts)
 
-    def days(self, window: Window) -> list[int]:
+    def days(self, window: DateRange) -> list[int]:
         """Return the days within a window that have rows, ascending."""
         days = self._days
         return days[bisect_left(days, window.from_day) : bisect_left(days, window.to_day)]
 
-    def within(self, window: Window) -> dict[int, int]:
+    def within(self, window: DateRange) -> dict[int, int]:
         """Return the counts of the days within a window."""
         return {day: self._counts[day] for day in self.days(window)}
 
 
-def disjoint(windows: Iterable[Window]) -> Iterator[Window]:
+def disjoint(windows: Iterable[DateRange]) -> Iterator[DateRange]:
     """Yield, ascending, the windows that overlap no other."""
     ordered = sorted(windows, key=attrgetter("from_day", "to_day"))
     reached = 0
@@ -64,7 +64,7 @@ def disjoint(windows: Iterable[Window]) -> Iterator[Window]:
         reached = max(reached, window.to_day)
 
 
-def compose(whole: Window, parts: Iterable[Window]) -> Iterator[Window]:
+def compose(whole: DateRange, parts: Iterable[DateRange]) -> Iterator[DateRange]:
     """Yield, ascending, windows that compose to `whole`: its parts and what lies between them.
 
     The parts ascend and do not overlap.
@@ -72,19 +72,19 @@ def compose(whole: Window, parts: Iterable[Window]) -> Iterator[Window]:
     from_day = whole.from_day
     for part in parts:
         if from_day < part.from_day:
-            yield Window(from_day, part.from_day)
+            yield DateRange(from_day, part.from_day)
         yield part
         from_day = part.to_day
     if from_day < whole.to_day:
-        yield Window(from_day, whole.to_day)
+        yield DateRange(from_day, whole.to_day)
 
 
-def join(windows: Iterable[Window]) -> Iterator[Window]:
+def join(windows: Iterable[DateRange]) -> Iterator[DateRange]:
     """Yield ascending windows with those that touch made one."""
-    held: Window | None = None
+    held: DateRange | None = None
     for window in windows:
         if held is not None and held.to_day == window.from_day:
-            held = Window(held.from_day, window.to_day)
+            held = DateRange(held.from_day, window.to_day)
             continue
         if held is not None:
             yield held
@@ -93,7 +93,7 @@ def join(windows: Iterable[Window]) -> Iterator[Window]:
         yield held
 
 
-def plan_windows(counts: Mapping[int, int], rows_max: int = WINDOW_ROWS_MAX) -> Iterator[Window]:
+def plan_windows(counts: Mapping[int, int], rows_max: int = WINDOW_ROWS_MAX) -> Iterator[DateRange]:
     """Yield ascending windows that hold every counted day, none of two windows.
 
     Days without rows between two windows belong to none: nothing is expected and nothing stands.
@@ -102,11 +102,11 @@ def plan_windows(counts: Mapping[int, int], rows_max: int = WINDOW_ROWS_MAX) -> 
     held = 0
     for day in sorted(counts):
         if held and held + counts[day] > rows_max:
-            yield Window(from_day, last_day + 1)
+            yield DateRange(from_day, last_day + 1)
             held = 0
         if not held:
             from_day = day
         held += max(1, counts[day])
         last_day = day
     if held:
-        yield Window(from_day, last_day + 1)
+        yield DateRange(from_day, last_day + 1)

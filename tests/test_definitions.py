@@ -215,7 +215,7 @@ def test_a_named_calendar_is_observed_where_its_days_are_given() -> None:
     assert parse_definition(definition.normalised(), calendars={"us": us}) == definition
     unbound = parse_definition(definition.normalised(), calendars=None)
     assert unbound != definition, "with other days it means another thing"
-    assert unbound.observing({"us": us}) == definition
+    assert unbound.with_calendar({"us": us}) == definition
     with pytest.raises(UnknownCalendar, match=r"calendar\.name"):
         unbound.observance()
 

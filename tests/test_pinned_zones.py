@@ -12,7 +12,7 @@ import pytest
 
 from dueledger.definitions.named_calendars import check_reach
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
-from dueledger.ledger.rules.calendar_change import known_ends, known_until
+from dueledger.ledger.rules.calendar_change import calendar_ends, known_until
 from dueledger.ledger.schedule import load_zone
 
 BERLIN = "Europe/Berlin"
@@ -59,7 +59,7 @@ def test_zones_come_from_the_pinned_database_whatever_the_machine_has() -> None:
 
 def test_how_far_a_calendar_reaches_is_told_by_the_pinned_database() -> None:
     definition = every_four_hours()
-    assert YEARS_END in known_ends(definition)
+    assert YEARS_END in calendar_ends(definition)
     start = YEARS_END - timedelta(days=2)
     assert known_until(definition, start, YEARS_END + timedelta(days=2)) == YEARS_END
 

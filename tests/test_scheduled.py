@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import BeyondCalendar
-from dueledger.ledger.rules.catch_up import count_lapsed, find_latest, judge_missed
+from dueledger.ledger.rules.catch_up import count_missed, decide_catch_up, find_latest
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
-from dueledger.ledger.rules.schedule_drafts import draft_occurrences, owed_window
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences, expand_schedule
 from dueledger.ledger.schedule import Decision, load_zone
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items
@@ -107,7 +107,7 @@ def test_smeared_windows_compose_and_no_item_reaches_the_next_occurrence(
     whole = draft_occurrences(smeared, bounds[0], bounds[-1]).drafts
     parts = [draft_occurrences(smeared, *bound).drafts for bound in pairwise(bounds)]
     assert whole == [draft for part in parts for draft in part]
-    instants = [each.due_at for each in owed_window(smeared, bounds[0], bounds[-1]).occurrences]
+    instants = [each.due_at for each in expand_schedule(smeared, bounds[0], bounds[-1]).occurrences]
     for draft, following in zip(whole, instants[1:], strict=False):
         assert draft.due_at < following
 
@@ -127,7 +127,7 @@ def test_items_that_a_calendar_rolls_are_smeared_from_there_and_never_to_the_nex
     days = {"weekend": ["sat", "sun"], "roll": "preceding"}
     smeared = schedule({**when, "timezone": "UTC"}, smear="PT4H", calendar=days)
     until = START + timedelta(days=14)
-    own = owed_window(smeared, START, until).occurrences
+    own = expand_schedule(smeared, START, until).occurrences
     drafts = draft_occurrences(smeared, START, until).drafts
     assert len(own) == len(drafts) >= 1
     assert any(found.decision is Decision.ROLLED for found in own)
@@ -152,7 +152,7 @@ def test_what_was_missed_is_counted_on_the_days_that_a_calendar_gives() -> None:
     sunday = START + timedelta(days=6)
     [friday] = find_latest(daily, START, sunday, 1)
     assert friday.nominal.day == 5
-    assert count_lapsed(daily, START, sunday).occurrences == 6  # Saturday, which is on record, too
+    assert count_missed(daily, START, sunday).occurrences == 6  # Saturday, which is on record, too
 
 
 OVERLAP_WORDS = [
@@ -198,7 +198,7 @@ def test_an_event_rule_smears_over_the_whole_window() -> None:
 def test_the_latest_are_the_last_of_all(expression: str, count: int, minutes: int) -> None:
     definition = schedule({"cron": expression, "timezone": "America/New_York"})
     end = START + min(minutes, 60_000 if expression == "* * * * *" else minutes) * MINUTE
-    whole = list(owed_window(definition, START, end).occurrences)
+    whole = list(expand_schedule(definition, START, end).occurrences)
     assert find_latest(definition, START, end, count) == whole[-count:]
 
 
@@ -227,8 +227,8 @@ def test_what_was_missed_is_owed_by_policy_window_and_cap(
 ) -> None:
     definition = schedule(HOURLY, catch_up=catch_up)
     now = START + hours * HOUR
-    found = judge_missed(definition, START, now + 24 * HOUR, now)
-    assert (found.owed_from, found.in_one) == (START + owed_hours * HOUR, in_one)
+    found = decide_catch_up(definition, START, now + 24 * HOUR, now)
+    assert (found.owed_from, found.as_one_range) == (START + owed_hours * HOUR, in_one)
 
 
 def test_the_latest_lapses_too_where_it_lies_before_the_window() -> None:
@@ -236,14 +236,14 @@ def test_the_latest_lapses_too_where_it_lies_before_the_window() -> None:
         {"cron": "0 9 * * *", "timezone": "UTC"}, catch_up={"policy": "latest", "window": "PT1H"}
     )
     now = START + timedelta(days=3, hours=12)
-    assert judge_missed(daily, START, now, now).owed_from == now - HOUR
+    assert decide_catch_up(daily, START, now, now).owed_from == now - HOUR
 
 
 def test_of_a_version_that_was_superseded_nothing_is_judged_beyond_its_end() -> None:
     definition = schedule(HOURLY, catch_up={"policy": "all", "window": "PT4H"})
     end, now = START + 10 * HOUR, START + 12 * HOUR
-    assert judge_missed(definition, START, end, now).owed_from == now - 4 * HOUR
-    assert judge_missed(definition, START, end, now + 9 * HOUR).owed_from == end
+    assert decide_catch_up(definition, START, end, now).owed_from == now - 4 * HOUR
+    assert decide_catch_up(definition, START, end, now + 9 * HOUR).owed_from == end
 
 
 def test_counting_is_bounded_and_goes_on_where_it_ended() -> None:
@@ -252,7 +252,7 @@ def test_counting_is_bounded_and_goes_on_where_it_ended() -> None:
     counted, at = 0, START
     steps = 0
     while at < end:
-        lapse = count_lapsed(definition, at, end)
+        lapse = count_missed(definition, at, end)
         assert lapse.from_at == at
         assert 0 < lapse.occurrences <= 100_001
         counted, at, steps = counted + lapse.occurrences, lapse.until_at, steps + 1

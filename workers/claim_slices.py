@@ -17,8 +17,8 @@ from dueledger.ledger.kafka.record_batches import RecordReader
 from dueledger.workers.item import DueItem
 
 if TYPE_CHECKING:
-    from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordBatch
-    from dueledger.workers.item import WorkRecord
+    from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord
+    from dueledger.workers.item import ConsumedWorkRecord
 
 _FENCE_MAX: Final = 2**63 - 1
 _POSITION_MAX: Final = 2**31 - 1
@@ -26,7 +26,7 @@ _POSITION_MAX: Final = 2**31 - 1
 
 @final
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableItem:
     """Stands in a stretch where a record could not be read; parks with the reason."""
 
     reason: str
@@ -34,14 +34,14 @@ class Unreadable:
 
 @final
 @dataclass(slots=True)
-class Stretch:
+class ClaimSlice:
     """Items of one claim and kind, positions and offsets both contiguous."""
 
     fence: int
     kind: str
     from_position: int
     first_offset: int
-    items: list[DueItem | Unreadable]
+    items: list[DueItem | UnreadableItem]
     is_alone: bool = False  # its worker died before: nothing must run beside it
 
     @property
@@ -54,9 +54,9 @@ class Stretch:
         """The offset after the last one."""
         return self.first_offset + len(self.items)
 
-    def split(self, count: int) -> Stretch:
+    def split(self, count: int) -> ClaimSlice:
         """Cut the first `count` items off and return them as a stretch of their own."""
-        head = Stretch(
+        head = ClaimSlice(
             self.fence,
             self.kind,
             self.from_position,
@@ -72,55 +72,58 @@ class Stretch:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedWorkRecord:
     """A record that breaks the contract, and how."""
 
-    record: WorkRecord
+    record: ConsumedWorkRecord
     error: InvalidHeader
 
 
 @final
-class Cutter:
+class ClaimSlicer:
     """Cuts the records of one partition, in the order polled, into stretches."""
 
     def __init__(self) -> None:
-        self.stretches: list[Stretch] = []
-        self.rejected: list[Rejected] = []
-        self._unplaced: list[Rejected] = []
+        self.slices: list[ClaimSlice] = []
+        self.rejected: list[RejectedWorkRecord] = []
+        self._rejected_before_first: list[RejectedWorkRecord] = []
 
-    def cut(self, batch: RecordBatch) -> None:
+    def cut(self, batch: FetchedBatch) -> None:
         """Take every record, into a stretch or among the rejected."""
         reader = RecordReader(batch)
         while (record := reader.next()) is not None:
             try:
-                told = record.told()
+                told = record.work_headers()
                 stretch = self._place(record, told)
             except InvalidHeader as error:
-                self._reject(Rejected(record.salvaged(), error))
+                self._reject(RejectedWorkRecord(record.read_best_effort(), error))
                 continue
             fence, position, attempt = told.fence, told.position + 1, told.attempt
             # Nearly every record: the next of its claim.
-            alike = reader.alike(fence, position, told.kind, attempt)
+            alike = reader.next_of_claim(fence, position, told.kind, attempt)
             stretch.items += [
                 DueItem(each, fence, place, attempt) for place, each in enumerate(alike, position)
             ]
 
-    def _reject(self, rejected: Rejected) -> None:
-        if self._unplaced and self._unplaced[-1].record.offset != rejected.record.offset - 1:
-            self._unplaced.clear()
-        self._unplaced.append(rejected)
+    def _reject(self, rejected: RejectedWorkRecord) -> None:
+        if (
+            self._rejected_before_first
+            and self._rejected_before_first[-1].record.offset != rejected.record.offset - 1
+        ):
+            self._rejected_before_first.clear()
+        self._rejected_before_first.append(rejected)
         self.rejected.append(rejected)
 
-    def _place(self, record: KafkaRecord, told: envelope.WorkHeaders) -> Stretch:
+    def _place(self, record: KafkaRecord, told: envelope.WorkHeaders) -> ClaimSlice:
         """Extend the last stretch or open a new one, unreadable neighbours included."""
         fence, position, kind = told.fence, told.position, told.kind
         _require_between(envelope.FENCE, fence, _FENCE_MAX)
         _require_between(envelope.POSITION, position, _POSITION_MAX)
-        unplaced, self._unplaced = self._unplaced, []
+        unplaced, self._rejected_before_first = self._rejected_before_first, []
         if unplaced and unplaced[-1].record.offset != record.offset - 1:
             unplaced = []
         item = DueItem(record, fence, position, told.attempt)
-        last = self.stretches[-1] if self.stretches else None
+        last = self.slices[-1] if self.slices else None
         if (
             last is not None
             and (last.fence, last.kind) == (fence, kind)
@@ -132,7 +135,7 @@ class Cutter:
             return last
         known = min(len(unplaced), position - 1)
         before = unplaced[len(unplaced) - known :]
-        stretch = Stretch(
+        stretch = ClaimSlice(
             fence,
             kind,
             position - known,
@@ -140,12 +143,12 @@ class Cutter:
             [*(_unreadable(rejected) for rejected in before), item],
             is_alone=told.is_alone,
         )
-        self.stretches.append(stretch)
+        self.slices.append(stretch)
         return stretch
 
 
-def _unreadable(rejected: Rejected) -> Unreadable:
-    return Unreadable(f"malformed record: {rejected.error}")
+def _unreadable(rejected: RejectedWorkRecord) -> UnreadableItem:
+    return UnreadableItem(f"malformed record: {rejected.error}")
 
 
 def _require_between(header: str, number: int, most: int) -> None:

@@ -8,7 +8,7 @@ from typing import Final, TypeVar, final
 
 from dueledger.ledger.store import Connection
 from dueledger.workers.item import DueItem
-from dueledger.workers.verdicts import Park, Unworked, Verdict
+from dueledger.workers.verdicts import NotAttempted, Park, Verdict
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
@@ -16,16 +16,16 @@ KIND_LENGTH_MAX: Final = 100
 BACKOFF_BASE_SECONDS: Final = 10.0  # what a kind begins with
 BACKOFF_CAP_SECONDS: Final = 600.0
 
-Single = Callable[[DueItem], Awaitable[Verdict | Unworked] | Verdict]
-Batch = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
-Transactional = Callable[[DueItem, Connection], Awaitable[Verdict]]
+SingleFunction = Callable[[DueItem], Awaitable[Verdict | NotAttempted] | Verdict]
+BatchFunction = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
+TransactionFunction = Callable[[DueItem, Connection], Awaitable[Verdict]]
 
-_S = TypeVar("_S", bound=Single)
-_B = TypeVar("_B", bound=Batch)
-_T = TypeVar("_T", bound=Transactional)
+_S = TypeVar("_S", bound=SingleFunction)
+_B = TypeVar("_B", bound=BatchFunction)
+_T = TypeVar("_T", bound=TransactionFunction)
 
 
-class Form(StrEnum):
+class HandlerForm(StrEnum):
     """How a handler is called."""
 
     SINGLE = "single"
@@ -71,7 +71,7 @@ class HandlerOptions:
         )
 
     @property
-    def backs_off(self) -> bool:
+    def has_own_backoff(self) -> bool:
         """Whether it has a backoff of its own, and not the kind's."""
         return self.backoff_base_seconds is not None or self.backoff_cap_seconds is not None
 
@@ -93,7 +93,7 @@ class Handler:
     """
 
     kind: str
-    form: Form
+    form: HandlerForm
     function: Callable[..., object]
     options: HandlerOptions
     topic: str | None = None
@@ -140,7 +140,7 @@ class Handlers:
         )
 
         def register(function: _S) -> _S:
-            self._register(kind, Form.SINGLE, function, options, topic)
+            self._register(kind, HandlerForm.SINGLE, function, options, topic)
             return function
 
         return register
@@ -165,7 +165,7 @@ class Handlers:
         )
 
         def register(function: _B) -> _B:
-            self._register(kind, Form.BATCH, function, options)
+            self._register(kind, HandlerForm.BATCH, function, options)
             return function
 
         return register
@@ -198,7 +198,7 @@ class Handlers:
                     f"the transactional handler for {kind!r} must be `async def`: "
                     "its connection belongs to the event loop"
                 )
-            self._register(kind, Form.TRANSACTION, function, options)
+            self._register(kind, HandlerForm.TRANSACTION, function, options)
             return function
 
         return register
@@ -221,7 +221,7 @@ class Handlers:
     def _register(
         self,
         kind: str,
-        form: Form,
+        form: HandlerForm,
         function: Callable[..., object],
         options: HandlerOptions,
         topic: str | None = None,
@@ -252,7 +252,7 @@ async def _park_unknown(items: list[DueItem]) -> list[Verdict]:
     return [Park(f"unknown_kind: no handler here for {item.kind}") for item in items]
 
 
-UNKNOWN: Final = Handler(
-    "", Form.BATCH, _park_unknown, HandlerOptions(concurrency=4, batch_max=1_000)
+UNKNOWN_KIND_HANDLER: Final = Handler(
+    "", HandlerForm.BATCH, _park_unknown, HandlerOptions(concurrency=4, batch_max=1_000)
 )
 """Parks what nobody registered a handler for; the payload stays with the item."""

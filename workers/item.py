@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
 
-class WorkRecord(Protocol):
+class ConsumedWorkRecord(Protocol):
     """The part of a consumed Kafka record that work needs."""
 
     @property
@@ -47,13 +47,13 @@ class DueItem:
     item parks by that name. `attempt` is given where it is known without parsing them.
     """
 
-    __slots__ = ("_attempt", "_record", "_told", "fence", "position")
+    __slots__ = ("_attempt", "_headers_cache", "_record", "fence", "position")
 
     def __init__(
-        self, record: WorkRecord, fence: int, position: int, attempt: int | None = None
+        self, record: ConsumedWorkRecord, fence: int, position: int, attempt: int | None = None
     ) -> None:
         self._record = record
-        self._told: envelope.WorkHeaders | None = None
+        self._headers_cache: envelope.WorkHeaders | None = None
         self._attempt = attempt
         self.fence = fence
         self.position = position
@@ -126,10 +126,10 @@ class DueItem:
         return f"DueItem(fence={self.fence}, position={self.position})"
 
     def _headers(self) -> envelope.WorkHeaders:
-        if self._told is None:
+        if self._headers_cache is None:
             record = self._record
             if isinstance(record, KafkaRecord):
-                self._told = record.told_at(self.fence, self.position)
+                self._headers_cache = record.work_headers_at(self.fence, self.position)
             else:
-                self._told = envelope.parse_work_headers(record.headers)
-        return self._told
+                self._headers_cache = envelope.parse_work_headers(record.headers)
+        return self._headers_cache

@@ -11,9 +11,9 @@ from dueledger.ledger.runtime.service import run_to_stop
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.handlers import Form
-from dueledger.workers.run.event_loop_watchdog import Watchdog
-from dueledger.workers.single_pass import Once
+from dueledger.workers.handlers import HandlerForm
+from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
+from dueledger.workers.single_pass import SinglePass
 from dueledger.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ IDLE_TRANSACTION_SECONDS: Final = 5.0
 log = get_logger("worker")
 
 
-class Footing(NamedTuple):
+class WorkerConnections(NamedTuple):
     """What a worker stands on: its name and number, and its connections."""
 
     name: str
@@ -43,11 +43,15 @@ class Footing(NamedTuple):
 
 
 @asynccontextmanager
-async def open_footing(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerator[Footing]:
+async def open_connections(
+    settings: WorkerSettings, handlers: Handlers
+) -> AsyncGenerator[WorkerConnections]:
     """Open a worker's connections, and register it. Raises Unavailable without Postgres."""
     name = incarnation(ActorKind.WORKER)
     dsn = settings.dsn.get_secret_value()
-    transactional = [handler.options for handler in handlers if handler.form is Form.TRANSACTION]
+    transactional = [
+        handler.options for handler in handlers if handler.form is HandlerForm.TRANSACTION
+    ]
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
             open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
@@ -62,21 +66,21 @@ async def open_footing(settings: WorkerSettings, handlers: Handlers) -> AsyncGen
                     # Longer than a handler may be silent in its transaction.
                     idle_transaction_seconds=max(each.timeout_seconds for each in transactional)
                     + IDLE_TRANSACTION_SECONDS,
-                    lent=True,
+                    lent_to_handlers=True,
                 )
             )
         async with pool.acquire() as connection:
             worker_no = await register_actor(connection, name, ActorKind.WORKER)
-        yield Footing(name, worker_no, pool, transactions)
+        yield WorkerConnections(name, worker_no, pool, transactions)
 
 
 @contextmanager
-def on_duty(
+def log_lifecycle(
     name: str, handlers: Handlers, counts: WorkerCounts, settings: WorkerSettings
 ) -> Generator[None]:
     """Log that a worker begins and ends, and watch its loop in between."""
     log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
-    watchdog = Watchdog(
+    watchdog = EventLoopWatchdog(
         counts,
         block_seconds=settings.worker_block_seconds,
         stuck_seconds=settings.worker_stuck_seconds,
@@ -107,11 +111,11 @@ async def run_worker(
 async def _run(
     settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool
 ) -> WorkerCounts:
-    async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
-        stop.begin()
+    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.mark_started()
         worker = Worker(
             settings, handlers, pool, worker_no=worker_no, name=name, transactions=transactions
         )
-        with on_duty(name, handlers, worker.counts, settings):
-            await worker.run(stop, Once(pool, worker, settings, stop) if once else None)
+        with log_lifecycle(name, handlers, worker.counts, settings):
+            await worker.run(stop, SinglePass(pool, worker, settings, stop) if once else None)
         return worker.counts

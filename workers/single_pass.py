@@ -20,7 +20,7 @@ QUIET_SECONDS: Final = 5.0
 FLOWS_MAX: Final = 20_000
 
 
-class Working(Protocol):
+class PassWorker(Protocol):
     """The worker as its pass sees it."""
 
     counts: WorkerCounts
@@ -35,7 +35,7 @@ class Working(Protocol):
 
 
 @final
-class Once:
+class SinglePass:
     """Asks a worker to stop once its pass is over.
 
     That is when none of its topics has due rows or items on their way, and it has nothing in hand
@@ -46,37 +46,37 @@ class Once:
     def __init__(
         self,
         pool: Pool,
-        working: Working,
+        working: PassWorker,
         settings: WorkerSettings,
         stop: Stop,
     ) -> None:
         self._pool = pool
-        self._working = working
+        self._worker = working
         self._stop = stop
         self._ends_at = monotonic() + settings.worker_once_seconds
-        self._moved_at = monotonic()
+        self._changed_at = monotonic()
         self._seen: dict[str, int] = {}
 
     async def tick(self) -> dict[str, int]:
         """Look whether the pass is over."""
         now = monotonic()
-        seen = self._working.counts.snapshot()
-        if self._working.is_busy() or seen != self._seen:
-            self._seen, self._moved_at = seen, now
+        seen = self._worker.counts.snapshot()
+        if self._worker.is_busy() or seen != self._seen:
+            self._seen, self._changed_at = seen, now
         if (
             now >= self._ends_at
-            or now - self._moved_at >= QUIET_SECONDS
-            or (self._moved_at < now and not await self._is_owed())
+            or now - self._changed_at >= QUIET_SECONDS
+            or (self._changed_at < now and not await self._has_due_work())
         ):
-            self._stop.ask()
+            self._stop.request()
         return {}
 
-    async def _is_owed(self) -> bool:
-        topics = sorted(self._working.topics())
+    async def _has_due_work(self) -> bool:
+        topics = sorted(self._worker.topics())
         async with self._pool.acquire() as connection:
             # Due rows first: what is claimed in between is then seen on its way.
             flows = await list_due_flows(connection, FLOWS_MAX)
-            if any(flow.topic in topics and not flow.held_by_topic for flow in flows):
+            if any(flow.topic in topics and not flow.settled_by_topic for flow in flows):
                 return True
             credits_ = await read_credits(connection, topics)
-        return any(credit.outstanding for credit in credits_) or self._working.is_busy()
+        return any(credit.outstanding for credit in credits_) or self._worker.is_busy()

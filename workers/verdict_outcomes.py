@@ -17,11 +17,11 @@ from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.verdicts import (
     Completed,
     Evidence,
+    NotAttempted,
     NotDue,
     Park,
     Retry,
     Snooze,
-    Unworked,
     Verdict,
 )
 
@@ -54,10 +54,10 @@ class SnoozedUntil:
     detail: str | None
 
 
-Ending = Outcome | SnoozedUntil
+ItemOutcome = Outcome | SnoozedUntil
 
 
-def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
+def outcome_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) -> ItemOutcome:
     """Turn what a handler returned into what is recorded; anything but a verdict parks by name.
 
     Reading it may run the handler's code, which may raise anything: that parks, too.
@@ -65,14 +65,14 @@ def ending_of(verdict: object, item: DueItem, options: HandlerOptions) -> Ending
     try:
         if type(verdict) is Completed:  # nearly all
             return _completed(verdict.evidence)
-        if type(verdict) is Unworked:
-            return returned_unworked(verdict.reason, after_seconds=verdict.seconds)
-        return _ending_of_verdict(verdict, item, options)
+        if type(verdict) is NotAttempted:
+            return released(verdict.reason, after_seconds=verdict.seconds)
+        return _outcome_by_type(verdict, item, options)
     except BaseException as error:  # noqa: BLE001  # the handler boundary
         return parked(f"bad verdict: reading it raised {_class_name(error)}")
 
 
-def ending_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
+def outcome_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
     """Fail what its handler raised on; a header that breaks the contract parks by its name."""
     try:
         if isinstance(error, InvalidHeader):
@@ -93,7 +93,7 @@ def _class_name(error: BaseException) -> str:
     return str(type.__getattribute__(type(error), "__name__"))  # no metaclass has a say
 
 
-def _ending_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) -> Ending:
+def _outcome_by_type(verdict: object, item: DueItem, options: HandlerOptions) -> ItemOutcome:
     if not isinstance(verdict, Verdict):
         return parked(f"bad verdict: the handler returned {_named(verdict)}")
     match verdict:
@@ -116,7 +116,7 @@ def parked(reason: str) -> Outcome:
     return Outcome(TransitionEvent.PARKED, _reason({"reason": reason}), None)
 
 
-def returned_unworked(reason: str, *, after_seconds: float = 0.0) -> Outcome:
+def released(reason: str, *, after_seconds: float = 0.0) -> Outcome:
     """Give an item back that was not worked: neither an attempt nor a start is counted."""
     return Outcome(TransitionEvent.RELEASED, _reason({"reason": reason}), after_seconds)
 
@@ -131,7 +131,7 @@ def backoff_seconds(attempt: int, options: HandlerOptions) -> float:
 
 def _own_backoff(attempt: int, options: HandlerOptions) -> float | None:
     """Return the handler's backoff; None leaves it to the ledger, which knows the kind's."""
-    return backoff_seconds(attempt, options) if options.backs_off else None
+    return backoff_seconds(attempt, options) if options.has_own_backoff else None
 
 
 def _completed(evidence: Evidence) -> Outcome:
@@ -152,7 +152,7 @@ def _evidence_text(evidence: Mapping[str, object] | str) -> str:
         else:
             text = orjson.dumps(evidence).decode()
             value = evidence
-        fault = evidence_fault(text, value)
+        fault = evidence_problem(text, value)
     except (TypeError, ValueError) as error:
         return _reason({EVIDENCE_REFUSED: f"is not JSON: {error}"})
     except BaseException as error:  # noqa: BLE001  # the handler boundary: a mapping of its own
@@ -160,7 +160,7 @@ def _evidence_text(evidence: Mapping[str, object] | str) -> str:
     return text if fault is None else _reason({EVIDENCE_REFUSED: fault})
 
 
-def evidence_fault(text: str, value: object) -> str | None:
+def evidence_problem(text: str, value: object) -> str | None:
     """Say why a JSON text of this value cannot be kept as evidence, or None where it can."""
     if len(text) > EVIDENCE_BYTES_MAX:
         return f"has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
@@ -221,7 +221,7 @@ def _failed(detail: dict[str, str], after_seconds: float | None) -> Outcome:
     return Outcome(TransitionEvent.FAILED, _reason(detail), after_seconds)
 
 
-def _snoozed(verdict: Snooze) -> Ending:
+def _snoozed(verdict: Snooze) -> ItemOutcome:
     detail = _reason({"reason": verdict.reason}) if verdict.reason else None
     match verdict:
         case Snooze(until=None, seconds=seconds) if _is_wait(seconds):
@@ -245,13 +245,13 @@ def _is_wait(seconds: object) -> TypeGuard[float]:
 
 
 def _reason(detail: dict[str, str], *, evidence: str | None = None) -> str:
-    told: dict[str, object] = {name: storable(text) for name, text in detail.items()}
+    told: dict[str, object] = {name: make_storable(text) for name, text in detail.items()}
     if evidence is not None:
         told["evidence"] = orjson.Fragment(evidence)
     return orjson.dumps(told).decode()
 
 
-def storable(text: object) -> str:
+def make_storable(text: object) -> str:
     """Make any text storable: short, without NUL, without half a surrogate pair."""
     plain = str(text)[:_TEXT_LENGTH_MAX].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return plain.encode("utf-8", "replace").decode()
@@ -260,7 +260,7 @@ def storable(text: object) -> str:
 def _named(value: object) -> str:
     if value is None:
         return "None"
-    return f"{type(value).__name__} {storable(repr(value))[:200]}"
+    return f"{type(value).__name__} {make_storable(repr(value))[:200]}"
 
 
 def _characters(value: object) -> bytes:

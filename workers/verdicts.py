@@ -65,7 +65,7 @@ class NotDue:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Unworked:
+class NotAttempted:
     """Nothing was begun: this worker lacks what the item needs. Ask again after so many seconds.
 
     For the worker's own handlers, so it is no `Verdict`: no start is counted, and no cap ends it.

@@ -14,20 +14,20 @@ from dueledger.ledger.kafka.batch_consumer import TOGETHER_BYTES_MAX
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, Tick, crash_point, run_service
-from dueledger.ledger.runtime.waiting import pass_on, unless_stopped, wait_at_most
-from dueledger.workers.claim_slices import Cutter
+from dueledger.ledger.runtime.waiting import forward_stop, run_unless_stopped, wait_for_event
+from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.handlers import UNKNOWN
-from dueledger.workers.poll.credit_grants import Credits, floors
-from dueledger.workers.poll.partition_queue import Feed, Partition
+from dueledger.workers.handlers import UNKNOWN_KIND_HANDLER
+from dueledger.workers.poll.credit_grants import CreditGrants, initial_credits
+from dueledger.workers.poll.partition_queue import PartitionQueue, TopicPartitionKey
 from dueledger.workers.poll.work_consumer import WorkConsumer
-from dueledger.workers.run.draining import finish, give_back
-from dueledger.workers.run.handler_pool import Crew
-from dueledger.workers.run.handler_pools import Crews
+from dueledger.workers.run.draining import release_unfinished, wait_for_items
+from dueledger.workers.run.handler_pool import HandlerPool
+from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.leases import Leases
-from dueledger.workers.run.stuck_pools import StuckCrews
+from dueledger.workers.run.stuck_pools import StuckPoolCheck
 from dueledger.workers.settle.settler import Settler
-from dueledger.workers.start.run_starter import Starter
+from dueledger.workers.start.run_starter import RunStarter
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.run.open_run import OpenRun
     from dueledger.workers.settings import WorkerSettings
-    from dueledger.workers.single_pass import Once
+    from dueledger.workers.single_pass import SinglePass
 
 POLL_SECONDS: Final = 0.25
 FULL_SECONDS: Final = 0.02
@@ -47,7 +47,7 @@ CLOSE_SECONDS: Final = 5.0
 ONCE_LOOK_SECONDS: Final = 0.1
 STUCK_LOOK_SECONDS: Final = 1.0
 BUFFER_BYTES_MAX: Final = TOGETHER_BYTES_MAX
-UNDER_WAY: Final = 2  # as many as its buffer holds may be on their way to it
+IN_FLIGHT_FACTOR: Final = 2  # as many as its buffer holds may be on their way to it
 
 log = get_logger("worker")
 
@@ -70,20 +70,20 @@ class Worker:
         self.signals = Signals()
         self.runs: dict[int, OpenRun] = {}
         self._settings = settings
-        self._feeds: dict[Partition, Feed] = {}
+        self._feeds: dict[TopicPartitionKey, PartitionQueue] = {}
         self._offsets_moved = asyncio.Event()
         self._call_ended = asyncio.Event()
-        self._crews = Crews(handlers, self, worker_no=worker_no, pool=transactions)
-        self._unknown = Crew(UNKNOWN, self, worker_no=worker_no)
+        self._pools = HandlerPools(handlers, self, worker_no=worker_no, pool=transactions)
+        self._unknown_kind_pool = HandlerPool(UNKNOWN_KIND_HANDLER, self, worker_no=worker_no)
         self._topics = settings.worker_topics or [work_topic(handler.kind) for handler in handlers]
         self._has_joined = False
         self._consumer = WorkConsumer(settings, self._topics, name=name, revoked=self.revoked)
-        self._credits = Credits(
+        self._credits = CreditGrants(
             pool,
             worker_no=worker_no,
             window_seconds=settings.worker_credit_seconds,
-            items_max=settings.worker_buffer_items_max * UNDER_WAY,
-            floors=lambda: floors(self.topics(), self._crews, self._unknown),
+            items_max=settings.worker_buffer_items_max * IN_FLIGHT_FACTOR,
+            floors=lambda: initial_credits(self.topics(), self._pools, self._unknown_kind_pool),
         )
         self._settler = Settler(
             pool,
@@ -93,7 +93,7 @@ class Worker:
             gather_seconds=settings.worker_gather_seconds,
             finished=self._finished,
         )
-        self._starter = Starter(
+        self._starter = RunStarter(
             pool,
             self._feeds,
             self.runs,
@@ -109,33 +109,33 @@ class Worker:
             self.counts,
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
-            let_go=self._let_go,
+            let_go=self._abandon_run,
         )
 
     # What the crews and the starter tell.
 
-    def crew_of(self, kind: str, topic: str) -> Crew:
+    def pool_for(self, kind: str, topic: str) -> HandlerPool:
         """Return who works a kind out of a topic."""
-        return self._crews.find(kind, topic) or self._unknown
+        return self._pools.find(kind, topic) or self._unknown_kind_pool
 
-    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
         """Keep a run's lease and work it."""
         self.runs[run.run_no] = run
         run.park_unreadable()
-        crew.launch(run)
-        if run.fresh_count:
-            self.items_ended(run)
+        crew.start_run(run)
+        if run.unsent_count:
+            self.on_items_ended(run)
         if run.is_settled:
             self._finished(run)
         self.signals.emit("run.opened", run.run_no)
 
-    def items_ended(self, run: OpenRun) -> None:
+    def on_items_ended(self, run: OpenRun) -> None:
         """Have the outcomes of a run settled."""
         self._credits.ended(run.topic, run.take_ended())
-        if run.fresh_count:
+        if run.unsent_count:
             self._settler.add(run)
 
-    def item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
+    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
         """Count an item that its own transaction settled."""
         self.counts.settled += 1
         self._credits.ended(run.topic, run.take_ended())
@@ -145,7 +145,7 @@ class Worker:
         if run.is_settled:
             self._finished(run)
 
-    def call_ended(self) -> None:
+    def on_call_ended(self) -> None:
         """Start more: a crew has room."""
         self._starter.wake()
         self._call_ended.set()
@@ -156,9 +156,9 @@ class Worker:
         self._offsets_moved.set()
         self.signals.emit("run.finished", run.run_no)
 
-    def _let_go(self, run: OpenRun) -> None:
+    def _abandon_run(self, run: OpenRun) -> None:
         """Stop a run's handlers. What had ended is still sent: the ledger decides about it."""
-        run.forget()
+        run.abandon()
         self._finished(run)
 
     # The ticks.
@@ -171,7 +171,7 @@ class Worker:
         )
         count = 0
         for partition, batches in polled.items():
-            cutter = Cutter()
+            cutter = ClaimSlicer()
             for batch in batches:
                 cutter.cut(batch)
             for rejected in cutter.rejected:
@@ -186,9 +186,9 @@ class Worker:
                 )
             if partition not in self._consumer.assigned():
                 continue  # it moved while rejects were sent; the next member gets it all
-            feed = self._feeds.setdefault(partition, Feed())
+            feed = self._feeds.setdefault(partition, PartitionQueue())
             size_bytes = sum(len(batch.body) for batch in batches)
-            feed.add(cutter.stretches, batches[-1].next_offset, size_bytes)
+            feed.add(cutter.slices, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)
         if count:
             self.counts.polled += count
@@ -211,7 +211,7 @@ class Worker:
     async def commit(self) -> dict[str, int]:
         """Commit the offsets up to the lowest that is not settled."""
         if not self._offsets_moved.is_set():
-            await wait_at_most(self._offsets_moved, POLL_SECONDS)
+            await wait_for_event(self._offsets_moved, POLL_SECONDS)
         await asyncio.sleep(COMMIT_SECONDS)
         return await self._commit_now()
 
@@ -220,7 +220,7 @@ class Worker:
         offsets = {
             partition: offset
             for partition, feed in self._feeds.items()
-            if (offset := feed.offset()) > feed.committed_offset
+            if (offset := feed.committable_offset()) > feed.committed_offset
         }
         if not offsets or not await self._consumer.commit(offsets):
             return {"committed": 0}
@@ -231,7 +231,7 @@ class Worker:
         self.signals.emit("offsets.committed", offsets)
         return {"committed": len(offsets)}
 
-    async def revoked(self, partitions: Collection[Partition]) -> None:
+    async def revoked(self, partitions: Collection[TopicPartitionKey]) -> None:
         """Commit what may be, and let go of what was polled and not started."""
         if partitions:  # at its first join it had none
             with suppress(TimeoutError):
@@ -252,7 +252,7 @@ class Worker:
         queued = any(feed.queued for feed in self._feeds.values())
         return queued or bool(self.runs) or not self._has_joined
 
-    def _full(self) -> set[Partition]:
+    def _full(self) -> set[TopicPartitionKey]:
         feeds = max(1, len(self._feeds))
         share = self._settings.worker_buffer_items_max // feeds
         share_bytes = BUFFER_BYTES_MAX // feeds
@@ -262,13 +262,15 @@ class Worker:
 
     # The life.
 
-    async def run(self, stop: Stop, once: Once | None = None) -> None:
+    async def run(self, stop: Stop, once: SinglePass | None = None) -> None:
         """Work until asked to stop, then drain.
 
         Raises Unavailable where Kafka cannot be had, WorkerStuck where handlers never end.
         """
         ending, ended = Stop(), Stop()
-        stuck = StuckCrews(self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds)
+        stuck = StuckPoolCheck(
+            self._pools, ending, stuck_seconds=self._settings.worker_stuck_seconds
+        )
         services: list[tuple[str, Tick, float]] = [
             ("worker.credit", self._credits.tick, 0.0),
             ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
@@ -279,9 +281,9 @@ class Worker:
             asyncio.create_task(run_service(name, tick, stop=ended, idle_seconds=seconds))
             for name, tick, seconds in services
         ]
-        beside.append(asyncio.create_task(pass_on(stop, ending)))
+        beside.append(asyncio.create_task(forward_stop(stop, ending)))
         try:
-            if await unless_stopped(self._consumer.start(), ending):
+            if await run_unless_stopped(self._consumer.start(), ending):
                 self._has_joined = True
                 self._credits.wake()
                 await self._work(ending)
@@ -289,11 +291,11 @@ class Worker:
                 await self._consumer.stop()
         finally:
             await self._credits.withdraw()
-            ended.ask()
+            ended.request()
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
-        stuck.refuse()
+        stuck.raise_if_stuck()
 
     async def _work(self, stop: Stop) -> None:
         ended = Stop()
@@ -308,15 +310,15 @@ class Worker:
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
                 ("worker.commit", self.commit, 0.0),
-                ("worker.extend", self._leases.extend, self._leases.beat_seconds),
-                ("worker.look", self._leases.look, self._leases.until_look),
+                ("worker.extend", self._leases.extend, self._leases.extend_seconds),
+                ("worker.look", self._leases.stop_expiring, self._leases.check_delay_seconds),
             )
         ]
         try:
             await stop.wait()
             await self._drain(front)
         finally:
-            ended.ask()
+            ended.request()
             for run in self.runs.values():
                 run.cancel_handlers()
             for task in front:
@@ -332,15 +334,17 @@ class Worker:
     async def _drain(self, front: list[asyncio.Task[None]]) -> None:
         """Finish what runs, for a while; give back the rest; settle and commit."""
         front[0].cancel()  # the poll: what it may still bring stays in Kafka
-        self._starter.close()
+        self._starter.stop_starting()
         self._starter.wake()
         await self._credits.withdraw()
         await asyncio.wait(front, timeout=CLOSE_SECONDS)
-        await finish(self.runs, self._call_ended, self._settings.worker_drain_seconds)
-        await give_back(self.runs, lambda run: self.crew_of(run.kind, run.topic), self.items_ended)
+        await wait_for_items(self.runs, self._call_ended, self._settings.worker_drain_seconds)
+        await release_unfinished(
+            self.runs, lambda run: self.pool_for(run.kind, run.topic), self.on_items_ended
+        )
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:
                     self._offsets_moved.clear()
-                    await wait_at_most(self._offsets_moved, POLL_SECONDS)
+                    await wait_for_event(self._offsets_moved, POLL_SECONDS)
                 await self._commit_now()

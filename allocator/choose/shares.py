@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from dueledger.ledger.store.claims import DueFlow, Floor
+from dueledger.ledger.store.claims import DueFlow, PendingFloor
 
 
-class Load(Enum):
+class FlowLoad(Enum):
     """How much a flow has to hand out at once."""
 
     LIGHT = auto()
@@ -19,7 +19,7 @@ COUNTED_FLOWS_MAX: Final = 32
 """Counted flows have claims of their own, and Kafka takes one a partition at a time."""
 
 
-class Gate(NamedTuple):
+class AdmissionGroup(NamedTuple):
     """What stands between a flow and its turn: its topic, and whether workers' credit counts.
 
     Flows that are `counted` queue apart, since few are let through at once.
@@ -35,13 +35,13 @@ class Gate(NamedTuple):
         return self.topic, self.needs_credit
 
 
-def gate_of(flow: DueFlow) -> Gate:
+def admission_group_of(flow: DueFlow) -> AdmissionGroup:
     """Return the gate that a flow waits at."""
-    return Gate(flow.topic, not flow.held_by_topic, flow.counted)
+    return AdmissionGroup(flow.topic, not flow.settled_by_topic, flow.is_counted)
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class FlowShare:
     """How many items a flow may have in one claim, and from where on its rows are looked for.
 
     `ticket` tells its turn from others of the same flow.
@@ -49,19 +49,19 @@ class Share:
 
     flow: DueFlow
     quota: int
-    floor: Floor
+    floor: PendingFloor
     ticket: int
 
 
-class Question(NamedTuple):
+class NextDueQuery(NamedTuple):
     """Of which flow to find out when it has rows again, from where on, and how exactly."""
 
     flow_no: int
-    floor: Floor
+    floor: PendingFloor
     overlap_seconds: float
 
 
-def split(items: int, weights: Sequence[int]) -> list[int]:
+def split_by_weight(items: int, weights: Sequence[int]) -> list[int]:
     """Split `items` by weight, at least 1 each; the sum is `items` unless there are more weights.
 
     What rounding leaves goes to the first ones, whose turn it is.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dueledger.allocator.choose.shares import Share
+from dueledger.allocator.choose.shares import FlowShare
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allowances, spend_tokens
 
@@ -15,11 +15,11 @@ class Admission:
     `allowances` are those of the limited flows that could be locked, `contended` are the others.
     """
 
-    shares: Sequence[Share]
+    shares: Sequence[FlowShare]
     allowances: Mapping[int, int] = field(default_factory=dict[int, int])
     contended: frozenset[int] = frozenset()
 
-    def held(self, taken: Mapping[int, int]) -> list[int]:
+    def exhausted_flows(self, taken: Mapping[int, int]) -> list[int]:
         """Return the flows that may have nothing now, or nothing more after what was taken."""
         return [
             *self.contended,
@@ -31,21 +31,23 @@ class Admission:
         ]
 
 
-async def admit(
-    connection: Connection, shares: Sequence[Share], topic_window_items: int
+async def admit_shares(
+    connection: Connection, shares: Sequence[FlowShare], topic_window_items: int
 ) -> Admission:
     """Lock the limited flows among those of a claim and cut their shares to what they may have.
 
     In the transaction that claims, before it does: two allocators never both count on the same
     allowance. A flow that another one has locked is left out.
     """
-    limited = [share.flow.flow_no for share in shares if share.flow.limited]
+    limited = [share.flow.flow_no for share in shares if share.flow.is_limited]
     if not limited:
         return Admission(shares)
     locked = await lock_limited_flows(connection, limited)
     allowances = await measure_allowances(connection, list(locked), topic_window_items)
     admitted = [
-        _cut(share, allowances.get(share.flow.flow_no, 0), locked) if share.flow.limited else share
+        _reduce(share, allowances.get(share.flow.flow_no, 0), locked)
+        if share.flow.is_limited
+        else share
         for share in shares
     ]
     return Admission(
@@ -55,16 +57,18 @@ async def admit(
     )
 
 
-def _cut(share: Share, allowance: int, locked: Mapping[int, bool]) -> Share:
+def _reduce(share: FlowShare, allowance: int, locked: Mapping[int, bool]) -> FlowShare:
     """Return what is left of a share, its flow as it was locked: it may be counted by now."""
     flow = share.flow
-    counted = locked.get(flow.flow_no, flow.counted)
-    if counted != flow.counted:
+    counted = locked.get(flow.flow_no, flow.is_counted)
+    if counted != flow.is_counted:
         flow = replace(flow, counted=counted)
     return replace(share, flow=flow, quota=min(share.quota, allowance))
 
 
-async def spend(connection: Connection, admission: Admission, taken: Mapping[int, int]) -> None:
+async def spend_allowances(
+    connection: Connection, admission: Admission, taken: Mapping[int, int]
+) -> None:
     """Take what was claimed out of the buckets, in the same transaction."""
     flow_nos = [flow_no for flow_no in admission.allowances if taken.get(flow_no)]
     if flow_nos:

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, final
 
-from dueledger.allocator.publish import RecordBatch
-from dueledger.allocator.publish.record_writer import Deadlines, RecordWriter, Wording
+from dueledger.allocator.publish import OutgoingBatch
+from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeaders, RecordWriter
 from dueledger.ledger.kafka.partitioner import partitions_of
 from dueledger.ledger.store import Record
 from dueledger.ledger.store.claims import Claim, DueFlow
@@ -19,7 +19,7 @@ from dueledger.ledger.store.claims import Claim, DueFlow
 DrawFences = Callable[[int], Awaitable[list[int]]]
 
 _SPARE_FENCES: Final = 4
-_TURN_ROWS: Final = 200
+_YIELD_ROWS: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class ClaimBatch:
     """A claim and the batch that holds its records, behind the `first` ones of other claims."""
 
     claim: Claim
-    records: RecordBatch
-    first: int
+    records: OutgoingBatch
+    records_before: int
 
     @property
     def fence(self) -> int:
@@ -47,35 +47,35 @@ class ClaimBatch:
 
 
 @dataclass(slots=True)
-class _Lane:
+class _PartitionRows:
     """Rows bound for one topic-partition, with their keys, in the order claimed."""
 
     topic: str
     partition: int
     batch_max: int | None
     flow_no: int | None  # where it is of one counted flow
-    deadlines: Deadlines
+    deadlines: ClaimDeadlines
     rows: list[Record] = field(default_factory=list[Record])
     keys: list[bytes] = field(default_factory=list[bytes])
 
 
 @final
-class BatchMaker:
+class ClaimBatchBuilder:
     """Makes claims from rows for one allocator."""
 
     def __init__(
         self,
         allocator_no: int,
-        new_batch: Callable[[], RecordBatch],
+        new_batch: Callable[[], OutgoingBatch],
         holders: Mapping[str, int] | None = None,
     ) -> None:
         """`holders` are the actors, by topic, who settle what is held by topic."""
         self._allocator_no = allocator_no
         self._new_batch = new_batch
         self._writer = RecordWriter()
-        self._holders: Mapping[str, int] = {} if holders is None else holders
+        self._settling_actors: Mapping[str, int] = {} if holders is None else holders
 
-    async def make(
+    async def build(
         self,
         rows: Sequence[Record],
         flows: Mapping[int, DueFlow],
@@ -87,15 +87,15 @@ class BatchMaker:
         Fences are drawn with the rows or after they were locked, so that an item's fences only
         grow; a stock drawn earlier could go to an item that another allocator has had since.
         """
-        wordings = self._writer.wordings(flows)
-        lanes = _lanes(rows, wordings, partitions)
+        wordings = self._writer.flow_headers(flows)
+        lanes = _group_by_partition(rows, wordings, partitions)
         expected = sum(map(_claims_expected, lanes))
         fences = [row[13] for row in rows if row[13] is not None]
         if len(fences) < expected:
             fences = await draw_fences(expected + _SPARE_FENCES)
         fences.sort(reverse=True)
         made: list[ClaimBatch] = []
-        last: dict[tuple[str, int], RecordBatch] = {}
+        last: dict[tuple[str, int], OutgoingBatch] = {}
         for lane in lanes:
             start = 0
             while start < len(lane.rows):
@@ -103,17 +103,17 @@ class BatchMaker:
                     fences = (await draw_fences(len(lanes) + _SPARE_FENCES))[::-1]
                 batch, start = self._fill(lane, start, fences.pop(), wordings, last)
                 made.append(batch)
-                if len(rows) > _TURN_ROWS:
+                if len(rows) > _YIELD_ROWS:
                     await asyncio.sleep(0)  # so that what is small need not wait for what is large
         return made
 
     def _fill(
         self,
-        lane: _Lane,
+        lane: _PartitionRows,
         start: int,
         fence: int,
-        wordings: Mapping[int, Wording],
-        last: dict[tuple[str, int], RecordBatch],
+        wordings: Mapping[int, FlowHeaders],
+        last: dict[tuple[str, int], OutgoingBatch],
     ) -> tuple[ClaimBatch, int]:
         """Add rows from `start` on to the last batch of their partition, or to a new one.
 
@@ -127,15 +127,17 @@ class BatchMaker:
         first = 0
         if records is not None:
             first = records.record_count()
-            written = self._writer.write(rows, keys, fence, wordings, records.room, first=first)
+            written = self._writer.write(
+                rows, keys, fence, wordings, records.bytes_left, first=first
+            )
         if records is None or not written:
             records, first = self._new_batch(), 0
             last[at] = records
-            written = self._writer.write(rows, keys, fence, wordings, records.room)
+            written = self._writer.write(rows, keys, fence, wordings, records.bytes_left)
         records.add(written)
         end = len(written)
         rows = lane.rows[start : start + end]
-        is_held = wordings[rows[0][3]].flow.held_by_topic
+        is_held = wordings[rows[0][3]].flow.settled_by_topic
         claim = Claim(
             fence=fence,
             allocator_no=self._allocator_no,
@@ -147,23 +149,23 @@ class BatchMaker:
             starts=[row[11] + 1 for row in rows],
             batch_max=lane.batch_max,
             flow_no=lane.flow_no,
-            holder_no=self._holders.get(lane.topic) if is_held else None,
+            settled_by_no=self._settling_actors.get(lane.topic) if is_held else None,
             **lane.deadlines._asdict(),
         )
         return ClaimBatch(claim, records, first), start + end
 
 
-def _claims_expected(lane: _Lane) -> int:
+def _claims_expected(lane: _PartitionRows) -> int:
     return 1 if lane.batch_max is None else -(-len(lane.rows) // lane.batch_max)
 
 
-def _lanes(
-    rows: Sequence[Record], wordings: Mapping[int, Wording], partitions: Mapping[str, int]
-) -> list[_Lane]:
+def _group_by_partition(
+    rows: Sequence[Record], wordings: Mapping[int, FlowHeaders], partitions: Mapping[str, int]
+) -> list[_PartitionRows]:
     by_topic: dict[str, list[Record]] = {}
     for row in rows:
         by_topic.setdefault(wordings[row[3]].topic, []).append(row)
-    lanes: dict[tuple[str, int, int | None, int | None, Deadlines], _Lane] = {}
+    lanes: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
     for topic, members in by_topic.items():
         keys = [(row[4] if row[5] is None else row[5]).encode() for row in members]
         for row, key, partition in zip(
@@ -173,7 +175,7 @@ def _lanes(
             at = (topic, partition, row[12], wording.counted_flow_no, wording.deadlines)
             lane = lanes.get(at)
             if lane is None:
-                lane = lanes[at] = _Lane(*at)
+                lane = lanes[at] = _PartitionRows(*at)
             lane.rows.append(row)
             lane.keys.append(key)
     return list(lanes.values())

@@ -7,10 +7,10 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self, final
 
-from dueledger.allocator.claim.claim_loop import Track
+from dueledger.allocator.claim.claim_loop import ClaimLoop
 from dueledger.ledger.store import Connection, Pool
 
-HANDS_MAX: Final = 2
+CONCURRENT_CLAIMS_MAX: Final = 2
 SPACING_SECONDS: Final = 0.006
 """A claim costs 2 to 4 ms of CPU on all sides together, however few items it has."""
 SPACING_SECONDS_MAX: Final = 0.025
@@ -18,12 +18,12 @@ PUBLISHING_MAX: Final = 8
 
 
 @final
-class Hands:
+class ConcurrentClaims:
     """The hands of one pass: each has a connection from its first claim on."""
 
-    def __init__(self, pool: Pool, track: Track) -> None:
+    def __init__(self, pool: Pool, track: ClaimLoop) -> None:
         self._pool = pool
-        self._track = track
+        self._claim_loop = track
         self._exits = AsyncExitStack()
         self._free: deque[Connection] = deque()
         self._began_at = float("-inf")
@@ -45,30 +45,33 @@ class Hands:
         finally:
             await self._exits.aclose()
 
-    def free_at(self, *, flooded: bool) -> float:
+    def next_start_at(self, *, flooded: bool) -> float:
         """Say when the next claim may begin; never while all are busy."""
-        if len(self.busy) == HANDS_MAX or len(self._track.publishing) >= PUBLISHING_MAX:
+        if (
+            len(self.busy) == CONCURRENT_CLAIMS_MAX
+            or len(self._claim_loop.publishing) >= PUBLISHING_MAX
+        ):
             return float("inf")
-        return self._began_at + spacing_seconds(self._track.round_seconds, flooded=flooded)
+        return self._began_at + spacing_seconds(self._claim_loop.claim_seconds, flooded=flooded)
 
-    def begin(self, counts: Counter[str]) -> None:
+    def start(self, counts: Counter[str]) -> None:
         """Claim a round with a free hand, in the background."""
         self._began_at = monotonic()
-        task = asyncio.create_task(self._round(counts))
+        task = asyncio.create_task(self._claim_once(counts))
         self.busy.add(task)
 
-    def settle(self) -> None:
+    def raise_failures(self) -> None:
         """Raise what a hand met that has ended."""
         for task in [task for task in self.busy if task.done()]:
             self.busy.remove(task)
             task.result()
 
-    async def _round(self, counts: Counter[str]) -> bool:
+    async def _claim_once(self, counts: Counter[str]) -> bool:
         if not self._free:
             self._free.append(await self._exits.enter_async_context(self._pool.acquire()))
         connection = self._free.popleft()
         try:
-            return await self._track.round(connection, counts)
+            return await self._claim_loop.claim_once(connection, counts)
         finally:
             self._free.append(connection)
 

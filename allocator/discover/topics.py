@@ -11,54 +11,60 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 
 
 @final
-class Topics:
+class TopicDirectory:
     """Leaves a topic that cannot be had alone for a while, or its items would go round for ever."""
 
     def __init__(self, rest_seconds: float) -> None:
         self._rest_seconds = rest_seconds
-        self._resting: dict[str, float] = {}
-        self._had: set[str] = set()
+        self._suspended_until: dict[str, float] = {}
+        self._existing: set[str] = set()
         self._holders: dict[str, int] = {}
         self._log = get_logger("allocator")
 
     @property
-    def holders(self) -> Mapping[str, int]:
+    def settling_actors(self) -> Mapping[str, int]:
         """The actors, by topic, who settle what is held by topic; `register` adds to them."""
         return self._holders
 
-    def rest(self, topic: str) -> None:
+    def suspend(self, topic: str) -> None:
         """Leave a topic alone for a while."""
-        self._resting[topic] = monotonic() + self._rest_seconds
-        self._had.discard(topic)
+        self._suspended_until[topic] = monotonic() + self._rest_seconds
+        self._existing.discard(topic)
 
-    def rests(self, topic: str) -> bool:
+    def is_suspended(self, topic: str) -> bool:
         """Tell whether a topic is left alone."""
-        return bool(self._resting) and self._resting.get(topic, 0.0) > monotonic()
+        return bool(self._suspended_until) and self._suspended_until.get(topic, 0.0) > monotonic()
 
-    def rests_until(self, topic: str) -> float:
+    def suspended_until(self, topic: str) -> float:
         """Say until when a topic is left alone."""
-        return self._resting.get(topic, float("-inf"))
+        return self._suspended_until.get(topic, float("-inf"))
 
     async def make_missing(self, publisher: Publisher, topics: Collection[str]) -> None:
         """Have topics made before anybody can grant credit for them.
 
         Raises Unavailable when Kafka cannot be reached.
         """
-        wanted = {topic for topic in topics if topic not in self._had and not self.rests(topic)}
+        wanted = {
+            topic
+            for topic in topics
+            if topic not in self._existing and not self.is_suspended(topic)
+        }
         if wanted:
-            self._had |= (await self.partitions(publisher, wanted)).keys()
+            self._existing |= (await self.partitions(publisher, wanted)).keys()
 
     async def partitions(self, publisher: Publisher, topics: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of each topic that can be had; the others rest."""
         partitions = await publisher.partitions(topics)
         for topic in topics - partitions.keys():
-            self.rest(topic)
+            self.suspend(topic)
             self._log.warning(
-                LogEvent.TOPIC_REFUSED, topic=topic, reason=publisher.refused.get(topic)
+                LogEvent.TOPIC_REFUSED, topic=topic, reason=publisher.unavailable_topics.get(topic)
             )
         return partitions
 
-    async def register(self, connection: Connection, topics: Collection[str]) -> None:
+    async def register_settling_actors(
+        self, connection: Connection, topics: Collection[str]
+    ) -> None:
         """Have an actor for each topic whose consumers settle by topic."""
         for topic in sorted(set(topics) - self._holders.keys()):
             self._holders[topic] = await register_actor(

@@ -10,12 +10,12 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import CONNECTION_LOST, Pool
 from dueledger.ledger.store.claims import mark_published, release_claims
 
-GATHER_SECONDS: Final = 0.02
+BATCH_WAIT_SECONDS: Final = 0.02
 """Marks of so long are written together: one commit for several small claims."""
 
 
 @final
-class Sends:
+class DeliveryBuffer:
     """Acknowledged claims to mark and unsent ones to release; survives a lost connection.
 
     Writing either twice is harmless: a marked claim is not marked again, a closed one not
@@ -31,21 +31,21 @@ class Sends:
         self._unsent: set[int] = set()
         self._writing: asyncio.Task[None] | None = None
 
-    def mark(self, fence: int, base_offset: int, items: int) -> None:
+    def add_acknowledged(self, fence: int, base_offset: int, items: int) -> None:
         """Remember that Kafka acknowledged a claim of `items` items."""
         self._offsets[fence] = base_offset
         self._items[fence] = items
 
-    def release(self, fences: Iterable[int]) -> None:
+    def add_unsent(self, fences: Iterable[int]) -> None:
         """Remember that these claims certainly never left."""
         self._unsent.update(fences)
 
-    def write_soon(self, counts: Counter[str]) -> None:
+    def write_in_background(self, counts: Counter[str]) -> None:
         """Write what is remembered in a moment, in the background."""
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._write_gathered(counts))
+            self._writing = asyncio.create_task(self._write_batched(counts))
 
-    async def finish(self) -> None:
+    async def wait_for_background(self) -> None:
         """Wait for the writing in the background."""
         if self._writing is not None:
             await self._writing
@@ -57,8 +57,8 @@ class Sends:
         if self._unsent:
             await self._write_releases(counts)
 
-    async def _write_gathered(self, counts: Counter[str]) -> None:
-        await asyncio.sleep(GATHER_SECONDS)
+    async def _write_batched(self, counts: Counter[str]) -> None:
+        await asyncio.sleep(BATCH_WAIT_SECONDS)
         try:
             while self._offsets or self._unsent:
                 await self.write(counts)

@@ -1,20 +1,20 @@
 """The only part of the allocator that talks to Kafka."""
 
-from dueledger.allocator.publish.outgoing_batch import Compression, RecordBatch
+from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
 from dueledger.allocator.publish.publisher import (
     Delivery,
-    Outcome,
-    Outgoing,
+    OutgoingClaim,
     Publisher,
     PublisherOptions,
+    SendResult,
 )
 
 __all__ = [
     "Compression",
     "Delivery",
-    "Outcome",
-    "Outgoing",
+    "OutgoingBatch",
+    "OutgoingClaim",
     "Publisher",
     "PublisherOptions",
-    "RecordBatch",
+    "SendResult",
 ]

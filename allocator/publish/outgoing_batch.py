@@ -30,12 +30,12 @@ _CODECS: Final = {Compression.NONE: 0, Compression.LZ4: 3}
 
 
 @final
-class RecordBatch:
+class OutgoingBatch:
     """Records for one partition; knows whether it was ever handed to a connection."""
 
     def __init__(self, bytes_max: int, compression: Compression) -> None:
-        self.room = bytes_max - BATCH_HEADER_BYTES
-        self.handed_over = False
+        self.bytes_left = bytes_max - BATCH_HEADER_BYTES
+        self.was_sent = False
         self._compression = compression
         self._records: list[bytes] = []
         self._count = 0
@@ -46,7 +46,7 @@ class RecordBatch:
         """Take the records of a claim, in the order of their positions."""
         self._records += records
         self._count += len(records)
-        self.room -= sum(map(len, records))
+        self.bytes_left -= sum(map(len, records))
 
     # What the producer calls.
 
@@ -74,7 +74,7 @@ class RecordBatch:
 
     def _build(self) -> bytes:  # pyright: ignore[reportUnusedFunction]
         # The producer asks when it makes the produce request, and not before.
-        self.handed_over = True
+        self.was_sent = True
         if not self._sealed:
             self._sealed = self._seal()
             self._records.clear()

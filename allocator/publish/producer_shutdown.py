@@ -15,34 +15,34 @@ from typing import Protocol, cast
 from aiokafka import AIOKafkaProducer
 
 
-class _Batch(Protocol):
+class _ProducerBatch(Protocol):
     future: "asyncio.Future[object]"
 
 
-class _Accumulator(Protocol):
-    _batches: dict[object, deque[_Batch]]
-    _pending_batches: set[_Batch]
+class _ProducerAccumulator(Protocol):
+    _batches: dict[object, deque[_ProducerBatch]]
+    _pending_batches: set[_ProducerBatch]
 
 
-class _Sender(Protocol):
+class _ProducerSender(Protocol):
     @property
     def sender_task(self) -> "asyncio.Task[None]": ...
 
 
-class _Client(Protocol):
+class _ProducerClient(Protocol):
     async def close(self) -> None: ...
 
 
-class _Inside(Protocol):
+class _ProducerInternals(Protocol):
     _closed: bool
-    _sender: _Sender
-    _message_accumulator: _Accumulator
-    client: _Client
+    _sender: _ProducerSender
+    _message_accumulator: _ProducerAccumulator
+    client: _ProducerClient
 
 
-async def halt(producer: AIOKafkaProducer) -> bool:
+async def stop_sending(producer: AIOKafkaProducer) -> bool:
     """Let nothing more be taken from the producer's queue; false when it was halted before."""
-    inside = cast("_Inside", producer)
+    inside = cast("_ProducerInternals", producer)
     if inside._closed:
         return False
     inside._closed = True
@@ -51,9 +51,9 @@ async def halt(producer: AIOKafkaProducer) -> bool:
     return True
 
 
-async def bury(producer: AIOKafkaProducer, patience_seconds: float) -> None:
+async def close_in_background(producer: AIOKafkaProducer, patience_seconds: float) -> None:
     """Let requests on the wire end, fail whoever still waits, and close the connections."""
-    inside = cast("_Inside", producer)
+    inside = cast("_ProducerInternals", producer)
     sender = inside._sender.sender_task
     try:
         await asyncio.wait({sender}, timeout=patience_seconds)

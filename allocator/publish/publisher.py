@@ -26,8 +26,8 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 
-from dueledger.allocator.publish.outgoing_batch import Compression, RecordBatch
-from dueledger.allocator.publish.producer_shutdown import bury, halt
+from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
+from dueledger.allocator.publish.producer_shutdown import close_in_background, stop_sending
 from dueledger.ledger.kafka.topics import make_missing_topics, unavailable
 from dueledger.ledger.runtime.service import Stop
 
@@ -39,7 +39,7 @@ _NOT_QUEUED: Final = (
 )
 
 
-class Outcome(StrEnum):
+class SendResult(StrEnum):
     """What is known of a batch after its send."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -47,7 +47,7 @@ class Outcome(StrEnum):
     AMBIGUOUS = "ambiguous"
 
 
-class Outgoing(Protocol):
+class OutgoingClaim(Protocol):
     """What the publisher needs of a claim."""
 
     @property
@@ -66,12 +66,12 @@ class Outgoing(Protocol):
         ...
 
     @property
-    def records(self) -> RecordBatch:
+    def records(self) -> OutgoingBatch:
         """The batch that holds its records, complete."""
         ...
 
     @property
-    def first(self) -> int:
+    def records_before(self) -> int:
         """How many records of others lie before its own."""
         ...
 
@@ -82,7 +82,7 @@ class Delivery:
 
     fence: int
     topic: str
-    outcome: Outcome
+    outcome: SendResult
     base_offset: int | None = None
     reason: str | None = None
 
@@ -112,19 +112,19 @@ class Publisher:
         self._producer: AIOKafkaProducer | None = None
         self._topics: set[str] = set()
         self._refused: dict[str, str] = {}
-        self._turns: dict[tuple[str, int], asyncio.Lock] = {}
-        self._burials: set[asyncio.Task[None]] = set()
+        self._partition_locks: dict[tuple[str, int], asyncio.Lock] = {}
+        self._closing: set[asyncio.Task[None]] = set()
 
-    def new_batch(self) -> RecordBatch:
+    def new_batch(self) -> OutgoingBatch:
         """Return an empty batch."""
-        return RecordBatch(self._options.batch_bytes_max, self._options.compression)
+        return OutgoingBatch(self._options.batch_bytes_max, self._options.compression)
 
     async def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of each topic, making those that are missing.
 
         Topics that cannot be had are left out; `refused` says why. Raises Unavailable.
         """
-        producer = await self._ready()
+        producer = await self._running_producer()
         unknown = set(topics) - self._topics
         if unknown:
             self._refused = await make_missing_topics(
@@ -147,11 +147,11 @@ class Publisher:
         return counts
 
     @property
-    def refused(self) -> dict[str, str]:
+    def unavailable_topics(self) -> dict[str, str]:
         """Topics that could not be had when last asked for, with the reason."""
         return self._refused
 
-    async def publish(self, batches: Sequence[Outgoing]) -> list[Delivery]:
+    async def publish(self, batches: Sequence[OutgoingClaim]) -> list[Delivery]:
         """Send the batches of claims once each and wait for the brokers; answers in input order.
 
         Returns within `send_seconds`, or within `drain_seconds` of a stop being asked for. Never
@@ -159,7 +159,7 @@ class Publisher:
         """
         producer = self._producer
         if producer is None:
-            return [_delivery(batch, Outcome.NEVER_LEFT, "NoProducer") for batch in batches]
+            return [_delivery(batch, SendResult.NEVER_LEFT, "NoProducer") for batch in batches]
         sends = {
             batch.records: asyncio.ensure_future(self._send(producer, batch))
             for batch in {batch.records: batch for batch in batches}.values()
@@ -167,20 +167,22 @@ class Publisher:
         try:
             await self._wait_for(list(sends.values()))
             failures = {records: _failure(send) for records, send in sends.items()}
-            if any(itertools.starmap(_spoils_producer, failures.items())):
+            if any(itertools.starmap(_breaks_producer, failures.items())):
                 await self._discard(producer)
         finally:
             for send in sends.values():
                 send.cancel()
-        return [_judge(batch, sends[batch.records], failures[batch.records]) for batch in batches]
+        return [
+            _delivery_of(batch, sends[batch.records], failures[batch.records]) for batch in batches
+        ]
 
-    async def _send(self, producer: AIOKafkaProducer, batch: Outgoing) -> int:
+    async def _send(self, producer: AIOKafkaProducer, batch: OutgoingClaim) -> int:
         """Send a batch, after those that wait for its partition; return its base offset.
 
         aiokafka 0.14 takes one batch of a partition at a time, and counts the time that others
         wait for their turn more than once: some fifty would be refused within half a second.
         """
-        async with self._turns.setdefault((batch.topic, batch.partition), asyncio.Lock()):
+        async with self._partition_locks.setdefault((batch.topic, batch.partition), asyncio.Lock()):
             sent = await producer.send_batch(batch.records, batch.topic, partition=batch.partition)
         return (await sent).offset
 
@@ -193,7 +195,7 @@ class Publisher:
                 timeout=self._options.send_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if not ended.done() and self._stop.asked:
+            if not ended.done() and self._stop.is_requested:
                 await asyncio.wait({ended}, timeout=self._options.drain_seconds)
         finally:
             ended.cancel()
@@ -203,13 +205,13 @@ class Publisher:
         """Close the producer; what was queued and not acknowledged is forgotten."""
         if self._producer is not None:
             await self._discard(self._producer)
-        if self._burials:
-            await asyncio.wait(self._burials, timeout=self._options.drain_seconds)
-        for burial in self._burials:
+        if self._closing:
+            await asyncio.wait(self._closing, timeout=self._options.drain_seconds)
+        for burial in self._closing:
             burial.cancel()
-        await asyncio.gather(*self._burials, return_exceptions=True)
+        await asyncio.gather(*self._closing, return_exceptions=True)
 
-    async def _ready(self) -> AIOKafkaProducer:
+    async def _running_producer(self) -> AIOKafkaProducer:
         if self._producer is None:
             self._topics.clear()
             self._producer = await self._start()
@@ -238,11 +240,11 @@ class Publisher:
         """Make sure that nothing more leaves this producer, and bury it in the background."""
         if self._producer is producer:
             self._producer = None
-        if not await halt(producer):
+        if not await stop_sending(producer):
             return
-        burial = asyncio.ensure_future(bury(producer, self._options.request_seconds))
-        self._burials.add(burial)
-        burial.add_done_callback(self._burials.discard)
+        burial = asyncio.ensure_future(close_in_background(producer, self._options.request_seconds))
+        self._closing.add(burial)
+        burial.add_done_callback(self._closing.discard)
 
 
 def _failure(send: "asyncio.Future[int]") -> BaseException | None:
@@ -253,22 +255,24 @@ def _failure(send: "asyncio.Future[int]") -> BaseException | None:
     return send.exception()
 
 
-def _spoils_producer(records: RecordBatch, failure: BaseException | None) -> bool:
+def _breaks_producer(records: OutgoingBatch, failure: BaseException | None) -> bool:
     if failure is None:
         return False
-    return records.handed_over or not isinstance(failure, _NOT_QUEUED)
+    return records.was_sent or not isinstance(failure, _NOT_QUEUED)
 
 
-def _judge(batch: Outgoing, send: "asyncio.Future[int]", failure: BaseException | None) -> Delivery:
+def _delivery_of(
+    batch: OutgoingClaim, send: "asyncio.Future[int]", failure: BaseException | None
+) -> Delivery:
     if failure is not None:
-        left = batch.records.handed_over
-        outcome = Outcome.AMBIGUOUS if left else Outcome.NEVER_LEFT
+        left = batch.records.was_sent
+        outcome = SendResult.AMBIGUOUS if left else SendResult.NEVER_LEFT
         return _delivery(batch, outcome, type(failure).__name__)
     if send.result() < 0:
-        return _delivery(batch, Outcome.AMBIGUOUS, "DuplicateSequenceNumber")
-    base_offset = send.result() + batch.first
-    return Delivery(batch.fence, batch.topic, Outcome.ACKNOWLEDGED, base_offset=base_offset)
+        return _delivery(batch, SendResult.AMBIGUOUS, "DuplicateSequenceNumber")
+    base_offset = send.result() + batch.records_before
+    return Delivery(batch.fence, batch.topic, SendResult.ACKNOWLEDGED, base_offset=base_offset)
 
 
-def _delivery(batch: Outgoing, outcome: Outcome, reason: str) -> Delivery:
+def _delivery(batch: OutgoingClaim, outcome: SendResult, reason: str) -> Delivery:
     return Delivery(batch.fence, batch.topic, outcome, reason=reason)

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple, TypeVar, final
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import VARINTS, header, header_name
 from dueledger.ledger.kafka.work_record_prefix import (
+    POSITION_HEADERS,
+    RECORD_PREFIXES,
     fence_header,
     kind_and_attempt,
-    openings,
-    positions,
 )
 from dueledger.ledger.store import Record
 from dueledger.ledger.store.claims import DueFlow
@@ -32,7 +32,7 @@ _SUBJECT: Final = header_name(envelope.SUBJECT)
 _ALONE: Final = header(envelope.ALONE, b"1")
 
 
-class _Known(dict[K, V]):
+class _EncodedCache(dict[K, V]):
     """What was encoded before for the same value; items share most of what they say."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
@@ -46,7 +46,7 @@ class _Known(dict[K, V]):
         return made
 
 
-class Deadlines(NamedTuple):
+class ClaimDeadlines(NamedTuple):
     """How long the steps of a claim may take; flows that differ in one share none."""
 
     dispatch_seconds: int
@@ -56,16 +56,16 @@ class Deadlines(NamedTuple):
 
 
 @final
-class Wording:
+class FlowHeaders:
     """A flow and what every record of it says alike, by attempt."""
 
-    __slots__ = ("alike", "counted_flow_no", "deadlines", "flow", "topic")
+    __slots__ = ("counted_flow_no", "deadlines", "flow", "headers_by_attempt", "topic")
 
     def __init__(self, flow: DueFlow) -> None:
         self.flow = flow
         self.topic = flow.topic
-        self.counted_flow_no = flow.flow_no if flow.counted else None
-        self.deadlines = Deadlines(
+        self.counted_flow_no = flow.flow_no if flow.is_counted else None
+        self.deadlines = ClaimDeadlines(
             flow.dispatch_seconds, flow.queue_seconds, flow.run_seconds, flow.lease_seconds
         )
         told = b"".join(
@@ -76,7 +76,9 @@ class Wording:
                 header(envelope.TENANT, flow.tenant.encode()),
             ]
         )
-        self.alike = _Known[int, bytes](lambda attempt: kind_and_attempt(flow.kind, attempt) + told)
+        self.headers_by_attempt = _EncodedCache[int, bytes](
+            lambda attempt: kind_and_attempt(flow.kind, attempt) + told
+        )
 
 
 @final
@@ -84,18 +86,18 @@ class RecordWriter:
     """Writes the records of claims, headers in the order of ``envelope.WORK_HEADERS``."""
 
     def __init__(self) -> None:
-        self._wordings: dict[int, Wording] = {}
-        self._cycles = _Known(_cycle_header)
-        self._dates = _Known(_effective_header)
+        self._wordings: dict[int, FlowHeaders] = {}
+        self._cycles = _EncodedCache(_cycle_header)
+        self._dates = _EncodedCache(_effective_header)
 
-    def wordings(self, flows: Mapping[int, DueFlow]) -> Mapping[int, Wording]:
+    def flow_headers(self, flows: Mapping[int, DueFlow]) -> Mapping[int, FlowHeaders]:
         """Return the wording of each flow; those of before are used again."""
         if len(self._wordings) > _KNOWN_MAX:
             self._wordings.clear()
         known = self._wordings
         for flow_no, flow in flows.items():
             if flow_no not in known or known[flow_no].flow is not flow:
-                known[flow_no] = Wording(flow)
+                known[flow_no] = FlowHeaders(flow)
         return known
 
     def write(
@@ -103,7 +105,7 @@ class RecordWriter:
         rows: Sequence[Record],
         keys: Sequence[bytes],
         fence: int,
-        wordings: Mapping[int, Wording],
+        wordings: Mapping[int, FlowHeaders],
         bytes_max: int,
         *,
         first: int = 0,
@@ -124,7 +126,11 @@ class RecordWriter:
         room = bytes_max
         count = len(rows)
         for row, key, opening, position in zip(
-            rows, keys, openings.between(first, count), positions.between(0, count), strict=False
+            rows,
+            keys,
+            RECORD_PREFIXES.slice_from(first, count),
+            POSITION_HEADERS.slice_from(0, count),
+            strict=False,
         ):
             (
                 _, item, effective, flow_no, business_key, partition_key, cycle, due_at, payload,
@@ -149,7 +155,7 @@ class RecordWriter:
                 value,
                 beginning,
                 position,
-                wordings[flow_no].alike[attempt + 1],
+                wordings[flow_no].headers_by_attempt[attempt + 1],
                 cycles[cycle],
                 dates[effective],
                 due,

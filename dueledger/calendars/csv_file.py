@@ -5,7 +5,13 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
-from dueledger.calendars.source_calendar import Found, Span, check_span, make_document, refuse
+from dueledger.calendars.source_calendar import (
+    DayRange,
+    SourceCalendar,
+    check_span,
+    make_document,
+    raise_invalid_source,
+)
 from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
 from dueledger.ledger.errors import Problem
 from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX
@@ -19,15 +25,19 @@ def read_text(path: Path) -> str:
     """Read a file of UTF-8, with a byte order mark or without."""
     raw = path.read_bytes()
     if len(raw) > _BYTES_MAX:
-        refuse(str(path), [Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes")])
+        raise_invalid_source(
+            str(path), [Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes")]
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} is not UTF-8"
-        refuse(str(path), [Problem(str(path), "", reason, "the file in UTF-8")])
+        raise_invalid_source(str(path), [Problem(str(path), "", reason, "the file in UTF-8")])
 
 
-def read_csv(path: Path, weekend: tuple[str, ...], first: date | None, last: date) -> Found:
+def read_csv(
+    path: Path, weekend: tuple[str, ...], first: date | None, last: date
+) -> SourceCalendar:
     """Read holidays; the first day known is the earliest listed where none is given.
 
     Raises InvalidInput with each line that is wrong: no date, given twice, outside the range.
@@ -59,14 +69,16 @@ def read_csv(path: Path, weekend: tuple[str, ...], first: date | None, last: dat
     if not days and not problems:
         problems.append(Problem(str(path), "", "no day in it", "a line a holiday"))
     if problems:
-        refuse(str(path), problems)
+        raise_invalid_source(str(path), problems)
     span = check_span(first or min(days), last, "--valid-to")
     return _found(path, span, weekend, days)
 
 
-def _found(path: Path, span: Span, weekend: tuple[str, ...], days: dict[date, str]) -> Found:
+def _found(
+    path: Path, span: DayRange, weekend: tuple[str, ...], days: dict[date, str]
+) -> SourceCalendar:
     document = make_document(span, weekend, days, source=str(path))
-    return Found(document, f"csv {path.name}")
+    return SourceCalendar(document, f"csv {path.name}")
 
 
 def _lines(path: Path) -> list[tuple[int, list[str], int]]:
@@ -85,14 +97,16 @@ def _lines(path: Path) -> list[tuple[int, list[str], int]]:
                     problem = Problem(
                         f"line {reader.line_num}", repr(shown), "no such header", "date,name"
                     )
-                    refuse(str(path), [problem])
+                    raise_invalid_source(str(path), [problem])
                 continue
             found.append((reader.line_num, fields, len(header)))
             if len(found) > DAYS_LISTED_MAX:
                 reason = f"more than {DAYS_LISTED_MAX:,} days"
-                refuse(str(path), [Problem(f"line {reader.line_num}", "", reason)])
+                raise_invalid_source(str(path), [Problem(f"line {reader.line_num}", "", reason)])
     except csv.Error as error:
-        refuse(str(path), [Problem(f"line {reader.line_num}", "", str(error), "date,name")])
+        raise_invalid_source(
+            str(path), [Problem(f"line {reader.line_num}", "", str(error), "date,name")]
+        )
     return found
 
 

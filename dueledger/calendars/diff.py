@@ -17,7 +17,7 @@ class ListedDay:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class CalendarDifference:
     """From one version to the next.
 
     `added` and `removed` are listed holidays, `workdays_added` and `workdays_removed` listed
@@ -31,7 +31,7 @@ class Difference:
     workdays_added: tuple[date, ...]
     workdays_removed: tuple[date, ...]
     renamed: int
-    turned: tuple[date, ...]
+    changed_days: tuple[date, ...]
 
     @property
     def reaches_less(self) -> bool:
@@ -40,7 +40,7 @@ class Difference:
         return new_first > first or new_last < last
 
 
-def compare(old: CalendarDocument, new: CalendarDocument) -> Difference:
+def compare(old: CalendarDocument, new: CalendarDocument) -> CalendarDifference:
     """Return what `new` changes."""
     before, after = set(old.holidays), set(new.holidays)
     worked, working = set(old.workdays), set(new.workdays)
@@ -49,7 +49,7 @@ def compare(old: CalendarDocument, new: CalendarDocument) -> Difference:
     turned = days_between(
         first, last, lambda day: was.is_business_day(day) != shall.is_business_day(day)
     )
-    return Difference(
+    return CalendarDifference(
         weekend=(old.weekend, new.weekend),
         range=((old.first_day, old.last_day), (new.first_day, new.last_day)),
         added=_listed(after - before, new),
@@ -57,7 +57,7 @@ def compare(old: CalendarDocument, new: CalendarDocument) -> Difference:
         workdays_added=tuple(sorted(working - worked)),
         workdays_removed=tuple(sorted(worked - working)),
         renamed=sum(old.names.get(day) != new.names.get(day) for day in before & after),
-        turned=tuple(turned),
+        changed_days=tuple(turned),
     )
 
 

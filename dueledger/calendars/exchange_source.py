@@ -8,12 +8,12 @@ from importlib import import_module
 from typing import Any, Final
 
 from dueledger.calendars.source_calendar import (
-    Found,
-    Span,
+    DayRange,
+    SourceCalendar,
     days_between,
-    lacking,
     make_document,
-    refuse,
+    missing_extra,
+    raise_invalid_source,
 )
 from dueledger.ledger.errors import Problem
 from dueledger.ledger.schedule.calendars import WEEK
@@ -22,7 +22,7 @@ _OPEN: Final = "1"
 _SHOWN_MAX: Final = 5
 
 
-def read_exchange(code: str, span: Span) -> Found:
+def read_exchange(code: str, span: DayRange) -> SourceCalendar:
     """Read the sessions of an exchange such as XNYS: a business day is a day with a session.
 
     Raises InvalidInput for a code or years that the library does not know, MissingExtra without it.
@@ -30,12 +30,14 @@ def read_exchange(code: str, span: Span) -> Found:
     try:
         library: Any = import_module("exchange_calendars")  # an extra, and untyped
     except ImportError:
-        raise lacking("exchanges", "An exchange's sessions") from None
+        raise missing_extra("exchanges", "An exchange's sessions") from None
     known: list[str] = library.get_calendar_names()
     if code not in known:
         near = get_close_matches(code, known, n=5, cutoff=0.5) or ["XNYS", "XLON"]
         accepted = f"a code such as {', '.join(near)}"
-        refuse("--exchange", [Problem("--exchange", code, "no such exchange", accepted)])
+        raise_invalid_source(
+            "--exchange", [Problem("--exchange", code, "no such exchange", accepted)]
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of what the library itself stands on
         try:
@@ -43,7 +45,7 @@ def read_exchange(code: str, span: Span) -> Found:
         except (ValueError, library.errors.CalendarError) as error:
             reason = " ".join(str(error).split())[:200]
             asked = f"{span.first} to {span.last}"
-            refuse("--exchange", [Problem(code, asked, reason, "a shorter range")])
+            raise_invalid_source("--exchange", [Problem(code, asked, reason, "a shorter range")])
         sessions = frozenset[date](stamp.date() for stamp in found.sessions)
         short = [stamp.date() for stamp in (*found.early_closes, *found.late_opens)]
         names = _names(found, span)
@@ -58,10 +60,10 @@ def read_exchange(code: str, span: Span) -> Found:
     source = f"exchange_calendars {library.__version__} {code}"
     days = {day: names.get(day, "") for day in holidays}
     document = make_document(span, weekend, days, workdays, source=source)
-    return Found(document, source, tuple(_remarks(sorted(set(short)))))
+    return SourceCalendar(document, source, tuple(_remarks(sorted(set(short)))))
 
 
-def _names(found: Any, span: Span) -> dict[date, str]:  # noqa: ANN401 - the library is untyped
+def _names(found: Any, span: DayRange) -> dict[date, str]:  # noqa: ANN401 - the library is untyped
     rules = found.regular_holidays
     if rules is None:
         return {}

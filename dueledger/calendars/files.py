@@ -10,14 +10,14 @@ import orjson
 
 from dueledger.calendars.csv_file import read_csv, read_text
 from dueledger.calendars.ics_file import read_ics
-from dueledger.calendars.source_calendar import Found, read_weekend, refuse
+from dueledger.calendars.source_calendar import SourceCalendar, raise_invalid_source, read_weekend
 from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule import Calendar
 
 
 @dataclass(frozen=True, slots=True)
-class FileTerms:
+class CalendarFileOptions:
     """What a CSV or ICS file cannot say: the weekend, and between which days it is complete."""
 
     weekend: str | None = None
@@ -25,7 +25,7 @@ class FileTerms:
     last: date | None = None
 
 
-def read_file(path: Path, terms: FileTerms) -> Found:
+def read_file(path: Path, terms: CalendarFileOptions) -> SourceCalendar:
     """Read a calendar from a .csv or .ics file, or from the .json that `calendar show` prints."""
     if path.suffix.lower() == ".json":
         return _read_json(path)
@@ -44,7 +44,7 @@ def read_file(path: Path, terms: FileTerms) -> Found:
             raise _lacking("FILE", f"{path.name} is no such file", ".csv, .ics or .json")
 
 
-def read_given(pairs: Sequence[str], terms: FileTerms) -> dict[str, Calendar]:
+def read_given(pairs: Sequence[str], terms: CalendarFileOptions) -> dict[str, Calendar]:
     """Read each NAME=FILE."""
     calendars: dict[str, Calendar] = {}
     for pair in pairs:
@@ -55,18 +55,22 @@ def read_given(pairs: Sequence[str], terms: FileTerms) -> dict[str, Calendar]:
     return calendars
 
 
-def _read_json(path: Path) -> Found:
+def _read_json(path: Path) -> SourceCalendar:
     try:
         document: object = orjson.loads(read_text(path))
     except orjson.JSONDecodeError as error:
-        refuse(str(path), [Problem(str(path), "", f"no JSON: {error}")])
+        raise_invalid_source(str(path), [Problem(str(path), "", f"no JSON: {error}")])
     if not isinstance(document, dict):
-        refuse(str(path), [Problem(str(path), "", "no mapping", "what `calendar show` prints")])
+        raise_invalid_source(
+            str(path), [Problem(str(path), "", "no mapping", "what `calendar show` prints")]
+        )
     fields = cast("dict[str, object]", document)
     inner = fields.get("document", fields)
     if not isinstance(inner, dict):
-        refuse(str(path), [Problem("document", "", "no mapping", "what `calendar show` prints")])
-    return Found(
+        raise_invalid_source(
+            str(path), [Problem("document", "", "no mapping", "what `calendar show` prints")]
+        )
+    return SourceCalendar(
         parse_calendar(cast("dict[str, object]", inner), source=str(path)), f"json {path.name}"
     )
 

@@ -5,12 +5,18 @@ from datetime import date
 from difflib import get_close_matches
 from importlib.metadata import version
 
-from dueledger.calendars.source_calendar import Found, Span, lacking, make_document, refuse
+from dueledger.calendars.source_calendar import (
+    DayRange,
+    SourceCalendar,
+    make_document,
+    missing_extra,
+    raise_invalid_source,
+)
 from dueledger.ledger.errors import Problem
 from dueledger.ledger.schedule.calendars import WEEK
 
 
-def read_holidays(place: str, weekend: tuple[str, ...] | None, span: Span) -> Found:
+def read_holidays(place: str, weekend: tuple[str, ...] | None, span: DayRange) -> SourceCalendar:
     """Read the public holidays of `US` or `US-NY`; the country's own weekend where none is given.
 
     Raises InvalidInput for a place or years that the library does not know, MissingExtra without
@@ -19,22 +25,26 @@ def read_holidays(place: str, weekend: tuple[str, ...] | None, span: Span) -> Fo
     try:
         import holidays  # noqa: PLC0415 - an extra
     except ImportError:
-        raise lacking("holidays", "A country's holidays") from None
+        raise missing_extra("holidays", "A country's holidays") from None
     country, _, subdivision = place.partition("-")
     known = holidays.list_supported_countries(include_aliases=True)
     if country not in known:
         near = get_close_matches(country, known, n=5, cutoff=0.5) or sorted(known)[:5]
         accepted = f"an ISO 3166 code such as {', '.join(near)}"
-        refuse("--holidays", [Problem("--holidays", country, "no such country", accepted)])
+        raise_invalid_source(
+            "--holidays", [Problem("--holidays", country, "no such country", accepted)]
+        )
     if subdivision and subdivision not in known[country]:
         near = ", ".join(known[country][:60]) or "none"
         problem = Problem("--holidays", place, "no such part", f"one of those it has: {near}")
-        refuse("--holidays", [problem])
+        raise_invalid_source("--holidays", [problem])
     years = range(span.first.year, span.last.year + 1)
     found = holidays.country_holidays(country, subdiv=subdivision or None, years=years)
     if years[0] < found.start_year or years[-1] > found.end_year:
         reason = f"known for the years {found.start_year} to {found.end_year} alone"
-        refuse("--holidays", [Problem("--from, --to", f"{years[0]} to {years[-1]}", reason)])
+        raise_invalid_source(
+            "--holidays", [Problem("--from, --to", f"{years[0]} to {years[-1]}", reason)]
+        )
     days = {day: name for day, name in sorted(found.items()) if day in span}
     own = tuple(WEEK[number].value for number in sorted(found.weekend))
     closed = own if weekend is None else weekend
@@ -45,7 +55,7 @@ def read_holidays(place: str, weekend: tuple[str, ...] | None, span: Span) -> Fo
     ]
     source = f"holidays {version('holidays')} {place}"
     document = make_document(span, closed, days, workdays, source=source)
-    return Found(document, source, tuple(_remarks(days)))
+    return SourceCalendar(document, source, tuple(_remarks(days)))
 
 
 def _remarks(days: dict[date, str]) -> Iterator[str]:

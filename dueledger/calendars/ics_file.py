@@ -14,18 +14,18 @@ from dateutil.rrule import rrulestr
 
 from dueledger.calendars.csv_file import read_text
 from dueledger.calendars.source_calendar import (
-    Found,
-    Span,
+    DayRange,
+    SourceCalendar,
     check_span,
-    lacking,
     make_document,
-    refuse,
+    missing_extra,
+    raise_invalid_source,
 )
 from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
 
-Event: TypeAlias = Any  # the library's type is a union of all that any property may be
+IcsEvent: TypeAlias = Any  # the library's type is a union of all that any property may be
 
 _DAY: Final = timedelta(days=1)
 _SHOWN_MAX: Final = 5
@@ -33,7 +33,7 @@ _REPEATING: Final = ("RDATE", "RECURRENCE-ID")
 
 
 @dataclass(slots=True)
-class _Days:
+class _IcsHolidays:
     """The holidays so far, and what was left out."""
 
     days: dict[date, str] = field(default_factory=dict[date, str])
@@ -42,7 +42,9 @@ class _Days:
     problems: list[Problem] = field(default_factory=list[Problem])
 
 
-def read_ics(path: Path, weekend: tuple[str, ...], first: date | None, last: date) -> Found:
+def read_ics(
+    path: Path, weekend: tuple[str, ...], first: date | None, last: date
+) -> SourceCalendar:
     """Read all-day events as holidays; the first day known is the earliest where none is given.
 
     CANCELLED events, and days outside the range, are left out and counted. Raises InvalidInput with
@@ -52,31 +54,33 @@ def read_ics(path: Path, weekend: tuple[str, ...], first: date | None, last: dat
     try:
         from icalendar import Calendar as Ics  # noqa: PLC0415 - an extra
     except ImportError:
-        raise lacking("ics", "An .ics file") from None
+        raise missing_extra("ics", "An .ics file") from None
     try:
         calendars = Ics.from_ical(read_text(path), multiple=True)
     except InvalidInput:
         raise
     except (ValueError, LookupError, TypeError) as error:
         reason = " ".join(str(error).split())[:120]
-        refuse(str(path), [Problem(str(path), "", f"no iCalendar: {reason}", "a .ics file")])
-    found = _Days()
+        raise_invalid_source(
+            str(path), [Problem(str(path), "", f"no iCalendar: {reason}", "a .ics file")]
+        )
+    found = _IcsHolidays()
     beginning = date.min if first is None else first
-    events: list[Event] = [event for calendar in calendars for event in _events(calendar)]
+    events: list[IcsEvent] = [event for calendar in calendars for event in _events(calendar)]
     for event in events:
-        _take(found, event, Span(beginning, last))
+        _take(found, event, DayRange(beginning, last))
     if not found.days and not found.problems:
         found.problems.append(Problem(str(path), "", "no all-day event in the range"))
     if len(found.days) > DAYS_LISTED_MAX:
         found.problems.append(Problem(str(path), "", f"more than {DAYS_LISTED_MAX:,} days"))
     if found.problems:
-        refuse(str(path), found.problems)
+        raise_invalid_source(str(path), found.problems)
     span = check_span(first or min(found.days), last, "--valid-to")
     document = make_document(span, weekend, found.days, source=str(path))
-    return Found(document, f"ics {path.name}", tuple(_remarks(found)))
+    return SourceCalendar(document, f"ics {path.name}", tuple(_remarks(found)))
 
 
-def _remarks(found: _Days) -> Iterator[str]:
+def _remarks(found: _IcsHolidays) -> Iterator[str]:
     if found.cancelled:
         names = ", ".join(found.cancelled[:_SHOWN_MAX])
         more = ", …" if len(found.cancelled) > _SHOWN_MAX else ""
@@ -85,7 +89,7 @@ def _remarks(found: _Days) -> Iterator[str]:
         yield f"left out as outside the range: {found.outside:,} days"
 
 
-def _take(found: _Days, event: Event, span: Span) -> None:
+def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
     name = " ".join(str(event.get("SUMMARY", "")).split())[:NAME_CHARS_MAX]
     place = name or str(event.get("UID", "an event"))
     if str(event.get("STATUS", "")).upper() == "CANCELLED":
@@ -117,7 +121,7 @@ def _joined(known: str, name: str) -> str:
     return f"{known} / {name}"[:NAME_CHARS_MAX] if known else name
 
 
-def _unusable(event: Event, place: str) -> Iterator[Problem]:
+def _unusable(event: IcsEvent, place: str) -> Iterator[Problem]:
     """Yield why an event is not some whole days, once or every year."""
     begin, end, rule = event.get("DTSTART"), event.get("DTEND"), event.get("RRULE")
     if begin is None or isinstance(begin, list):
@@ -138,14 +142,14 @@ def _unusable(event: Event, place: str) -> Iterator[Problem]:
         yield Problem(place, "", "UNTIL is a time of day", "UNTIL=20301231")
 
 
-def _length(event: Event, begin: date) -> timedelta:
+def _length(event: IcsEvent, begin: date) -> timedelta:
     if "DTEND" in event:
         return event["DTEND"].dt - begin
     length: Any = event["DURATION"].dt if "DURATION" in event else _DAY
     return length - length % _DAY if length >= _DAY else length
 
 
-def _starts(event: Event, begin: date, span: Span, length: timedelta) -> Iterator[date]:
+def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> Iterator[date]:
     """Yield on which days it begins; of one that repeats, only where it touches the range."""
     rule = event.get("RRULE")
     if rule is None:
@@ -162,11 +166,11 @@ def _starts(event: Event, begin: date, span: Span, length: timedelta) -> Iterato
             yield day
 
 
-def _events(calendar: Event) -> list[Event]:
+def _events(calendar: IcsEvent) -> list[IcsEvent]:
     return calendar.walk("VEVENT")
 
 
-def _excluded(event: Event) -> Iterator[date]:
+def _excluded(event: IcsEvent) -> Iterator[date]:
     listed: Any = event.get("EXDATE", [])
     several: list[Any] = listed if hasattr(listed, "append") else [listed]
     for dates in several:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
-from dueledger.calendars.diff import Difference, compare
-from dueledger.calendars.source_calendar import Found
+from dueledger.calendars.diff import CalendarDifference, compare
+from dueledger.calendars.source_calendar import SourceCalendar
 from dueledger.ledger.definitions.calendar_document import CalendarDocument, parse_calendar
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendars import (
@@ -25,7 +25,7 @@ _AROUND: Final = timedelta(days=14)
 
 
 @dataclass(frozen=True, slots=True)
-class Concerned:
+class AffectedDefinition:
     """A definition that names the calendar; `standing` of its future items are on changed days."""
 
     definition: CalendarDefinition
@@ -33,7 +33,7 @@ class Concerned:
 
 
 @dataclass(frozen=True, slots=True)
-class Imported:
+class CalendarImport:
     """What became of it: `version` is the one there now, with `applied` False what would be next.
 
     `counted_all` is False where more items may stand on changed days than were counted.
@@ -45,14 +45,14 @@ class Imported:
     changed: bool
     applied: bool
     document: CalendarDocument
-    difference: Difference | None
-    concerned: tuple[Concerned, ...]
+    difference: CalendarDifference | None
+    concerned: tuple[AffectedDefinition, ...]
     counted_all: bool
 
 
 async def import_calendar(
-    connection: Connection, found: Found, *, tenant: str, name: str, actor_no: int | None
-) -> Imported:
+    connection: Connection, found: SourceCalendar, *, tenant: str, name: str, actor_no: int | None
+) -> CalendarImport:
     """Put a calendar's next version where it differs from the newest; without an actor, only tell.
 
     Items that exist already stay where they are: only what is not materialised yet is moved.
@@ -68,8 +68,8 @@ async def import_calendar(
             connection, tenant, name, limit=DEFINITIONS_MAX
         )
         standing = {}
-        if difference is not None and difference.turned:
-            standing = await _standing(connection, definitions, difference.turned)
+        if difference is not None and difference.changed_days:
+            standing = await _standing(connection, definitions, difference.changed_days)
         if changed and actor_no is not None:
             put = await put_calendar(
                 connection,
@@ -81,7 +81,7 @@ async def import_calendar(
                 actor_no=actor_no,
             )
             version, changed = put.version, put.changed
-    return Imported(
+    return CalendarImport(
         tenant,
         name,
         version,
@@ -89,7 +89,9 @@ async def import_calendar(
         changed and actor_no is not None,
         found.document,
         difference,
-        tuple(Concerned(each, standing.get(each.definition_no, 0)) for each in definitions),
+        tuple(
+            AffectedDefinition(each, standing.get(each.definition_no, 0)) for each in definitions
+        ),
         sum(standing.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
     )
 

@@ -16,7 +16,7 @@ _DAY: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class DayRange:
     """The first and the last day for which a source is taken to be complete."""
 
     first: date
@@ -28,7 +28,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SourceCalendar:
     """A calendar, where it is from, and what of the source it does not carry."""
 
     document: CalendarDocument
@@ -37,7 +37,7 @@ class Found:
 
 
 def make_document(
-    span: Span,
+    span: DayRange,
     weekend: Iterable[str],
     days: Mapping[date, str],
     workdays: Iterable[date] = (),
@@ -68,7 +68,7 @@ def read_weekend(text: str) -> tuple[str, ...]:
     return days
 
 
-def check_span(first: date, last: date, option: str) -> Span:
+def check_span(first: date, last: date, option: str) -> DayRange:
     """Return a span of days; InvalidInput for one that cannot be."""
     if last < first:
         problem = Problem(option, last.isoformat(), f"before the first day, {first}")
@@ -76,17 +76,17 @@ def check_span(first: date, last: date, option: str) -> Span:
         years = f"{DUE_MIN.year} to {DUE_END.year - 1}"
         problem = Problem(option, f"{first} to {last}", f"outside {years}")
     else:
-        return Span(first, last)
+        return DayRange(first, last)
     raise InvalidInput("The calendar's range makes no sense:", [problem])
 
 
-def refuse(source: str, problems: list[Problem]) -> NoReturn:
+def raise_invalid_source(source: str, problems: list[Problem]) -> NoReturn:
     """Refuse a source, with everything that is wrong in it."""
     more = f" ({len(problems):,} problems)" if len(problems) > PROBLEMS_MAX else ""
     raise InvalidInput(f"{source} cannot be read{more}:", problems[:PROBLEMS_MAX], source=source)
 
 
-def lacking(extra: str, what: str) -> MissingExtra:
+def missing_extra(extra: str, what: str) -> MissingExtra:
     """Return the error of a library that is not installed, with the command that installs it."""
     return MissingExtra(
         f"{what} is read by a library that is not installed: pip install 'dueledger[{extra}]'",

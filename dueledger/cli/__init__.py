@@ -3,43 +3,43 @@
 import sys
 from collections.abc import Sequence
 
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     from dueledger.cli.app import app
-    from dueledger.cli.errors import Failure, describe, report
+    from dueledger.cli.errors import CommandError, describe, report
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     for number, text in enumerate(given, 1):
         if text != text.encode(errors="ignore").decode():
             message = f"Argument {number} is not UTF-8: {text!a}"
-            report(Failure(Exit.USAGE, "USAGE", message, {}), as_json=as_json)
-            return Exit.USAGE
+            report(CommandError(ExitCode.USAGE, "USAGE", message, {}), as_json=as_json)
+            return ExitCode.USAGE
     try:
         # With --json a refused option is described like any other error, not as usage for people.
         ended: object = app(given, prog_name="dueledger", standalone_mode=not as_json)
     except SystemExit as ending:
         return _code(ending.code)
     except KeyboardInterrupt:
-        return Exit.INTERRUPTED
+        return ExitCode.INTERRUPTED
     except Exception as error:
         failure = describe(error)
         if failure is None:
             raise
         report(failure, as_json=as_json)
         return failure.exit
-    return ended if isinstance(ended, int) else Exit.DONE
+    return ended if isinstance(ended, int) else ExitCode.DONE
 
 
 def _code(code: str | int | None) -> int:
     match code:
         case None:
-            return Exit.DONE
+            return ExitCode.DONE
         case int():
             return code
         case str():
             sys.stderr.write(code + "\n")
-            return Exit.FAILED
+            return ExitCode.FAILED

@@ -11,9 +11,9 @@ from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOpti
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.calendars.diff import Difference
-    from dueledger.calendars.import_calendar import Imported
-    from dueledger.calendars.source_calendar import Found
+    from dueledger.calendars.diff import CalendarDifference
+    from dueledger.calendars.import_calendar import CalendarImport
+    from dueledger.calendars.source_calendar import SourceCalendar
     from dueledger.ledger.store.calendars import CalendarRow, ListedCalendar
 
 app = typer.Typer()
@@ -99,16 +99,16 @@ def _read(
     source: tuple[Path | None, str | None, str | None],
     weekend: str | None,
     days: tuple[date | None, date | None],
-) -> "Found":
+) -> "SourceCalendar":
     from dueledger.calendars.exchange_source import read_exchange
-    from dueledger.calendars.files import FileTerms, read_file
+    from dueledger.calendars.files import CalendarFileOptions, read_file
     from dueledger.calendars.holidays_source import read_holidays
     from dueledger.calendars.source_calendar import check_span, read_weekend
 
     file, place, code = source
     first, last = days
     if file is not None:
-        return read_file(file, FileTerms(weekend, first, last))
+        return read_file(file, CalendarFileOptions(weekend, first, last))
     if first is None or last is None:
         raise typer.BadParameter("from which year to which?", param_hint="--from, --to")
     span = check_span(first, last, "--to")
@@ -120,18 +120,18 @@ def _read(
 
 
 async def _import(
-    dsn: str | None, found: "Found", key: tuple[str, str], *, apply: bool
-) -> "Imported":
+    dsn: str | None, found: "SourceCalendar", key: tuple[str, str], *, apply: bool
+) -> "CalendarImport":
     from dueledger.calendars.import_calendar import import_calendar
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
 
     tenant, name = key
     async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection) if apply else None
+        actor_no = await register_person(connection) if apply else None
         return await import_calendar(connection, found, tenant=tenant, name=name, actor_no=actor_no)
 
 
-def _document(imported: "Imported", found: "Found") -> dict[str, object]:
+def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, object]:
     return {
         "tenant": imported.tenant,
         "calendar": imported.name,
@@ -159,7 +159,7 @@ def _document(imported: "Imported", found: "Found") -> dict[str, object]:
     }
 
 
-def _changes(difference: "Difference") -> dict[str, object]:
+def _changes(difference: "CalendarDifference") -> dict[str, object]:
     (first, last), (new_first, new_last) = difference.range
     return {
         "added": [{"day": one.day, "name": one.name} for one in difference.added],
@@ -169,11 +169,11 @@ def _changes(difference: "Difference") -> dict[str, object]:
         "renamed": difference.renamed,
         "weekend": difference.weekend,
         "range": {"from": [first, last], "to": [new_first, new_last]},
-        "changed_days": difference.turned,
+        "changed_days": difference.changed_days,
     }
 
 
-def _print(imported: "Imported", found: "Found") -> None:
+def _print(imported: "CalendarImport", found: "SourceCalendar") -> None:
     for remark in found.remarks:
         say(remark)
     document, difference = imported.document, imported.difference
@@ -205,7 +205,7 @@ def _print(imported: "Imported", found: "Found") -> None:
     )
 
 
-def _print_difference(difference: "Difference") -> None:
+def _print_difference(difference: "CalendarDifference") -> None:
     rows = [
         {"change": sign, "day": one.day.isoformat(), "weekday": f"{one.day:%A}", "name": one.name}
         for sign, days in (("+", difference.added), ("-", difference.removed))

@@ -7,7 +7,7 @@ from uuid import UUID
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption
 from dueledger.cli.output import print_lines, print_rows, say
 
@@ -27,7 +27,7 @@ ReasonOption = Annotated[
 ]
 
 
-class Decision(StrEnum):
+class ItemDecision(StrEnum):
     """What a person may decide about parked or waiting items."""
 
     PARK = "park"
@@ -35,7 +35,7 @@ class Decision(StrEnum):
     WRITE_OFF = "write_off"
 
 
-class Look(StrEnum):
+class ReviewList(StrEnum):
     """What a person may look through before deciding."""
 
     REVIEWS = "reviews"
@@ -45,13 +45,13 @@ class Look(StrEnum):
 @app.command(rich_help_panel=options.ITEMS)
 def reviews(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """List what is parked for a person, oldest first, with why."""
-    _look(Look.REVIEWS, limit, dsn, as_json=json_)
+    _show_list(ReviewList.REVIEWS, limit, dsn, as_json=json_)
 
 
 @app.command(rich_help_panel=options.ITEMS)
 def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """List the stale and illegal writes that changed nothing, newest first."""
-    _look(Look.REJECTED, limit, dsn, as_json=json_)
+    _show_list(ReviewList.REJECTED, limit, dsn, as_json=json_)
 
 
 @app.command(rich_help_panel=options.ITEMS)
@@ -59,7 +59,7 @@ def park(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
     """Hold items that wait for a retry, until a person decides."""
-    _decide(Decision.PARK, items, reason, dsn, as_json=json_)
+    _decide(ItemDecision.PARK, items, reason, dsn, as_json=json_)
 
 
 @app.command(rich_help_panel=options.ITEMS)
@@ -67,7 +67,7 @@ def redrive(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
     """Send parked items back to work, with their attempts counted anew."""
-    _decide(Decision.REDRIVE, items, reason, dsn, as_json=json_)
+    _decide(ItemDecision.REDRIVE, items, reason, dsn, as_json=json_)
 
 
 @app.command("write-off", rich_help_panel=options.ITEMS)
@@ -75,10 +75,10 @@ def write_off(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
     """End parked items without doing them, in your name."""
-    _decide(Decision.WRITE_OFF, items, reason, dsn, as_json=json_)
+    _decide(ItemDecision.WRITE_OFF, items, reason, dsn, as_json=json_)
 
 
-def _look(look: Look, limit: int, dsn: str | None, *, as_json: bool) -> None:
+def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
     from dueledger.cli.session import run
 
     rows = run(_read(look, limit, dsn))
@@ -86,32 +86,32 @@ def _look(look: Look, limit: int, dsn: str | None, *, as_json: bool) -> None:
         print_lines(rows)
         return
     match look:
-        case Look.REVIEWS:
+        case ReviewList.REVIEWS:
             columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
             print_rows(rows, columns, empty="Nothing waits for a person.")
-        case Look.REJECTED:
+        case ReviewList.REJECTED:
             columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")
             print_rows(rows, columns, empty="No write was refused.")
         case _:
             assert_never(look)
 
 
-async def _read(look: Look, limit: int, dsn: str | None) -> list[dict[str, object]]:
+async def _read(look: ReviewList, limit: int, dsn: str | None) -> list[dict[str, object]]:
     from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.reviews import list_rejected_writes, list_reviews
 
     async with ledger_connection(dsn) as connection:
-        if look is Look.REVIEWS:
+        if look is ReviewList.REVIEWS:
             return await list_reviews(connection, limit)
         return await list_rejected_writes(connection, limit)
 
 
 def _decide(
-    decision: Decision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
+    decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
     from dueledger.cli.session import run
 
-    answers = run(_ask(decision, items, reason, dsn))
+    answers = run(_apply(decision, items, reason, dsn))
     if as_json:
         print_lines(answers)
     else:
@@ -122,21 +122,21 @@ def _decide(
             f"{len(refused)} of {len(answers)} were refused; "
             "`dueledger why ITEM` says where each stands."
         )
-        options.leave(Exit.FAILED)
+        options.exit_with(ExitCode.FAILED)
 
 
-async def _ask(
-    decision: Decision, items: list[UUID], reason: str, dsn: str | None
+async def _apply(
+    decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None
 ) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store import reviews
 
     asks = {
-        Decision.PARK: reviews.park_items,
-        Decision.REDRIVE: reviews.redrive_items,
-        Decision.WRITE_OFF: reviews.write_off_items,
+        ItemDecision.PARK: reviews.park_items,
+        ItemDecision.REDRIVE: reviews.redrive_items,
+        ItemDecision.WRITE_OFF: reviews.write_off_items,
     }
     async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection)
+        actor_no = await register_person(connection)
         answers = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
     return [{"id": answered.id, "answer": str(answered.answer)} for answered in answers]

@@ -14,10 +14,10 @@ from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOpti
 from dueledger.cli.output import print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.definitions.put_in_force import DefinedDocument, Preview
+    from dueledger.definitions.put_in_force import ChangePreview, DefinedDocument
     from dueledger.ledger.definitions.parsing import Definition
 
-    Change = tuple[Definition, DefinedDocument, Preview]
+    Change = tuple[Definition, DefinedDocument, ChangePreview]
 
 app = typer.Typer()
 
@@ -136,16 +136,16 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.definitions.files import read_files
-    from dueledger.definitions.named_calendars import observe_ledger, told_reach
-    from dueledger.definitions.put_in_force import preview_change, put_in_force, told_idle
+    from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
+    from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force
     from dueledger.ledger.errors import Conflict
 
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
-        read = await observe_ledger(connection, read, sources)
-        actor_no = await person(connection)
+        read = await add_ledger_calendars(connection, read, sources)
+        actor_no = await register_person(connection)
         put = partial(
             *(put_in_force, connection, read),
             actor_no=actor_no,
@@ -163,10 +163,10 @@ async def _define(
         changes = list(zip(read, defined, previews, strict=True))
         if show is not None:
             show(changes)
-        for told in await told_reach(connection, read):
+        for told in await describe_reach(connection, read):
             say(told)
         for one, answer, preview in changes:
-            if answer.changed and (idle := told_idle(one, since or preview.diff.since)):
+            if answer.changed and (idle := describe_idle(one, since or preview.diff.since)):
                 say(idle)
         if dry_run:
             return changes
@@ -180,7 +180,7 @@ async def _define(
 
 
 def _defined_document(
-    _: "Definition", defined: "DefinedDocument", preview: "Preview"
+    _: "Definition", defined: "DefinedDocument", preview: "ChangePreview"
 ) -> dict[str, object]:
     document: dict[str, object] = asdict(defined)
     if defined.changed:
@@ -188,7 +188,7 @@ def _defined_document(
     return document
 
 
-def _diff_document(preview: "Preview") -> dict[str, object]:
+def _diff_document(preview: "ChangePreview") -> dict[str, object]:
     diff = preview.diff
     return {
         "base_version": diff.base_version,
@@ -203,8 +203,8 @@ def _diff_document(preview: "Preview") -> dict[str, object]:
                 "cycle": one.cycle,
                 "due_at": one.due_at,
                 "local": None if one.due_at is None else _local(one.due_at, one.zone),
-                "was": one.was,
-                "was_local": None if one.was is None else _local(one.was, one.zone),
+                "was": one.due_before,
+                "was_local": None if one.due_before is None else _local(one.due_before, one.zone),
             }
             for one in diff.upcoming
         ],
@@ -217,7 +217,7 @@ def _show_all(changes: "list[Change]", *, dry_run: bool) -> None:
 
 
 def _show_diff(
-    definition: "Definition", defined: "DefinedDocument", preview: "Preview", *, dry_run: bool
+    definition: "Definition", defined: "DefinedDocument", preview: "ChangePreview", *, dry_run: bool
 ) -> None:
     """Show, before it is done, what becomes of the next occurrences."""
     from dueledger.ledger.schedule import AfterCompletion
@@ -235,7 +235,9 @@ def _show_diff(
             "change": one.kind.value,
             "local": _local(one.at, one.zone),
             "utc": one.at,
-            "was": None if one.was in {None, one.at} else _local(one.was or one.at, one.zone),
+            "was": None
+            if one.due_before in {None, one.at}
+            else _local(one.due_before or one.at, one.zone),
         }
         for one in diff.upcoming
     ]
@@ -247,7 +249,9 @@ def _show_diff(
         say(f"  In the {days:,.3g} days from then on: {counts}.")
 
 
-def _headline(definition: "Definition", defined: "DefinedDocument", preview: "Preview") -> str:
+def _headline(
+    definition: "Definition", defined: "DefinedDocument", preview: "ChangePreview"
+) -> str:
     diff = preview.diff
     name = f"{definition.tenant}/{definition.definition}, version {defined.version}"
     said = f"{name}, from {_local(diff.since, 'UTC')}"

@@ -5,7 +5,7 @@ from typing import Final, cast
 
 import typer
 
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.output import messages, print_document
 from dueledger.ledger.errors import DueledgerError, InvalidInput
 from dueledger.stack import StackError
@@ -15,17 +15,17 @@ _UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
 
 _REFUSED: Final = {
     "42501": (
-        Exit.FAILED,
+        ExitCode.FAILED,
         "NOT_PERMITTED",
         "This user of the database may not ({error}): `grant ledger_worker to` it.",
     ),
     "25006": (
-        Exit.UNREACHABLE,
+        ExitCode.UNREACHABLE,
         "READ_ONLY",
         "This server only reads ({error}). Give DUELEDGER_DSN the address of the primary.",
     ),
     "40P01": (
-        Exit.FAILED,
+        ExitCode.FAILED,
         "DEADLOCK",
         "Others changed the same at once, and Postgres undid this: repeat it.",
     ),
@@ -37,58 +37,64 @@ _USAGE_ERROR: Final = typer.BadParameter.mro()[1]
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class CommandError:
     """What went wrong, as a person reads it and as a program does."""
 
-    exit: Exit
+    exit: ExitCode
     code: str
     message: str
     details: dict[str, object]
 
 
-def describe(error: Exception) -> Failure | None:
+def describe(error: Exception) -> CommandError | None:
     """Return what to say of an error, or None for one that is a defect of ours."""
     match error:
         case DueledgerError():
-            return Failure(Exit(error.exit_code), error.code, error.message, _details(error))
+            return CommandError(
+                ExitCode(error.exit_code), error.code, error.message, _details(error)
+            )
         case _ if isinstance(error, _USAGE_ERROR):
             refused = cast("typer.BadParameter", error)
-            return Failure(Exit.USAGE, "USAGE", refused.format_message(), {})
+            return CommandError(ExitCode.USAGE, "USAGE", refused.format_message(), {})
         case StackError():
-            return Failure(Exit.UNREACHABLE, error.code, str(error), {"remedy": error.remedy})
+            return CommandError(
+                ExitCode.UNREACHABLE, error.code, str(error), {"remedy": error.remedy}
+            )
         case FileNotFoundError() | IsADirectoryError() | PermissionError():
             message = (
                 f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
             )
-            return Failure(Exit.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)})
+            return CommandError(
+                ExitCode.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)}
+            )
         case _ if getattr(error, "sqlstate", None) in _UNMIGRATED:
             message = (
                 f"The schema of this database is missing or too old ({error}). "
                 "Run `dueledger migrate`."
             )
-            return Failure(Exit.FAILED, "NOT_MIGRATED", message, {})
+            return CommandError(ExitCode.FAILED, "NOT_MIGRATED", message, {})
         case _:
             return _refused(error) or _lost_connection(error)
 
 
-def _refused(error: Exception) -> Failure | None:
+def _refused(error: Exception) -> CommandError | None:
     refused = _REFUSED.get(getattr(error, "sqlstate", ""))
     if refused is None:
         return None
     ending, code, sentence = refused
-    return Failure(ending, code, sentence.format(error=error), {})
+    return CommandError(ending, code, sentence.format(error=error), {})
 
 
-def _lost_connection(error: Exception) -> Failure | None:
-    from dueledger.ledger.store import tells_of_a_lost_connection
+def _lost_connection(error: Exception) -> CommandError | None:
+    from dueledger.ledger.store import is_connection_lost
 
-    if not tells_of_a_lost_connection(error):
+    if not is_connection_lost(error):
         return None
     message = (
         f"The connection to Postgres broke: {type(error).__name__}. What was under way may have "
         "been done; look before you repeat it."
     )
-    return Failure(Exit.UNREACHABLE, "CONNECTION_LOST", message, {})
+    return CommandError(ExitCode.UNREACHABLE, "CONNECTION_LOST", message, {})
 
 
 def _details(error: DueledgerError) -> dict[str, object]:
@@ -101,7 +107,7 @@ def _details(error: DueledgerError) -> dict[str, object]:
     return {**error.fields, "problems": problems}
 
 
-def report(failure: Failure, *, as_json: bool) -> None:
+def report(failure: CommandError, *, as_json: bool) -> None:
     """Print a failure for people on stderr and, with `as_json`, for programs on stdout."""
     messages.print(f"error {failure.code}: {failure.message}", markup=False, soft_wrap=True)
     if as_json:

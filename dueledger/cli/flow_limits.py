@@ -112,9 +112,9 @@ def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
 def _number(name: str, text: str, option: str) -> float:
     bounds = FLOW_BOUNDS[name]
     number = float(text) if _NUMBER.fullmatch(text) else float("nan")
-    if not bounds.hold(number) or (name in WHOLE_LIMITS and number != int(number)):
+    if not bounds.contains(number) or (name in WHOLE_LIMITS and number != int(number)):
         ending = ", or none" if name in CLEARABLE_LIMITS else ""
-        message = f"{text!r} is refused; it must be {bounds.words}{ending}"
+        message = f"{text!r} is refused; it must be {bounds.text}{ending}"
         raise typer.BadParameter(message, param_hint=option)
     return int(number) if name in WHOLE_LIMITS else number
 
@@ -122,12 +122,15 @@ def _number(name: str, text: str, option: str) -> float:
 async def _set(
     tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
 ) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection, person
-    from dueledger.ledger.store.flows import Scope, ensure_flow, set_flow_limits
+    from dueledger.cli.session import ledger_connection, register_person
+    from dueledger.ledger.store.flows import FlowScope, ensure_flow, set_flow_limits
 
     async with ledger_connection(dsn) as connection, connection.transaction():
         if lane is not None:
             await ensure_flow(connection, tenant, kind, lane)
         return await set_flow_limits(
-            connection, Scope(tenant, kind, lane), limits, actor_no=await person(connection)
+            connection,
+            FlowScope(tenant, kind, lane),
+            limits,
+            actor_no=await register_person(connection),
         )

@@ -9,7 +9,7 @@ import typer
 
 from dueledger.cli import options
 from dueledger.cli.decisions import ReasonOption
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.flow_limits import set_
 from dueledger.cli.options import (
     DsnOption,
@@ -23,7 +23,7 @@ from dueledger.cli.options import (
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
 
 if TYPE_CHECKING:
-    from dueledger.ledger.store.flows import Paused, Resumed
+    from dueledger.ledger.store.flows import PauseResult, ResumeResult
 
 app = typer.Typer()
 flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
@@ -188,7 +188,7 @@ def trigger(
         print_fields({name: value for name, value in answer.items() if value is not None})
     if answer.get("answer") not in (None, "done"):
         say("It does not wait for its time; `dueledger why ITEM` says where it stands.")
-        options.leave(Exit.FAILED)
+        options.exit_with(ExitCode.FAILED)
 
 
 @app.command(rich_help_panel=options.OPERATIONS)
@@ -233,26 +233,28 @@ def _scope(pause: Mapping[str, Any]) -> str:
 
 async def _pause(
     tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
-) -> "Paused":
-    from dueledger.cli.session import ledger_connection, person
-    from dueledger.ledger.store.flows import Scope, pause_flows
+) -> "PauseResult":
+    from dueledger.cli.session import ledger_connection, register_person
+    from dueledger.ledger.store.flows import FlowScope, pause_flows
 
     async with ledger_connection(dsn) as connection:
         return await pause_flows(
             connection,
-            Scope(tenant, kind, lane),
+            FlowScope(tenant, kind, lane),
             reason=reason,
-            actor_no=await person(connection),
+            actor_no=await register_person(connection),
         )
 
 
-async def _resume(tenant: str, kind: str | None, lane: str | None, dsn: str | None) -> "Resumed":
-    from dueledger.cli.session import ledger_connection, person
-    from dueledger.ledger.store.flows import Scope, resume_flows
+async def _resume(
+    tenant: str, kind: str | None, lane: str | None, dsn: str | None
+) -> "ResumeResult":
+    from dueledger.cli.session import ledger_connection, register_person
+    from dueledger.ledger.store.flows import FlowScope, resume_flows
 
     async with ledger_connection(dsn) as connection:
         return await resume_flows(
-            connection, Scope(tenant, kind, lane), actor_no=await person(connection)
+            connection, FlowScope(tenant, kind, lane), actor_no=await register_person(connection)
         )
 
 
@@ -275,12 +277,12 @@ async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
 
 
 async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store.flows import expedite_items
 
     async with ledger_connection(dsn) as connection:
         [answered] = await expedite_items(
-            connection, [item], reason=reason, actor_no=await person(connection)
+            connection, [item], reason=reason, actor_no=await register_person(connection)
         )
     return {"id": answered.id, "answer": str(answered.answer)}
 
@@ -290,12 +292,17 @@ async def _trigger(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.definitions.trigger import trigger_definition
 
     async with ledger_connection(dsn) as connection:
         triggered = await trigger_definition(
-            connection, tenant, name, cycle=cycle, reason=reason, actor_no=await person(connection)
+            connection,
+            tenant,
+            name,
+            cycle=cycle,
+            reason=reason,
+            actor_no=await register_person(connection),
         )
     return asdict(triggered) | {"remedy": triggered.remedy}
 

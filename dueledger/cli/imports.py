@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import JsonOption
 from dueledger.cli.output import messages, print_document, print_rows, print_text, say
 
 if TYPE_CHECKING:
-    from dueledger.importers.import_result import Import
+    from dueledger.importers.import_result import ImportResult
 
 app = typer.Typer()
 imports = typer.Typer(help="Turn other schedulers' files into definitions.", no_args_is_help=True)
@@ -63,7 +63,7 @@ def import_crontab(
         raise typer.BadParameter(message, param_hint="FILE") from None
     of_system = system or file.name == "crontab" or file.absolute().parent.name == "cron.d"
     crontab = Crontab(tenant, kind or KIND, _zone(timezone), of_system)
-    _tell(read_crontab(text, file.name, crontab), out, as_json=json_)
+    _print_import(read_crontab(text, file.name, crontab), out, as_json=json_)
 
 
 @imports.command("kubernetes")
@@ -86,11 +86,11 @@ def import_kubernetes(
 ) -> None:
     """Turn CronJobs into definitions; exit code 4 where one cannot be carried over."""
     from dueledger.importers.kubernetes import import_kubernetes as read_kubernetes
-    from dueledger.importers.prow_periodic import Anew
+    from dueledger.importers.prow_periodic import NewDefinitionFields
 
-    anew = Anew(tenant, options.read_due_instant(anchor, "--anchor"), kind or "")
+    anew = NewDefinitionFields(tenant, options.read_due_instant(anchor, "--anchor"), kind or "")
     found = read_kubernetes(path, anew, zone=_zone(timezone) or "UTC")
-    _tell(found, out, as_json=json_)
+    _print_import(found, out, as_json=json_)
 
 
 def _zone(name: str | None) -> str | None:
@@ -101,7 +101,7 @@ def _zone(name: str | None) -> str | None:
     return name
 
 
-def _tell(found: "Import", out: Path | None, *, as_json: bool) -> None:
+def _print_import(found: "ImportResult", out: Path | None, *, as_json: bool) -> None:
     from dueledger.importers.definition_yaml import definitions_text, write_definitions
 
     written = [] if out is None else write_definitions(found.jobs, out)
@@ -112,10 +112,10 @@ def _tell(found: "Import", out: Path | None, *, as_json: bool) -> None:
     if not as_json:
         _print_tables(found, on_stderr=out is None)
     _summarise(found, written)
-    options.leave(Exit.DONE if found.jobs and not found.left_out else Exit.FINDINGS)
+    options.exit_with(ExitCode.DONE if found.jobs and not found.skipped else ExitCode.FINDINGS)
 
 
-def _print_json(found: "Import", written: list[Path]) -> None:
+def _print_json(found: "ImportResult", written: list[Path]) -> None:
     from dataclasses import asdict
 
     from dueledger.importers.import_result import QUESTIONS
@@ -124,7 +124,7 @@ def _print_json(found: "Import", written: list[Path]) -> None:
         {
             "definitions": [job.document for job in found.jobs],
             "inventory": [job.inventory() for job in found.jobs],
-            "left_out": [asdict(one) for one in found.left_out],
+            "left_out": [asdict(one) for one in found.skipped],
             "reported": [asdict(one) for one in found.reported],
             "passed_over": found.passed_over,
             "questions": {question.value: QUESTIONS[question] for question, _ in found.questions()},
@@ -133,7 +133,7 @@ def _print_json(found: "Import", written: list[Path]) -> None:
     )
 
 
-def _print_tables(found: "Import", *, on_stderr: bool) -> None:
+def _print_tables(found: "ImportResult", *, on_stderr: bool) -> None:
     """Print the inventory beside the definitions, so that a pipe carries definitions alone."""
     rows = [
         {
@@ -152,7 +152,7 @@ def _texts(value: object) -> list[str]:
     return [str(one) for one in value] if isinstance(value, list) else []  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
 
 
-def _summarise(found: "Import", written: list[Path]) -> None:
+def _summarise(found: "ImportResult", written: list[Path]) -> None:
     from dueledger.importers.import_result import QUESTIONS
 
     questions = list(found.questions())
@@ -162,12 +162,12 @@ def _summarise(found: "Import", written: list[Path]) -> None:
         say(f"  {question} ({count:,}): {QUESTIONS[question]}")
     for one in found.reported:
         say(f"{one.where}: {one.text or 'line'}: {one.meaning}")
-    for one in found.left_out:
+    for one in found.skipped:
         remedy = f" Write: {one.accepted}." if one.accepted else ""
         say(f"left out {one.where} {one.text}: {one.reason}.{remedy}")
     for kind, count in sorted(found.passed_over.items()):
         say(f"passed over: {count:,} × {kind}, which has no schedule")
     messages.print(
-        f"{len(found.jobs):,} carried over, {len(found.left_out):,} left out"
+        f"{len(found.jobs):,} carried over, {len(found.skipped):,} left out"
         + (f", {len(written):,} files written" if written else "")
     )

@@ -49,7 +49,7 @@ async def _emit(
     dates: tuple[str, str],
     terms: tuple[str, str, str],
 ) -> dict[str, object]:
-    from dueledger.cli.session import ledger_connection, person
+    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.rules.drafts import ItemDraft
     from dueledger.ledger.store.items import emit_items
 
@@ -65,7 +65,7 @@ async def _emit(
         payload=payload,
     )
     async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection)
+        actor_no = await register_person(connection)
         [emitted] = await emit_items(connection, [draft], actor_no=actor_no)
     return {"id": emitted.id, "created": emitted.created}
 
@@ -167,12 +167,12 @@ def why(
 
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
     from dueledger.cli.session import ledger_connection
-    from dueledger.ledger.store.flows import find_hindrances
+    from dueledger.ledger.store.flows import find_blockers
     from dueledger.why import explain
 
     async with ledger_connection(dsn) as connection:
         found = await _find(connection, item)
-        hindrances = await find_hindrances(connection, found["item_no"])
+        hindrances = await find_blockers(connection, found["item_no"])
     explanation = explain(found, hindrances)
     return {
         "item": found["id"],

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
 
 
-def observe_named(
+def add_named_calendars(
     definitions: "Sequence[Definition]",
     pairs: Sequence[str] | None,
     terms: tuple[str | None, str | None, str | None],
@@ -19,14 +19,14 @@ def observe_named(
 
     The ledger is asked only for what no file gives, and needs an address then.
     """
-    from dueledger.calendars.files import FileTerms, read_given
-    from dueledger.definitions.named_calendars import observe_given
+    from dueledger.calendars.files import CalendarFileOptions, read_given
+    from dueledger.definitions.named_calendars import add_given_calendars
 
     weekend, valid_from, valid_to = terms
     first = None if valid_from is None else options.read_date(valid_from, "--valid-from")
     last = None if valid_to is None else options.read_date(valid_to, "--valid-to")
-    given = read_given(pairs or (), FileTerms(weekend, first, last))
-    observing = observe_given(definitions, given)
+    given = read_given(pairs or (), CalendarFileOptions(weekend, first, last))
+    observing = add_given_calendars(definitions, given)
     if all(one.calendar_name is None or one.calendar_name in given for one in observing):
         return observing
     return _observe_ledger(observing, list(given), dsn)
@@ -36,13 +36,13 @@ def _observe_ledger(
     definitions: "Sequence[Definition]", given: list[str], dsn: str | None
 ) -> "list[Definition]":
     from dueledger.cli.session import ledger_connection, run
-    from dueledger.definitions.named_calendars import observe_ledger
+    from dueledger.definitions.named_calendars import add_ledger_calendars
     from dueledger.ledger.errors import InvalidSetting, Problem
 
     async def observe() -> "list[Definition]":
         async with ledger_connection(dsn) as connection:
             unnamed = [one for one in definitions if one.calendar_name not in given]
-            found = iter(await observe_ledger(connection, unnamed))
+            found = iter(await add_ledger_calendars(connection, unnamed))
             return [one if one.calendar_name in given else next(found) for one in definitions]
 
     try:

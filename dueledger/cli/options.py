@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.ledger.flow_bounds import LANE_CHARS_MAX
 
 START: Final = "Start"
@@ -100,7 +100,7 @@ def read_date(text: str, option: str) -> date:
         raise typer.BadParameter(message, param_hint=option) from None
 
 
-def leave(code: Exit) -> None:
+def exit_with(code: ExitCode) -> None:
     """End the command with an exit code other than 0."""
-    if code is not Exit.DONE:
+    if code is not ExitCode.DONE:
         raise typer.Exit(int(code))

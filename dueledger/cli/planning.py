@@ -12,9 +12,9 @@ from dueledger.cli.output import print_document, print_rows, say
 
 if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
-    from dueledger.planning.ledger_load import Load, Wanted
-    from dueledger.planning.load_plan import Plan, Quiet
-    from dueledger.planning.schedule_load import InForce, Source
+    from dueledger.planning.ledger_load import LedgerLoad, LoadFilter
+    from dueledger.planning.load_plan import LoadPlan, QuietPeriod
+    from dueledger.planning.schedule_load import DefinitionInForce, LoadSource
 
 app = typer.Typer()
 
@@ -56,19 +56,19 @@ def plan(
     dsn: DsnOption = None,
 ) -> None:
     """Show the load to come by the quarter of an hour, its peaks, and when it is quiet."""
-    from dueledger.planning.ledger_load import Wanted
+    from dueledger.planning.ledger_load import LoadFilter
     from dueledger.planning.load_plan import make_plan
     from dueledger.planning.schedule_load import expand_schedules
 
     tried, quiet = _period(smear, "--smear"), _period(quiet_for, "--quiet-for")
     start, end = _instant(since, "--from"), _instant(until, "--to")
-    wanted = Wanted(tenant, kind, service)
+    wanted = LoadFilter(tenant, kind, service)
     if files:
         if start is None:
             raise typer.BadParameter("files have no clock: say from when", param_hint="--from")
         end = end or start + _DAY
         read = _named(files, calendar, (weekend, valid_from, valid_to), dsn)
-        chosen = [each for each in read if wanted.chooses(each)]
+        chosen = [each for each in read if wanted.matches(each)]
         schedules = expand_schedules(_of_files(chosen, start, end), start, end, smear=tried)
         made = make_plan(schedules, quiet_for=quiet)
     else:
@@ -88,26 +88,28 @@ def _named(
     terms: tuple[str | None, str | None, str | None],
     dsn: str | None,
 ) -> "list[Definition]":
-    from dueledger.cli.named_calendars import observe_named
+    from dueledger.cli.named_calendars import add_named_calendars
     from dueledger.definitions.files import read_files
 
     read, _ = read_files(files)
-    return observe_named(read, calendars, terms, dsn)
+    return add_named_calendars(read, calendars, terms, dsn)
 
 
-def _of_files(read: "list[Definition]", start: datetime, end: datetime) -> "list[InForce]":
-    from dueledger.planning.schedule_load import InForce
+def _of_files(
+    read: "list[Definition]", start: datetime, end: datetime
+) -> "list[DefinitionInForce]":
+    from dueledger.planning.schedule_load import DefinitionInForce
 
     margin = 2 * _DAY  # in force before and after: a smear reaches over the edge
-    return [InForce(definition, start - margin, end + margin) for definition in read]
+    return [DefinitionInForce(definition, start - margin, end + margin) for definition in read]
 
 
 async def _of_database(
     dsn: str | None,
     bounds: tuple[datetime | None, datetime | None],
-    wanted: "Wanted",
+    wanted: "LoadFilter",
     smear: timedelta,
-) -> "Load":
+) -> "LedgerLoad":
     from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.clock import read_now
     from dueledger.planning.ledger_load import read_load
@@ -120,10 +122,10 @@ async def _of_database(
     return load
 
 
-def _document(plan: "Plan") -> dict[str, object]:
+def _document(plan: "LoadPlan") -> dict[str, object]:
     from dueledger.ledger.schedule.expressions import instant_text, period_text
 
-    def stretch(quiet: "Quiet") -> dict[str, object]:
+    def stretch(quiet: "QuietPeriod") -> dict[str, object]:
         return {
             "from": instant_text(quiet.start),
             "to": instant_text(quiet.end),
@@ -182,7 +184,7 @@ def _document(plan: "Plan") -> dict[str, object]:
     }
 
 
-def _print(plan: "Plan") -> None:
+def _print(plan: "LoadPlan") -> None:
     _print_chart(plan)
     peaks = [
         {
@@ -214,12 +216,12 @@ def _print(plan: "Plan") -> None:
         say(f"cannot be foretold ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
 
 
-def _named_source(source: "Source") -> str:
+def _named_source(source: "LoadSource") -> str:
     """Return tenant and definition, or the kind that a service emits itself."""
     return f"{source.tenant}/{source.definition or f'{source.kind} (emitted)'}"
 
 
-def _print_quiet(plan: "Plan") -> None:
+def _print_quiet(plan: "LoadPlan") -> None:
     rows = [
         {"quiet_from": _minute(one.start), "to": _minute(one.end), "for": str(one.end - one.start)}
         for one in plan.quiet[:_SHOWN_MAX]
@@ -236,7 +238,7 @@ def _print_quiet(plan: "Plan") -> None:
         )
 
 
-def _print_chart(plan: "Plan") -> None:
+def _print_chart(plan: "LoadPlan") -> None:
     """Draw a bar for each quarter of a day, or a line of blocks for each day of more."""
     highest = max((each.due for each in plan.quarters), default=0) or 1
     if plan.end - plan.start <= _DAY:

@@ -13,7 +13,7 @@ from dueledger.cli.output import print_document, print_fields, print_rows, say
 
 if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
-    from dueledger.ledger.schedule import Window
+    from dueledger.ledger.schedule import ScheduleWindow
 
 app = typer.Typer()
 
@@ -54,12 +54,12 @@ def preview(
     dsn: DsnOption = None,
 ) -> None:
     """Show when a definition falls due, and what is skipped and why. Needs no database."""
-    from dueledger.cli.named_calendars import observe_named
+    from dueledger.cli.named_calendars import add_named_calendars
     from dueledger.definitions.files import read_definitions
     from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
-    (definition,) = observe_named([chosen], calendar, (weekend, valid_from, valid_to), dsn)
+    (definition,) = add_named_calendars([chosen], calendar, (weekend, valid_from, valid_to), dsn)
     start, end = _instant(since, "--from"), _instant(until, "--to")
     if start is not None and end is not None and end <= start:
         raise typer.BadParameter(f"{until!r} is not after --from, {since!r}", param_hint="--to")
@@ -96,18 +96,18 @@ def _chosen(definitions: "list[Definition]", name: str | None) -> "Definition":
     raise typer.BadParameter(message, param_hint="FILE")
 
 
-def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Window":
+def _example(definition: "Definition", file: Path, *, as_json: bool) -> "ScheduleWindow":
     """Apply the rule to an example event, and say what it makes of it."""
-    from dueledger.ledger.schedule import Window
+    from dueledger.ledger.schedule import ScheduleWindow
     from dueledger.preview.example_event import apply_event, example_event
     from dueledger.preview.occurrences import preview_definition
 
     if definition.is_schedule:
         raise typer.BadParameter("a schedule waits for no event", param_hint="--event")
     outcomes = apply_event(definition, example_event(file, definition))
-    windows: list[Window] = []
+    windows: list[ScheduleWindow] = []
     for outcome in outcomes:
-        say(f"The event {outcome.says}.")
+        say(f"The event {outcome.text}.")
         if not as_json:
             print_fields(outcome.fields)
         if outcome.effective_date is not None:
@@ -118,11 +118,13 @@ def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Window"
             )
     if not outcomes:
         say("The event is none of this rule's concern.")
-    return Window(tuple(found for window in windows for found in window.occurrences), ())
+    return ScheduleWindow(tuple(found for window in windows for found in window.occurrences), ())
 
 
 def _print(
-    definition: "Definition", window: "Window", bounds: tuple[datetime | None, datetime | None]
+    definition: "Definition",
+    window: "ScheduleWindow",
+    bounds: tuple[datetime | None, datetime | None],
 ) -> None:
     from dueledger.ledger.schedule import AfterCompletion, Relative
     from dueledger.ledger.schedule.when import DUE_END, DUE_MIN

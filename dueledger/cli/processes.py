@@ -107,14 +107,18 @@ async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -
 
 async def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers.outcomes import ReportSettings, open_reports, run_reports
+    from dueledger.workers.outcomes import (
+        OutcomeIntakeSettings,
+        open_outcome_intake,
+        run_outcome_intake,
+    )
 
-    settings = read_settings(ReportSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    settings = read_settings(OutcomeIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
         if not once:
-            await run_reports(settings, stop)
+            await run_outcome_intake(settings, stop)
             return
-        async with open_reports(settings) as reports:
+        async with open_outcome_intake(settings) as reports:
             await _pass(reports.tick)
 
 
@@ -152,9 +156,9 @@ def intake(
 
 async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from dueledger.ledger.intake import IntakeSettings, open_intake, run_intake
+    from dueledger.ledger.intake import EventIntakeSettings, open_intake, run_intake
 
-    settings = read_settings(IntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    settings = read_settings(EventIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:
         if not once:
             await run_intake(settings, stop)

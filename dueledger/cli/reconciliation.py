@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import (
     DsnOption,
     JsonOption,
@@ -33,7 +33,7 @@ ReportOption = Annotated[
 ]
 
 
-class Repairs(StrEnum):
+class RepairOption(StrEnum):
     """What to do about findings that have a default repair."""
 
     NONE = "none"
@@ -46,7 +46,7 @@ def reconcile(
     once: OnceOption = False,
     sources: SourcesOption = None,
     repairs: Annotated[
-        Repairs | None, typer.Option("--repairs", help="What to do about findings.")
+        RepairOption | None, typer.Option("--repairs", help="What to do about findings.")
     ] = None,
     report: ReportOption = None,
     json_: JsonOption = False,
@@ -63,7 +63,7 @@ def reconcile(
     if not once:
         run(_loop(settings, sources))
         return
-    _tell(run(_once(settings, sources, report)), as_json=json_)
+    _print_result(run(_once(settings, sources, report)), as_json=json_)
 
 
 async def _loop(settings: "ReconcilerSettings", sources: Path | None) -> None:
@@ -87,7 +87,7 @@ async def _once(
     )
 
 
-def _tell(result: "ReconciliationResult", *, as_json: bool) -> None:
+def _print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
     report = result.report
     if as_json:
         print_document(
@@ -113,7 +113,7 @@ def _tell(result: "ReconciliationResult", *, as_json: bool) -> None:
         say(report.statement.sentence)
         if result.html_path:
             say(f"report: {result.html_path}")
-    options.leave(Exit.FINDINGS if result.findings_open else Exit.DONE)
+    options.exit_with(ExitCode.FINDINGS if result.findings_open else ExitCode.DONE)
 
 
 @app.command(rich_help_panel=options.PROOF)
@@ -177,6 +177,6 @@ def repair(
         ReconcilerSettings,
         dsn=dsn,
         bootstrap_servers=bootstrap_servers,
-        reconcile_repair=Repairs.EXECUTE if execute else Repairs.DRY_RUN,
+        reconcile_repair=RepairOption.EXECUTE if execute else RepairOption.DRY_RUN,
     )
-    _tell(run(_once(settings, sources, report)), as_json=json_)
+    _print_result(run(_once(settings, sources, report)), as_json=json_)

@@ -16,7 +16,7 @@ from dueledger.cli.output import messages
 from dueledger.dev.supervisor import SUPERVISED
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.log import configure
-from dueledger.ledger.runtime.memory import keep_memory
+from dueledger.ledger.runtime.memory import tune_memory
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.store import Connection, PlanProfile, connect
@@ -81,7 +81,7 @@ async def ledger_connection(dsn: str | None) -> AsyncGenerator[Connection]:
         await connection.close()
 
 
-async def person(connection: Connection) -> int:
+async def register_person(connection: Connection) -> int:
     """Return the number of the person at this terminal, who stands in the journal by name."""
     name = os.environ.get("DUELEDGER_ACTOR") or _system_user()
     return await register_actor(connection, f"person:{name}", ActorKind.PERSON)
@@ -99,7 +99,7 @@ def _system_user() -> str:
 async def process_stop() -> AsyncGenerator[Stop]:
     """Give a process its stop: SIGTERM, Ctrl-C, or the end of the supervisor that started it."""
     configure(json=not messages.is_terminal and SUPERVISED not in os.environ)
-    keep_memory()
+    tune_memory()
     stop = Stop()
     stop.on_signals()
     orphaned = asyncio.create_task(_stop_when_orphaned(stop)) if SUPERVISED in os.environ else None
@@ -122,6 +122,6 @@ async def _stop_when_orphaned(stop: Stop) -> None:
     try:
         while await reader.read(1024):
             pass
-        stop.ask()
+        stop.request()
     finally:
         transport.close()

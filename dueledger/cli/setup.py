@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dueledger.cli import options
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, KafkaOption
 from dueledger.cli.output import messages, print_document, print_rows, say
 
@@ -31,13 +31,13 @@ def demo(
     json_: JsonOption = False,
 ) -> None:
     """Let a virtual day pass, kill a worker in it, and prove that nothing is missing."""
-    from dueledger.demo.demo import play
+    from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
-    result = play(DemoOptions(policies, periodics, day_seconds), console=messages, keep=keep)
+    result = run_demo(DemoOptions(policies, periodics, day_seconds), console=messages, keep=keep)
     if json_:
         print_document(result.document())
-    options.leave(Exit.FAILED if result.failures else Exit.DONE)
+    options.exit_with(ExitCode.FAILED if result.failures else ExitCode.DONE)
 
 
 @app.command(rich_help_panel=options.START)
@@ -58,9 +58,9 @@ def dev(
     ] = None,
 ) -> None:
     """Run Postgres, Kafka and every process on this machine, until Ctrl-C. Not for production."""
-    from dueledger.dev.session import DevOptions, hold
+    from dueledger.dev.session import DevOptions, run_dev
 
-    hold(
+    run_dev(
         DevOptions(
             rate=_read_rate(clock),
             headless=headless,
@@ -95,18 +95,20 @@ def doctor(
         print_document({"checks": checks})
     else:
         print_rows(checks, ("health", "name", "says", "remedy"), empty="")
-    options.leave(Exit.FINDINGS if any(c["health"] is Health.FAIL for c in checks) else Exit.DONE)
+    options.exit_with(
+        ExitCode.FINDINGS if any(c["health"] is Health.FAIL for c in checks) else ExitCode.DONE
+    )
 
 
 async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[str, object]]:
     from dataclasses import asdict
 
     from dueledger.cli.session import read_settings
-    from dueledger.doctor import examine
+    from dueledger.doctor import run_checks
     from dueledger.ledger.runtime.settings import Settings
 
     settings = read_settings(Settings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    return [asdict(check) async for check in examine(settings)]
+    return [asdict(check) async for check in run_checks(settings)]
 
 
 @app.command(rich_help_panel=options.START)

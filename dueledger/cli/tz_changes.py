@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from dueledger.cli import options
-from dueledger.cli.exit_codes import Exit
+from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.output import print_document, print_lines, print_rows, say
 
 if TYPE_CHECKING:
     from dueledger.ledger.store import Connection
-    from dueledger.ledger.store.tz_changes import ZoneChange, ZonePart, ZoneStep
+    from dueledger.ledger.store.tz_changes import TzChange, TzChangeVersion, TzStep
 
 _SHOWN_MAX: Final = 20
 _HISTORY_MAX: Final = 1_000
@@ -24,7 +24,7 @@ def check_zones(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> 
     """
     from dueledger.cli.session import run
 
-    options.leave(run(_review(dsn, from_at, as_json=as_json)))
+    options.exit_with(run(_review(dsn, from_at, as_json=as_json)))
 
 
 def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_json: bool) -> None:
@@ -35,7 +35,7 @@ def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_js
     """
     from dueledger.cli.session import run
 
-    options.leave(run(_apply(dsn, digest, from_at, as_json=as_json)))
+    options.exit_with(run(_apply(dsn, digest, from_at, as_json=as_json)))
 
 
 def list_zones(dsn: str | None, *, as_json: bool) -> None:
@@ -53,15 +53,15 @@ def list_zones(dsn: str | None, *, as_json: bool) -> None:
     print_rows(rows, columns, empty="No tz database has changed anything yet.")
 
 
-async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> Exit:
-    from dueledger.cli.session import ledger_connection, person
-    from dueledger.ledger.materialise import review
+async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> ExitCode:
+    from dueledger.cli.session import ledger_connection, register_person
+    from dueledger.ledger.materialise import preview_tz_change
 
     async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection)
-        async with review(connection, actor_no=actor_no, from_at=from_at) as found:
-            change, begun = found.change, found.begun
-            code = await _tell(connection, change, begun=begun, as_json=as_json)
+        actor_no = await register_person(connection)
+        async with preview_tz_change(connection, actor_no=actor_no, from_at=from_at) as found:
+            change, begun = found.change, found.is_partly_applied
+            code = await _print_change(connection, change, begun=begun, as_json=as_json)
     since = "" if from_at is None else f" --from {from_at.isoformat()}"
     command = f"dueledger materialise --check-tz --apply {change.digest}"
     if begun:
@@ -73,14 +73,16 @@ async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -
     return code
 
 
-async def _apply(dsn: str | None, digest: str, from_at: datetime | None, *, as_json: bool) -> Exit:
-    from dueledger.cli.session import ledger_connection, person
-    from dueledger.ledger.materialise import apply_reviewed
+async def _apply(
+    dsn: str | None, digest: str, from_at: datetime | None, *, as_json: bool
+) -> ExitCode:
+    from dueledger.cli.session import ledger_connection, register_person
+    from dueledger.ledger.materialise import apply_tz_change
 
     async with ledger_connection(dsn) as connection:
-        actor_no = await person(connection)
-        change = await apply_reviewed(connection, digest, actor_no=actor_no, from_at=from_at)
-        code = await _tell(connection, change, begun=True, as_json=as_json)
+        actor_no = await register_person(connection)
+        change = await apply_tz_change(connection, digest, actor_no=actor_no, from_at=from_at)
+        code = await _print_change(connection, change, begun=True, as_json=as_json)
         say(f"Change {change.change_no}: {change.items:,} items.")
         return code
 
@@ -109,20 +111,20 @@ async def _list(dsn: str | None) -> list[dict[str, object]]:
     ]
 
 
-async def _tell(
-    connection: "Connection", change: "ZoneChange", *, begun: bool, as_json: bool
-) -> Exit:
+async def _print_change(
+    connection: "Connection", change: "TzChange", *, begun: bool, as_json: bool
+) -> ExitCode:
     """Show a change by definition; return the exit code of what there is to find."""
     from dueledger.ledger.store.tz_changes import list_zone_parts
 
-    code, anything = Exit.DONE, False
+    code, anything = ExitCode.DONE, False
     async for part in list_zone_parts(connection, change.change_no):
         name = f"{part.tenant}/{part.name}, version {part.version}"
         if part.failure is not None:
-            code = Exit.FINDINGS
+            code = ExitCode.FINDINGS
             say(f"{name}, cannot be expanded, and so what waits of it stays: {part.failure}")
         if part.overtaken:
-            code = Exit.FINDINGS
+            code = ExitCode.FINDINGS
             say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
         pages = _pages(connection, change, part)
         head = _head(change, part, begun=begun)
@@ -135,7 +137,7 @@ async def _tell(
 
 
 async def _pages(
-    connection: "Connection", change: "ZoneChange", part: "ZonePart"
+    connection: "Connection", change: "TzChange", part: "TzChangeVersion"
 ) -> AsyncIterator[list[dict[str, object]]]:
     from dueledger.ledger.materialise.tz_change import STEPS_PAGE
     from dueledger.ledger.store.tz_changes import list_zone_steps
@@ -145,7 +147,7 @@ async def _pages(
         yield [_row(step) for step in steps]
 
 
-def _head(change: "ZoneChange", part: "ZonePart", *, begun: bool) -> dict[str, object]:
+def _head(change: "TzChange", part: "TzChangeVersion", *, begun: bool) -> dict[str, object]:
     return {
         "tenant": part.tenant,
         "definition": part.name,
@@ -186,8 +188,8 @@ async def _print(name: str, pages: AsyncIterator[list[dict[str, object]]]) -> bo
     return count > 0
 
 
-def _row(step: "ZoneStep") -> dict[str, object]:
-    from dueledger.ledger.store.tz_changes import Step
+def _row(step: "TzStep") -> dict[str, object]:
+    from dueledger.ledger.store.tz_changes import TzStepKind
 
     return {
         "change": step.step.value,
@@ -195,7 +197,7 @@ def _row(step: "ZoneStep") -> dict[str, object]:
         "cycle": step.cycle,
         "local": _local(step.due_at, step.zone),
         "due_at": step.due_at,
-        "was": None if step.step is Step.ADDED else step.at,
+        "was": None if step.step is TzStepKind.ADDED else step.at,
         "was_tzdata": step.tzdata_before,
     }
 

@@ -18,7 +18,7 @@ REACH: Final = timedelta(days=30)
 COUNTED_MAX: Final = 20_000
 """How many occurrences of one definition are compared, about; then the window is shorter."""
 
-Span = tuple[Definition, datetime, datetime | None]
+VersionSpan = tuple[Definition, datetime, datetime | None]
 """A version and from when until when it decides."""
 
 _NOTHING: Final[dict[str, object]] = {}
@@ -34,19 +34,19 @@ class ChangeKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class OccurrenceChange:
     """One round: the zone that names it, when it would be due, and when it is due as things are."""
 
     kind: ChangeKind
     cycle: str
     zone: str
     due_at: datetime | None
-    was: datetime | None
+    due_before: datetime | None
 
     @property
     def at(self) -> datetime:
         """Return the instant by which it is listed."""
-        found = self.due_at or self.was
+        found = self.due_at or self.due_before
         if found is None:
             raise ValueError(self.cycle)
         return found
@@ -65,11 +65,11 @@ class DefinitionDiff:
     until: datetime
     fields: tuple[str, ...]
     counts: dict[ChangeKind, int]
-    upcoming: tuple[Change, ...]
+    upcoming: tuple[OccurrenceChange, ...]
 
 
 def compare(
-    before: Sequence[tuple[int, Span]], after: Definition, since: datetime
+    before: Sequence[tuple[int, VersionSpan]], after: Definition, since: datetime
 ) -> DefinitionDiff:
     """Compare what the versions there are, by number, owe from `since` on with what `after` would.
 
@@ -106,7 +106,7 @@ def _reach(definition: Definition, since: datetime) -> timedelta:
 
 
 def _rounds(
-    spans: Sequence[Span], since: datetime, until: datetime
+    spans: Sequence[VersionSpan], since: datetime, until: datetime
 ) -> dict[tuple[object, ...], ItemDraft]:
     found: dict[tuple[object, ...], ItemDraft] = {}
     for definition, begins, ends in spans:
@@ -119,7 +119,7 @@ def _rounds(
     return found
 
 
-def _change(old: ItemDraft | None, new: ItemDraft | None) -> Change:
+def _change(old: ItemDraft | None, new: ItemDraft | None) -> OccurrenceChange:
     draft = new or old
     if draft is None:
         raise ValueError("neither before nor after")
@@ -129,7 +129,7 @@ def _change(old: ItemDraft | None, new: ItemDraft | None) -> Change:
         kind = ChangeKind.REMOVED
     else:
         kind = ChangeKind.KEPT if old.due_at == new.due_at else ChangeKind.MOVED
-    return Change(
+    return OccurrenceChange(
         kind,
         draft.cycle,
         draft.zone or "UTC",

@@ -10,10 +10,10 @@ from dueledger.ledger.definitions.parsing import PROBLEMS_MAX, Definition, load_
 from dueledger.ledger.errors import InvalidDefinition, Problem, shown_value
 from dueledger.ledger.schedule import NO_CALENDARS, Calendar
 
-Sources = Mapping[tuple[str, str], Path]
+DefinitionFiles = Mapping[tuple[str, str], Path]
 """The file of each definition, by tenant and name."""
 
-ONE_SOURCE: Final[Sources] = {}
+SINGLE_FILE: Final[DefinitionFiles] = {}
 """Where all are from one place, nothing is gained by naming it."""
 
 _BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
@@ -39,13 +39,13 @@ def read_definitions(
     return load_definitions(text, source=str(path), calendars=calendars)
 
 
-def read_files(paths: Sequence[Path]) -> tuple[list[Definition], Sources]:
+def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles]:
     """Read every definition of all files, or none where one is refused; calendars stay names.
 
     InvalidDefinition lists the problems of all files, each behind its file's name.
     """
     if len(paths) == 1:
-        return read_definitions(paths[0], calendars=None), ONE_SOURCE
+        return read_definitions(paths[0], calendars=None), SINGLE_FILE
     definitions: list[Definition] = []
     sources: dict[tuple[str, str], Path] = {}
     problems: list[Problem] = []
@@ -68,7 +68,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Definition], Sources]:
     return definitions, sources
 
 
-def place_of(definition: Definition, sources: Sources) -> str:
+def location_of(definition: Definition, sources: DefinitionFiles) -> str:
     """Return how a problem names a definition: behind its file where there are several."""
     name = f"({definition.definition})"
     path = sources.get((definition.tenant, definition.definition))

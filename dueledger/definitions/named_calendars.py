@@ -4,15 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
-from dueledger.definitions.files import ONE_SOURCE, Sources, place_of
+from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
-from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.rules.schedule_drafts import expand_schedule
 from dueledger.ledger.schedule import RECURRING, Calendar, load_zone
 from dueledger.ledger.schedule.observance import nearest_first
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.calendar_cache import CalendarShelf, of_tenant
+from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant
 from dueledger.ledger.store.calendars import list_calendars
 
 _KNOWN_MAX: Final = 1_000
@@ -21,8 +21,10 @@ _INSTANT: Final = timedelta(microseconds=1)
 _NO_CALENDAR: Final = "the calendar first: dueledger calendar import NAME FILE"
 
 
-async def observe_ledger(
-    connection: Connection, definitions: Sequence[Definition], sources: Sources = ONE_SOURCE
+async def add_ledger_calendars(
+    connection: Connection,
+    definitions: Sequence[Definition],
+    sources: DefinitionFiles = SINGLE_FILE,
 ) -> list[Definition]:
     """Give definitions the newest versions of the calendars that they name.
 
@@ -31,15 +33,15 @@ async def observe_ledger(
     named = {(one.tenant, one.calendar_name) for one in definitions if one.calendar_name}
     if not named:
         return list(definitions)
-    calendars = await CalendarShelf().newest(
+    calendars = await CalendarCache().newest_versions(
         connection, {(tenant, name or "") for tenant, name in named}
     )
-    by_tenant = {tenant: of_tenant(calendars, tenant) for tenant, _ in named}
+    by_tenant = {tenant: calendars_of_tenant(calendars, tenant) for tenant, _ in named}
     observing: list[Definition] = []
     problems: list[Problem] = []
     for one in definitions:
         try:
-            observing.append(one.observing(by_tenant.get(one.tenant, {})))
+            observing.append(one.with_calendar(by_tenant.get(one.tenant, {})))
         except UnknownCalendar:
             problems.append(await _unknown(connection, one, sources))
     if problems:
@@ -47,22 +49,25 @@ async def observe_ledger(
     return observing
 
 
-async def _unknown(connection: Connection, definition: Definition, sources: Sources) -> Problem:
+async def _unknown(
+    connection: Connection, definition: Definition, sources: DefinitionFiles
+) -> Problem:
     known = await list_calendars(connection, tenant=definition.tenant, limit=_KNOWN_MAX)
     name = definition.calendar_name or ""
     near = nearest_first(name, [each.name for each in known])
     accepted = " or ".join(near) if near else _NO_CALENDAR
     reason = f"tenant {definition.tenant} has no such calendar"
-    field = f"{place_of(definition, sources)}.calendar.name"
+    field = f"{location_of(definition, sources)}.calendar.name"
     return Problem(field, repr(name), reason, accepted)
 
 
-def observe_given(
+def add_given_calendars(
     definitions: Sequence[Definition], calendars: Mapping[str, Calendar]
 ) -> list[Definition]:
     """Give definitions calendars by name; those that name another are left as they are."""
     return [
-        one.observing(calendars) if one.calendar_name in calendars else one for one in definitions
+        one.with_calendar(calendars) if one.calendar_name in calendars else one
+        for one in definitions
     ]
 
 
@@ -70,7 +75,7 @@ def check_reach(
     definitions: Sequence[Definition],
     since: datetime,
     now: datetime,
-    sources: Sources = ONE_SOURCE,
+    sources: DefinitionFiles = SINGLE_FILE,
 ) -> None:
     """Refuse definitions that would need a day that their calendar does not know.
 
@@ -79,18 +84,20 @@ def check_reach(
     """
     starts = sorted({since, max(since, now)})
     problems = [
-        problem for one in definitions for problem in _beyond(one, starts, place_of(one, sources))
+        problem
+        for one in definitions
+        for problem in _beyond(one, starts, location_of(one, sources))
     ]
     if problems:
         raise InvalidDefinition("A calendar does not reach far enough:", problems)
 
 
-async def told_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:
+async def describe_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:
     """Return until when definitions can owe that name a calendar, a sentence each."""
     return [
         f"{one.definition}: calendar {one.calendar_name} reaches to {last}; beyond that nothing is "
         "owed until a newer version is imported"
-        for one in await observe_ledger(connection, definitions)
+        for one in await add_ledger_calendars(connection, definitions)
         if one.calendar_name is not None and (last := _known_until(one)) is not None
     ]
 
@@ -137,7 +144,7 @@ def _find_first(definition: Definition, start: datetime) -> None:
     while low < DUE_END:
         high = DUE_END if DUE_END - low <= span else low + span
         try:
-            found = owed_window(definition, low, high)
+            found = expand_schedule(definition, low, high)
         except BeyondCalendar:
             if span <= _SPAN_MIN:
                 raise

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from dueledger.definitions.diff import DefinitionDiff, Span, compare
-from dueledger.definitions.files import ONE_SOURCE, Sources, place_of
-from dueledger.definitions.named_calendars import check_reach, observe_ledger
+from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
+from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
+from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach
 from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
@@ -17,7 +17,11 @@ from dueledger.ledger.schedule import RECURRING, Relative
 from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.calendar_cache import CalendarShelf, name_in, of_tenant
+from dueledger.ledger.store.calendar_cache import (
+    CalendarCache,
+    calendar_name_of,
+    calendars_of_tenant,
+)
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import (
     KindPolicy,
@@ -45,7 +49,7 @@ class DefinedDocument:
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class ChangePreview:
     """What one document would change, and which versions to come it would supersede."""
 
     diff: DefinitionDiff
@@ -59,7 +63,7 @@ async def put_in_force(
     actor_no: int,
     effective_from: datetime | None = None,
     backfill: bool = False,
-    sources: Sources = ONE_SOURCE,
+    sources: DefinitionFiles = SINGLE_FILE,
     lock_seconds: float = _LOCK_SECONDS,
 ) -> list[DefinedDocument]:
     """Define all in one transaction; the same documents again change nothing.
@@ -78,7 +82,7 @@ async def put_in_force(
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None
         _check_effective_from(effective_from, earliest)
     now = await read_now(connection)
-    definitions = await observe_ledger(connection, definitions, sources)
+    definitions = await add_ledger_calendars(connection, definitions, sources)
     check_reach(definitions, effective_from or now, now, sources)
     _check_together(definitions, sources)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
@@ -101,7 +105,7 @@ async def put_in_force(
 
 async def preview_change(
     connection: Connection, definition: Definition, effective_from: datetime | None
-) -> Preview:
+) -> ChangePreview:
     """Compare what a definition would owe from `effective_from`, or now, on with what is owed.
 
     Where that is in the past, the comparison begins now. The definition observes its calendar;
@@ -111,11 +115,15 @@ async def preview_change(
     versions = await list_versions(
         connection, tenant, definition.definition, newest_only=True, limit=_STANDING_MAX
     )
-    named = {(tenant, name) for each in versions if (name := name_in(each.document)) is not None}
-    calendars = of_tenant(await CalendarShelf().newest(connection, named), tenant)
+    named = {
+        (tenant, name) for each in versions if (name := calendar_name_of(each.document)) is not None
+    }
+    calendars = calendars_of_tenant(
+        await CalendarCache().newest_versions(connection, named), tenant
+    )
     now = await read_now(connection)
     since = now if effective_from is None else effective_from
-    spans: list[tuple[int, Span]] = []
+    spans: list[tuple[int, VersionSpan]] = []
     for each in reversed(versions):
         with suppress(InvalidDefinition):  # what cannot be read owes nothing that could be shown
             read = parse_definition(each.document, source=each.name, calendars=calendars)
@@ -123,10 +131,10 @@ async def preview_change(
     overtaken = tuple(
         each.version for each in reversed(versions) if each.effective_from >= max(since, now)
     )
-    return Preview(compare(spans, definition, max(since, now)), overtaken)
+    return ChangePreview(compare(spans, definition, max(since, now)), overtaken)
 
 
-def told_idle(definition: Definition, since: datetime) -> str | None:
+def describe_idle(definition: Definition, since: datetime) -> str | None:
     """Return what to say of a schedule that owes nothing from an instant on, else None.
 
     Not refused: a file that is defined again and again may well hold what is over.
@@ -174,7 +182,7 @@ async def _define(
     return DefinedDocument(definition.tenant, definition.definition, answer.version, answer.changed)
 
 
-def _check_together(definitions: Sequence[Definition], sources: Sources) -> None:
+def _check_together(definitions: Sequence[Definition], sources: DefinitionFiles) -> None:
     """Refuse two ways for one kind: its work is handed out, tried again and settled in one way."""
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for definition in definitions:
@@ -189,7 +197,7 @@ async def _check_against_ledger(
     connection: Connection,
     definitions: Sequence[Definition],
     kind: tuple[str, str],
-    sources: Sources,
+    sources: DefinitionFiles,
 ) -> None:
     """Refuse what contradicts a definition of the kind that is not defined anew with these."""
     ours = [one for one in definitions if (one.tenant, one.kind) == kind]
@@ -202,7 +210,7 @@ async def _check_keys(
     connection: Connection,
     definitions: Sequence[Definition],
     kind: tuple[str, str],
-    sources: Sources,
+    sources: DefinitionFiles,
 ) -> None:
     """Refuse a schedule whose rounds are another's: one item would stand for both."""
     ours = {one.definition: one for one in definitions if (one.tenant, one.kind) == kind}
@@ -211,9 +219,9 @@ async def _check_keys(
         places = {name: place for place, name in enumerate(ours)}
         problems = [
             Problem(
-                f"{place_of(ours[each.name], sources)}.business_key",
+                f"{location_of(ours[each.name], sources)}.business_key",
                 shown_value(each.business_key),
-                f"{_held(each)}, and a schedule's key names its rounds",
+                f"{_shared_key_text(each)}, and a schedule's key names its rounds",
                 "a key of its own",
             )
             for each in shared
@@ -222,7 +230,7 @@ async def _check_keys(
         raise InvalidInput("The definitions cannot be put in force:", problems)
 
 
-def _held(shared: SharedKey) -> str:
+def _shared_key_text(shared: SharedKey) -> str:
     until = f" until {shared.until_at.isoformat()}" if shared.until_at else ""
     return f"the schedule {shared.other} of this kind has it{until}"
 
@@ -241,13 +249,13 @@ def _check_parts(
     definition: Definition,
     parts: Mapping[str, Any],
     other: tuple[str, Mapping[str, Any]],
-    sources: Sources,
+    sources: DefinitionFiles,
 ) -> None:
     name, its_parts = other
     for part, said in parts.items():
         if its_parts[part] not in (None, said):
             problem = Problem(
-                f"{place_of(definition, sources)}.{part}",
+                f"{location_of(definition, sources)}.{part}",
                 "",
                 f"another {part} for {definition.kind} than {name} has",
                 f"the same {part} in both, or a kind of its own; to change it, define both at "
@@ -265,7 +273,7 @@ def _policy(definition: Definition) -> KindPolicy:
         definition.tenant,
         definition.kind,
         topic=topic if http is None else http_topic(definition.tenant, definition.kind),
-        dispatch=definition.dispatch.way,
+        dispatch=definition.dispatch.method,
         http=None if http is None else http.model_dump(mode="json", exclude_none=True),
         settled_by="worker" if kafka is None else kafka.settled_by,
         lease_seconds=None if lease is None else _whole_seconds(lease),

@@ -17,7 +17,7 @@ from dueledger.ledger.store.definitions import (
     DefinitionRow,
     find_definition,
     find_triggered,
-    hold_definition,
+    lock_definition,
     record_triggered,
 )
 from dueledger.ledger.store.flows import expedite_items
@@ -32,7 +32,7 @@ _OWN_NAME: Final = "a name not used yet, such as rerun-2, to run the schedule on
 
 
 @dataclass(frozen=True, slots=True)
-class Triggered:
+class TriggerResult:
     """The item of a triggered round; not `created` where the round was triggered before.
 
     `state` is its state's name, None where the item is no longer kept.
@@ -64,7 +64,7 @@ async def trigger_definition(
     cycle: str | None,
     reason: str,
     actor_no: int,
-) -> Triggered:
+) -> TriggerResult:
     """Owe one item of the version in force, due now, as a round beside the schedule's own.
 
     The same `cycle` again is the same item, on whatever day and under whatever version; it is
@@ -73,11 +73,11 @@ async def trigger_definition(
     for a `cycle` that names a round of the schedule's own.
     """
     async with connection.transaction():
-        await hold_definition(connection, tenant, name)
+        await lock_definition(connection, tenant, name)
         row, definition = await _schedule_in_force(connection, tenant, name)
         now = await read_now(connection)
         if cycle is not None:
-            await _refuse_round(connection, definition, cycle)
+            await _check_cycle(connection, definition, cycle)
         named = _SECOND.format(at=now) if cycle is None else cycle
         draft = draft_triggered(definition, named, now)
         item = await find_triggered(connection, tenant, name, draft.cycle)
@@ -92,7 +92,7 @@ async def trigger_definition(
             await expedite_items(connection, [item], reason=reason, actor_no=actor_no)
     standing = await show_item(connection, item)
     state = None if standing is None else standing["state"]
-    return Triggered(item, created, draft.cycle, state)
+    return TriggerResult(item, created, draft.cycle, state)
 
 
 async def _schedule_in_force(
@@ -115,7 +115,7 @@ async def _schedule_in_force(
     return row, definition
 
 
-async def _refuse_round(connection: Connection, definition: Definition, cycle: str) -> None:
+async def _check_cycle(connection: Connection, definition: Definition, cycle: str) -> None:
     """Raise InvalidInput where a cycle is empty or spells a round of the schedule's own.
 
     Beside that round a second item would run; in its place it would run before its time, in

@@ -7,11 +7,11 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from dueledger.demo.environment import DemoOptions, Stage
-from dueledger.demo.progress_view import View, open_view
-from dueledger.demo.reconciliation import audit
+from dueledger.demo.environment import DemoEnvironment, DemoOptions
+from dueledger.demo.progress_view import ProgressView, open_view
+from dueledger.demo.reconciliation import reconcile_demo
 from dueledger.demo.result import DemoResult
-from dueledger.demo.simulated_day import SETTINGS, pass_day, set_scene
+from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
 from dueledger.dev.processes import process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import PlanProfile, connect
@@ -20,7 +20,7 @@ from dueledger.stack import Endpoints, Provider, open_stack
 _DIRECTORY: Final = Path(".dueledger/demo")
 
 
-def play(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
+def run_demo(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
     """Run the demo on servers of its own. With `keep`, their data stays in .dueledger/demo/data."""
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     with open_view(console) as view:
@@ -29,13 +29,13 @@ def play(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
             Provider.EMBEDDED, data_dir=data_dir, keep=keep, progress=view.say
         ) as endpoints:
             result = asyncio.run(_run(endpoints, options, view))
-    _tell(result, console)
+    _print_result(result, console)
     if keep:
         console.print(f"The servers' data is kept in {_DIRECTORY / 'data'}.")
     return result
 
 
-async def _run(endpoints: Endpoints, options: DemoOptions, view: View) -> DemoResult:
+async def _run(endpoints: Endpoints, options: DemoOptions, view: ProgressView) -> DemoResult:
     with (_DIRECTORY / "processes.log").open("w", encoding="utf-8") as log:
         supervisor = Supervisor(
             lambda name, line: log.write(f"{name:<14} {line}\n"),
@@ -45,17 +45,17 @@ async def _run(endpoints: Endpoints, options: DemoOptions, view: View) -> DemoRe
         connection = await connect(
             endpoints.dsn, application_name="dueledger-demo", profile=PlanProfile.ANALYTIC
         )
-        stage = Stage(endpoints, options, view, supervisor, connection)
+        stage = DemoEnvironment(endpoints, options, view, supervisor, connection)
         try:
-            await set_scene(stage)
-            items_per_second = await pass_day(stage)
-            return await audit(stage, items_per_second, report_dir=_DIRECTORY)
+            await set_up(stage)
+            items_per_second = await run_day(stage)
+            return await reconcile_demo(stage, items_per_second, report_dir=_DIRECTORY)
         finally:
             await supervisor.stop_all()
             await connection.close()
 
 
-def _tell(result: DemoResult, console: Console) -> None:
+def _print_result(result: DemoResult, console: Console) -> None:
     """Print the accounting by kind, what was refused, how far it is complete, and the verdict."""
     columns = ("expected", "completed", "skipped", "cancelled", "superseded", "written_off", "open")
     table = Table(

@@ -4,14 +4,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from dueledger.demo.progress_view import KindProgress, Progress, View
+from dueledger.demo.progress_view import KindProgress, Progress, ProgressView
 from dueledger.dev.examples import insurer
 from dueledger.dev.processes import process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import read_accounting
-from dueledger.ledger.store.progress import Standing, read_progress
+from dueledger.ledger.store.progress import KindCounts, read_progress
 from dueledger.stack import Endpoints
 
 DAY: Final = datetime(2027, 3, 1, tzinfo=UTC)
@@ -34,12 +34,12 @@ class DemoOptions:
 
 
 @dataclass(slots=True)
-class Stage:
+class DemoEnvironment:
     """Everything the acts of the demo share."""
 
     endpoints: Endpoints
     options: DemoOptions
-    view: View
+    view: ProgressView
     supervisor: Supervisor
     connection: Connection
 
@@ -51,7 +51,7 @@ class Stage:
         """Run a command of the insurer's own service and return its answer."""
         return await insurer(process_environment(self.endpoints), *arguments)
 
-    async def look(self) -> list[Standing]:
+    async def show_progress(self) -> list[KindCounts]:
         """Show where everything stands, and return it."""
         standings = await read_progress(self.connection, before=DAY_END)
         completed = {
@@ -66,7 +66,7 @@ class Stage:
                             tenant=standing.tenant,
                             kind=standing.kind,
                             due=standing.due,
-                            later=standing.later,
+                            later=standing.not_due,
                             claimed=standing.handed_out + standing.running,
                             in_kafka=standing.in_kafka,
                             completed=completed.get((standing.tenant, standing.kind), 0),

@@ -36,7 +36,7 @@ class Progress:
     kinds: Sequence[KindProgress]
 
 
-class View(Protocol):
+class ProgressView(Protocol):
     """Shows steps, remarks and progress. Entered for the length of the demo."""
 
     def __enter__(self) -> Self: ...
@@ -55,12 +55,12 @@ class View(Protocol):
         ...
 
 
-def open_view(console: Console) -> View:
+def open_view(console: Console) -> ProgressView:
     """Return the view that fits what the console is connected to."""
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 
-class _Clocked:
+class _TimestampedView:
     """Remarks with the seconds since the demo began."""
 
     def __init__(self, console: Console) -> None:
@@ -73,7 +73,7 @@ class _Clocked:
         self._console.print(f"{seconds:6.1f} s  {message}", markup=False, soft_wrap=True)
 
 
-class PlainView(_Clocked):
+class PlainView(_TimestampedView):
     """A line every five seconds."""
 
     def __init__(self, console: Console) -> None:
@@ -104,7 +104,7 @@ class PlainView(_Clocked):
             )
 
 
-class LiveView(_Clocked):
+class LiveView(_TimestampedView):
     """A table that is redrawn in place below the remarks."""
 
     def __init__(self, console: Console) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Final
 
-from dueledger.demo.environment import Stage
+from dueledger.demo.environment import DemoEnvironment
 from dueledger.demo.result import DemoResult, injected_findings
 from dueledger.dev.examples import example
 from dueledger.dev.supervisor import ChildSpec
@@ -25,7 +25,9 @@ _REPAIRS: Final = ChildSpec(
 )
 
 
-async def audit(stage: Stage, items_per_second: float, *, report_dir: Path) -> DemoResult:
+async def reconcile_demo(
+    stage: DemoEnvironment, items_per_second: float, *, report_dir: Path
+) -> DemoResult:
     """Reconcile, repair, wait for the effects, and reconcile again."""
     view, endpoints = stage.view, stage.endpoints
     injected = injected_findings(await stage.insurer("faults"))
@@ -36,7 +38,7 @@ async def audit(stage: Stage, items_per_second: float, *, report_dir: Path) -> D
     os.environ[_INSURER_DSN] = endpoints.dsn  # the file of sources names the variable
     sources = load_sources(example("insurer/sources.yaml"))
     async with open_reconciler(settings, sources, mode="execute") as reconciler:
-        found = await reconciler.pass_()
+        found = await reconciler.run_pass()
         before = await reconciler.report()
         view.say(
             f"the reconciler expected {found.expected_count:,} items and found in "
@@ -45,7 +47,7 @@ async def audit(stage: Stage, items_per_second: float, *, report_dir: Path) -> D
         for row in before.summary:
             view.say(f"  {row.found:>6,} {row.type}: {row.meaning.lower()}")
         planned = await reconciler.plan()
-        _tell_dry_run(stage, planned)
+        _print_dry_run(stage, planned)
 
         await stage.supervisor.start(_REPAIRS)
         executed = await reconciler.repair(planned)
@@ -63,7 +65,7 @@ async def audit(stage: Stage, items_per_second: float, *, report_dir: Path) -> D
     )
 
 
-def _tell_dry_run(stage: Stage, planned: Sequence[PlannedRepair]) -> None:
+def _print_dry_run(stage: DemoEnvironment, planned: Sequence[PlannedRepair]) -> None:
     stage.view.say("what it would do (dry run):")
     samples: dict[tuple[str, str], PlannedRepair] = {}
     counts: Counter[tuple[str, str]] = Counter()
@@ -76,14 +78,14 @@ def _tell_dry_run(stage: Stage, planned: Sequence[PlannedRepair]) -> None:
         stage.view.say(f"  {count:>6,} × {action} for {finding}, such as: {sample}")
 
 
-async def _wait_for_effects(stage: Stage, reconciler: Reconciler) -> int:
+async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> int:
     """Reconcile until nothing is left or the time is over; return how many passes it took."""
     deadline = monotonic() + _EFFECT_SECONDS_MAX
     passes = 0
     while True:
         await asyncio.sleep(_LOOK_SECONDS)
-        await stage.look()
-        result = await reconciler.pass_()
+        await stage.show_progress()
+        result = await reconciler.run_pass()
         passes += 1
         if result.open_found == 0 or monotonic() > deadline:
             return passes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from dueledger.reconciler.finding_types import FindingType, Severity
-from dueledger.reconciler.report.model import FindingDetail, Report
+from dueledger.reconciler.report.model import FindingDetail, ReconciliationReport
 
 FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,
@@ -25,8 +25,8 @@ class DemoResult:
     """The report before and after the repairs, and what was made to go wrong."""
 
     injected: frozenset[FindingKey]
-    before: Report
-    after: Report
+    before: ReconciliationReport
+    after: ReconciliationReport
     repairs: int
     items_per_second: float
     reports: Sequence[Path]

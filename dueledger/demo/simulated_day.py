@@ -7,11 +7,11 @@ from typing import Final
 
 from dueledger.definitions.files import read_definitions
 from dueledger.definitions.put_in_force import put_in_force
-from dueledger.demo.environment import DAY, DAY_END, Stage
+from dueledger.demo.environment import DAY, DAY_END, DemoEnvironment
 from dueledger.dev.examples import example
 from dueledger.dev.processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.importers.kubernetes import TENANT, import_kubernetes
-from dueledger.importers.prow_periodic import KIND, Anew
+from dueledger.importers.prow_periodic import KIND, NewDefinitionFields
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -39,12 +39,14 @@ _KILLED_SHARE: Final = (
 _KILLED_AT_LATEST: Final = timedelta(hours=18)
 
 
-async def set_scene(stage: Stage) -> None:
+async def set_up(stage: DemoEnvironment) -> None:
     """Make the schema, stop the clock at midnight, define what is owed, and have the book read."""
     options, view = stage.options, stage.view
     await migrate(stage.connection)
     await stage.set_clock(DAY, 0)
-    imported = import_kubernetes(example("kubernetes/periodics.json"), Anew(TENANT, DAY))
+    imported = import_kubernetes(
+        example("kubernetes/periodics.json"), NewDefinitionFields(TENANT, DAY)
+    )
     periodics = imported.jobs[: options.periodics]
     # An hour passes in seconds: what overlaps here does so because its worker was killed.
     definitions = [parse_definition({**job.document, "overlap": "allow"}) for job in periodics]
@@ -72,7 +74,7 @@ async def set_scene(stage: Stage) -> None:
     await stage.supervisor.stop(INTAKE.name)
 
 
-async def _wait_for_book(stage: Stage) -> int:
+async def _wait_for_book(stage: DemoEnvironment) -> int:
     """Wait until every policy whose event was sent has its item."""
     faults = await stage.insurer("faults")
     wanted = stage.options.policies - len(faults["event_lost"])
@@ -87,12 +89,12 @@ async def _wait_for_book(stage: Stage) -> int:
     return renewals
 
 
-async def _count_policies(stage: Stage) -> int:
+async def _count_policies(stage: DemoEnvironment) -> int:
     rows = [row for row in await read_accounting(stage.connection) if row.kind == RENEWALS]
     return sum(row.items - row.superseded for row in rows)
 
 
-async def pass_day(stage: Stage) -> float:
+async def run_day(stage: DemoEnvironment) -> float:
     """Let the day pass with every process at work; return items completed a second."""
     options, view, supervisor = stage.options, stage.view, stage.supervisor
     await stage.set_clock(DAY, options.rate)
@@ -106,8 +108,8 @@ async def pass_day(stage: Stage) -> float:
     changes = asyncio.create_task(stage.insurer("send", "changes"))
     killed = False
     while (now := await read_now(stage.connection)) < DAY_END:
-        await stage.look()
-        if not killed and (now > DAY + _KILLED_AT_LATEST or await _amid_renewals(stage)):
+        await stage.show_progress()
+        if not killed and (now > DAY + _KILLED_AT_LATEST or await _wait_for_renewals(stage)):
             pid = supervisor.pid("worker-2")
             await supervisor.kill("worker-2")
             view.say(
@@ -121,17 +123,17 @@ async def pass_day(stage: Stage) -> float:
         f"{sent['events']:,} policies were amended or cancelled meanwhile, "
         f"{sent['twice']:,} of them told twice"
     )
-    return await _come_to_rest(stage, began)
+    return await _wait_until_settled(stage, began)
 
 
-async def _amid_renewals(stage: Stage) -> bool:
+async def _wait_for_renewals(stage: DemoEnvironment) -> bool:
     completed = sum(
         row.completed for row in await read_accounting(stage.connection) if row.kind == RENEWALS
     )
     return completed > _KILLED_SHARE * stage.options.policies
 
 
-async def _come_to_rest(stage: Stage, began: float) -> float:
+async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
     """Let time flow as usual again, and wait until nothing that was owed in the day is open."""
     supervisor, view = stage.supervisor, stage.view
     left = await supervisor.stop_all()
@@ -144,7 +146,7 @@ async def _come_to_rest(stage: Stage, began: float) -> float:
     for spec in (INTAKE, MATERIALISER, ALLOCATOR, worker(1, _HANDLERS)):
         await supervisor.start(spec)
     deadline = monotonic() + _REST_SECONDS_MAX
-    while (open_ := sum(standing.open_before for standing in await stage.look())) > 0:
+    while (open_ := sum(standing.open_before for standing in await stage.show_progress())) > 0:
         if monotonic() > deadline:
             raise Conflict(
                 f"{open_} items of the day are still open {_REST_SECONDS_MAX:.0f} s after it. "

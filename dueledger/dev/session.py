@@ -54,7 +54,7 @@ class DevOptions:
     data_dir: Path | None = None
 
 
-def hold(options: DevOptions, *, console: Console) -> None:
+def run_dev(options: DevOptions, *, console: Console) -> None:
     """Run the whole installation until SIGTERM or Ctrl-C, then stop it in order."""
     began = monotonic()
 
@@ -146,14 +146,14 @@ class _Session:
             return
         with self._console.status("") as status:
             while not await stop.wait(_STATUS_SECONDS):
-                status.update(await _standing(connection))
+                status.update(await _status_line(connection))
 
     async def _drain(self, connection: Connection) -> None:
         self._step("draining: the processes finish what they hold")
         killed = await self._supervisor.stop_all()
         if killed:
             self._step(f"killed, because they did not end: {', '.join(killed)}")
-        self._step(f"left: {await _standing(connection)}")
+        self._step(f"left: {await _status_line(connection)}")
         if not await _is_real(connection):
             await set_clock(connection, await read_now(connection), 0, database=True)
 
@@ -186,7 +186,7 @@ async def _is_real(connection: Connection) -> bool:
     return not await connection.fetchval("select current_setting('ledger.clock', true)")
 
 
-async def _standing(connection: Connection) -> str:
+async def _status_line(connection: Connection) -> str:
     standings = await read_progress(connection)
     later, due = (sum(getattr(s, name) for s in standings) for name in ("later", "due"))
     claimed = sum(standing.handed_out + standing.running for standing in standings)

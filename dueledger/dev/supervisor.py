@@ -34,7 +34,7 @@ class ChildSpec:
 
 
 @dataclass(slots=True)
-class _Child:
+class _SupervisedProcess:
     spec: ChildSpec
     tail: deque[str]
     process: asyncio.subprocess.Process | None = None
@@ -43,22 +43,24 @@ class _Child:
     crashes: int = 0
 
 
-Sink = Callable[[str, str], object]
+OutputCallback = Callable[[str, str], object]
 """Takes the name of a child and a line about it."""
 
 
 class Supervisor:
     """Children by name. Not for use from several tasks at once."""
 
-    def __init__(self, output: Sink, remark: Sink, *, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, output: OutputCallback, remark: OutputCallback, *, environment: Mapping[str, str]
+    ) -> None:
         """Pass children's lines to `output` and what befalls them to `remark`; start nothing.
 
         `environment` is every child's, whole.
         """
         self._output = output
-        self._remark = remark
+        self._report = remark
         self._environment = dict(environment)
-        self._children: dict[str, _Child] = {}
+        self._children: dict[str, _SupervisedProcess] = {}
 
     def pid(self, name: str) -> int | None:
         """Return the process id of a running child."""
@@ -71,7 +73,7 @@ class Supervisor:
 
     async def start(self, spec: ChildSpec) -> None:
         """Start a child and keep it running until it is stopped."""
-        child = _Child(spec, deque(maxlen=_TAIL_LINES))
+        child = _SupervisedProcess(spec, deque(maxlen=_TAIL_LINES))
         self._children[spec.name] = child
         await self._spawn(child)
         child.watcher = asyncio.create_task(self._watch(child), name=f"child.{spec.name}")
@@ -105,7 +107,7 @@ class Supervisor:
             await asyncio.wait([child.watcher])
         del self._children[name]
 
-    async def _spawn(self, child: _Child) -> None:
+    async def _spawn(self, child: _SupervisedProcess) -> None:
         child.process = await asyncio.create_subprocess_exec(
             *child.spec.command,
             *child.spec.arguments,
@@ -121,7 +123,7 @@ class Supervisor:
             start_new_session=True,  # Ctrl-C is for the supervisor, which stops in order
         )
 
-    async def _watch(self, child: _Child) -> None:
+    async def _watch(self, child: _SupervisedProcess) -> None:
         """Pass on a child's output; start it again when it ends without being asked to."""
         while True:
             began = time.monotonic()
@@ -135,14 +137,14 @@ class Supervisor:
                 return
             pause = _BACKOFF_SECONDS[min(child.crashes, len(_BACKOFF_SECONDS) - 1)]
             child.crashes += 1
-            self._remark(child.spec.name, f"starts again in {pause:g} s")
+            self._report(child.spec.name, f"starts again in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(child.stopping.wait(), pause)
             if child.stopping.is_set():
                 return
             await self._spawn(child)
 
-    async def _read_to_end(self, child: _Child) -> int:
+    async def _read_to_end(self, child: _SupervisedProcess) -> int:
         process = child.process
         assert process is not None and process.stdout is not None  # noqa: S101, PT018 - spawned with pipes
         rest = b""
@@ -152,22 +154,22 @@ class Supervisor:
         self._take(child, [rest] if rest else [])
         return await process.wait()
 
-    def _take(self, child: _Child, lines: Sequence[bytes]) -> None:
+    def _take(self, child: _SupervisedProcess, lines: Sequence[bytes]) -> None:
         for raw in lines:
             line = raw.decode(errors="replace").rstrip()
             child.tail.append(line)
             self._output(child.spec.name, line)
 
-    def _report_crash(self, child: _Child, code: int) -> None:
+    def _report_crash(self, child: _SupervisedProcess, code: int) -> None:
         reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        self._remark(
+        self._report(
             child.spec.name, f"ended unasked ({reason}); its last {len(child.tail)} lines:"
         )
         for line in child.tail:
-            self._remark(child.spec.name, f"  {line}")
+            self._report(child.spec.name, f"  {line}")
         child.tail.clear()
 
-    def _signal(self, child: _Child, number: signal.Signals) -> bool:
+    def _signal(self, child: _SupervisedProcess, number: signal.Signals) -> bool:
         process = child.process
         if process is None or process.returncode is not None:
             return False

@@ -15,7 +15,7 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
-from dueledger.importers.import_result import Question, Refusal
+from dueledger.importers.import_result import ImportRefusal, OpenQuestion
 from dueledger.ledger.schedule import Cron, Decision, Fold, Gap, expand, zone_names
 from dueledger.ledger.schedule.cron_dialect import EXPRESSION_CHARS_MAX, CronFields, parse_cron
 from dueledger.ledger.schedule.zones import similar_zones
@@ -41,15 +41,15 @@ class Scheduler(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class TranslatedCron:
     """A `when`, what is to be decided about it, and what was changed in writing it."""
 
     when: dict[str, object]
-    questions: tuple[Question, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def read_cron(text: str, zone: str, scheduler: Scheduler) -> Read | Refusal:
+def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedCron | ImportRefusal:
     """Return what `text` means to `scheduler` on clocks that show the time of `zone`."""
     if refusal := _out_of_bounds(text, zone) or _foreign(text, scheduler):
         return refusal
@@ -57,46 +57,48 @@ def read_cron(text: str, zone: str, scheduler: Scheduler) -> Read | Refusal:
         fields = parse_cron(text)
     except PydanticCustomError as error:
         context = error.context or {}
-        return Refusal(str(context["reason"]), str(context["accepted"]))
+        return ImportRefusal(str(context["reason"]), str(context["accepted"]))
     expression, day_rule, note = _days(text, fields, scheduler)
     when: dict[str, object] = {"cron": expression, "timezone": zone}
     if day_rule is not None:
         when["day_rule"] = day_rule
     if _changes_ahead(zone):
         when["gap"], when["fold"] = _clock_policy(text, scheduler)
-    questions = [Question.DAYS] if note else []
+    questions = [OpenQuestion.DAYS] if note else []
     cron = _parsed(when)
-    if isinstance(cron, Refusal):
+    if isinstance(cron, ImportRefusal):
         when["sparse"] = True
-        questions.append(Question.SWITCHED_OFF)
+        questions.append(OpenQuestion.SWITCHED_OFF)
         cron = _parsed(when)
-    if isinstance(cron, Refusal):
+    if isinstance(cron, ImportRefusal):
         return cron
     if _moved(cron):
-        questions.append(Question.CLOCKS)
-    return Read(when, tuple(questions), (note,) if note else ())
+        questions.append(OpenQuestion.CLOCKS)
+    return TranslatedCron(when, tuple(questions), (note,) if note else ())
 
 
-def _out_of_bounds(text: str, zone: str) -> Refusal | None:
+def _out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
     """Refuse what nothing further is asked of: long texts, zones that there are not, @reboot."""
     if len(text) > EXPRESSION_CHARS_MAX or len(zone) > _ZONE_CHARS_MAX:
         reason = f"longer than {EXPRESSION_CHARS_MAX} characters, or in a zone of {_ZONE_CHARS_MAX}"
-        return Refusal(reason, "an expression of five fields, and an IANA name")
+        return ImportRefusal(reason, "an expression of five fields, and an IANA name")
     if zone not in zone_names():
-        return Refusal(f"unknown time zone {zone!r}", similar_zones(zone))
+        return ImportRefusal(f"unknown time zone {zone!r}", similar_zones(zone))
     if text.strip().lower() == "@reboot":
-        return Refusal("@reboot is no time: it runs when a machine starts", "a service's own start")
+        return ImportRefusal(
+            "@reboot is no time: it runs when a machine starts", "a service's own start"
+        )
     return None
 
 
-def _parsed(when: dict[str, object]) -> Cron | Refusal:
+def _parsed(when: dict[str, object]) -> Cron | ImportRefusal:
     try:
         return Cron.model_validate(when)
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False)
         context = first.get("ctx") or {}
         reason = str(context.get("reason", first["msg"]))
-        return Refusal(reason, str(context["accepted"]) if "accepted" in context else None)
+        return ImportRefusal(reason, str(context["accepted"]) if "accepted" in context else None)
 
 
 def _days(text: str, fields: CronFields, scheduler: Scheduler) -> tuple[str, str | None, str]:
@@ -161,14 +163,14 @@ def _moved(cron: Cron) -> bool:
     return False
 
 
-def _foreign(text: str, scheduler: Scheduler) -> Refusal | None:
+def _foreign(text: str, scheduler: Scheduler) -> ImportRefusal | None:
     """Refuse what the scheduler itself would not have run, or reads in a way of its own."""
     fields = text.lower().split()
     if len(fields) == 1 and fields[0].startswith("@"):
         return None
     accepted = {_FIELDS, _FIELDS + 1} if scheduler is Scheduler.PROW else {_FIELDS}
     if len(fields) not in accepted:
-        return Refusal(
+        return ImportRefusal(
             f"{len(fields)} fields: {scheduler} reads five",
             "minute hour day-of-month month day-of-week",
         )
@@ -179,17 +181,21 @@ def _foreign(text: str, scheduler: Scheduler) -> Refusal | None:
     return None
 
 
-def _foreign_part(part: str, place: int, scheduler: Scheduler) -> Refusal | None:
+def _foreign_part(part: str, place: int, scheduler: Scheduler) -> ImportRefusal | None:
     if "~" in part:
-        return Refusal(f"`{part}` is drawn by chance, differently on each host", "a fixed value")
-    not_understood = Refusal(f"`{part}` is not understood by {scheduler}", "a, a-b, a-b/n or */n")
+        return ImportRefusal(
+            f"`{part}` is drawn by chance, differently on each host", "a fixed value"
+        )
+    not_understood = ImportRefusal(
+        f"`{part}` is not understood by {scheduler}", "a, a-b, a-b/n or */n"
+    )
     found = _PART.fullmatch(part)
     if found is None:
         return not_understood
     low_text, high_text, step = found.group("low", "high", "step")
     if low_text in {"*", "?"}:
         foreign = low_text == "?" and scheduler is Scheduler.CRON
-        return Refusal("cron does not read `?`", "`*`") if foreign else None
+        return ImportRefusal("cron does not read `?`", "`*`") if foreign else None
     low, high = _value(low_text, place), _value(high_text or low_text, place)
     if low is None or high is None:
         return not_understood
@@ -203,7 +209,7 @@ def _foreign_part(part: str, place: int, scheduler: Scheduler) -> Refusal | None
     elif place == _WEEKDAY and high >= _SUNDAY_AGAIN and scheduler is not Scheduler.CRON:
         reason = f"`{part}`: {scheduler} counts weekdays from 0 to 6"
         accepted = "0 for Sunday"
-    return Refusal(reason, accepted) if reason else None
+    return ImportRefusal(reason, accepted) if reason else None
 
 
 def _value(word: str, place: int) -> int | None:

@@ -12,7 +12,13 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from dueledger.importers.cron_text import Scheduler, read_cron
-from dueledger.importers.import_result import Import, Known, Question, Refusal, Reported
+from dueledger.importers.import_result import (
+    ImportRefusal,
+    ImportResult,
+    JobInventory,
+    OpenQuestion,
+    ReportedLine,
+)
 
 TENANT: Final = "crontab"
 KIND: Final = "CrontabJobDue"
@@ -59,7 +65,7 @@ class _Environment:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _CrontabJob:
     """A job as it is written."""
 
     where: str
@@ -71,34 +77,34 @@ class _Line:
 
 
 @dataclass(slots=True)
-class _Reading:
-    found: Import = field(default_factory=Import)
-    lines: list[_Line] = field(default_factory=list[_Line])
+class _CrontabReader:
+    found: ImportResult = field(default_factory=ImportResult)
+    lines: list[_CrontabJob] = field(default_factory=list[_CrontabJob])
     environment: _Environment = field(default_factory=_Environment)
     comments: list[str] = field(default_factory=list[str])
 
 
-def import_crontab(text: str, source: str, crontab: Crontab) -> Import:
+def import_crontab(text: str, source: str, crontab: Crontab) -> ImportResult:
     """Carry every job of a crontab over, or list why not; say of every other line what it means."""
-    reading = _Reading()
+    reading = _CrontabReader()
     rows = text.split("\n")
     for number, row in enumerate(rows, start=1):
         _read_row(reading, f"{source}:{number}", row.removesuffix("\r"), crontab)
     if rows[-1].strip() and not rows[-1].lstrip().startswith("#"):
         meaning = "the last line does not end: several crons ignore it, so look whether it ran"
-        reading.found.reported.append(Reported(f"{source}:{len(rows)}", "", meaning))
+        reading.found.reported.append(ReportedLine(f"{source}:{len(rows)}", "", meaning))
     names = _names(reading.lines)
     for line, name in zip(reading.lines, names, strict=True):
-        _carry(reading.found, line, name, crontab)
-    reading.found.left_out.sort(key=lambda one: int(one.where.rpartition(":")[2]))
+        _add_job(reading.found, line, name, crontab)
+    reading.found.skipped.sort(key=lambda one: int(one.where.rpartition(":")[2]))
     return reading.found
 
 
-def _read_row(reading: _Reading, where: str, row: str, crontab: Crontab) -> None:
+def _read_row(reading: _CrontabReader, where: str, row: str, crontab: Crontab) -> None:
     text = row.strip()
     if len(text) > _ROW_CHARS_MAX:
         reason = f"longer than {_ROW_CHARS_MAX:,} characters, and crons cut lines at a thousand"
-        reading.found.leave_out(where, "", Refusal(reason, "a script that the line calls"))
+        reading.found.skip_job(where, "", ImportRefusal(reason, "a script that the line calls"))
         reading.comments.clear()
     elif not text:
         reading.comments.clear()
@@ -107,7 +113,7 @@ def _read_row(reading: _Reading, where: str, row: str, crontab: Crontab) -> None
     elif found := _ENVIRONMENT.fullmatch(row):
         name, value = found["name"].strip("\"'"), found["value"].strip().strip("\"'")
         reading.found.reported.append(
-            Reported(where, name, _set(reading.environment, name, value, crontab))
+            ReportedLine(where, name, _set(reading.environment, name, value, crontab))
         )
         reading.comments.clear()
     else:
@@ -115,13 +121,13 @@ def _read_row(reading: _Reading, where: str, row: str, crontab: Crontab) -> None
         reading.comments.clear()
 
 
-def _read_comment(reading: _Reading, where: str, comment: str) -> None:
+def _read_comment(reading: _CrontabReader, where: str, comment: str) -> None:
     if _HEADER.fullmatch(comment):
         return
     job = _TIMES.fullmatch(comment)
     if job and _looks_like_times(job["times"]):
         meaning = "a job in a comment: it is taken for switched off"
-        reading.found.reported.append(Reported(where, job["times"], meaning))
+        reading.found.reported.append(ReportedLine(where, job["times"], meaning))
         reading.comments.clear()
     elif comment:
         reading.comments.append(comment)
@@ -159,29 +165,29 @@ def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> 
             return "for commands: set it where the handler runs"
 
 
-def _read_job(reading: _Reading, where: str, text: str, crontab: Crontab) -> None:
+def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) -> None:
     found = _TIMES.fullmatch(text)
     if found is None:
         macro = text.split(maxsplit=1)[0] if text.startswith("@") else ""
-        refusal = Refusal("not times and a command", "five fields, or @daily, and a command")
-        reading.found.leave_out(where, macro, refusal)
+        refusal = ImportRefusal("not times and a command", "five fields, or @daily, and a command")
+        reading.found.skip_job(where, macro, refusal)
         return
     times, command, user = found["times"], found["rest"], None
     if crontab.of_system:
         user, command = (*command.split(maxsplit=1), "")[:2]
         if not _USER.fullmatch(user) or not command:
-            refusal = Refusal(
+            refusal = ImportRefusal(
                 "a system's crontab names a user before the command", "without --system"
             )
-            reading.found.leave_out(where, times, refusal)
+            reading.found.skip_job(where, times, refusal)
             return
     elif command.split()[0] in _USERS_OF_SYSTEMS:
         reason = f"`{command.split()[0]}` is a user, as a system's crontab has it"
-        reading.found.leave_out(where, times, Refusal(reason, "--system"))
+        reading.found.skip_job(where, times, ImportRefusal(reason, "--system"))
         return
     environment = reading.environment
     reading.lines.append(
-        _Line(
+        _CrontabJob(
             where,
             times,
             user,
@@ -192,15 +198,15 @@ def _read_job(reading: _Reading, where: str, text: str, crontab: Crontab) -> Non
     )
 
 
-def _carry(found: Import, line: _Line, name: str, crontab: Crontab) -> None:
+def _add_job(found: ImportResult, line: _CrontabJob, name: str, crontab: Crontab) -> None:
     zone = line.environment.zone or crontab.zone
     if zone is None and line.times.lower() != "@reboot":
         reason = "the crontab does not say in which zone its machine's clock stands"
-        found.leave_out(line.where, line.times, Refusal(reason, "--timezone Europe/Berlin"))
+        found.skip_job(line.where, line.times, ImportRefusal(reason, "--timezone Europe/Berlin"))
         return
     read = read_cron(line.times, zone or "UTC", Scheduler.CRON)
-    if isinstance(read, Refusal):
-        found.leave_out(line.where, line.times, read)
+    if isinstance(read, ImportRefusal):
+        found.skip_job(line.where, line.times, read)
         return
     command, stdin = _percent(line.command)
     payload: dict[str, object] = {"command": command}
@@ -216,17 +222,22 @@ def _carry(found: Import, line: _Line, name: str, crontab: Crontab) -> None:
         **({"labels": {"user": line.user}, "lane": "user"} if line.user else {}),
         "payload": payload,
     }
-    questions = [*read.questions, Question.RETRIES, Question.MISSED, Question.DUPLICATES]
+    questions = [
+        *read.questions,
+        OpenQuestion.RETRIES,
+        OpenQuestion.MISSED,
+        OpenQuestion.DUPLICATES,
+    ]
     if _SECRET.search(line.command):
-        questions.append(Question.SECRET)
+        questions.append(OpenQuestion.SECRET)
     notes = [*read.notes, "% in the command is a new line"] if stdin is not None else read.notes
-    known = Known(
+    known = JobInventory(
         owner=line.environment.mail_to or line.user,
         description=line.description,
         questions=tuple(questions),
         notes=tuple(notes),
     )
-    found.carry(line.where, document, known)
+    found.add_job(line.where, document, known)
 
 
 def _percent(command: str) -> tuple[str, str | None]:
@@ -236,7 +247,7 @@ def _percent(command: str) -> tuple[str, str | None]:
     return first.replace("\\%", "%").rstrip(), stdin
 
 
-def _names(lines: list[_Line]) -> list[str]:
+def _names(lines: list[_CrontabJob]) -> list[str]:
     """Name each job for its program; those that share one, by what they say as well.
 
     The same line has the same name wherever it stands in the file.
@@ -257,6 +268,6 @@ def _program(command: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:_NAME_CHARS_MAX] or "job"
 
 
-def _mark(line: _Line) -> str:
+def _mark(line: _CrontabJob) -> str:
     said = "\n".join((line.times, line.user or "", line.command, line.environment.zone or ""))
     return hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]

@@ -7,7 +7,7 @@ from typing import Final
 
 import yaml
 
-from dueledger.importers.import_result import Job
+from dueledger.importers.import_result import ImportedJob
 from dueledger.ledger.errors import InvalidInput, Problem
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*", re.ASCII)
@@ -32,7 +32,7 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def definition_text(job: Job) -> str:
+def definition_text(job: ImportedJob) -> str:
     """Return one definition as a YAML document, its description in a comment above."""
     told = job.known.description or ""
     comment = "".join(f"# {line}\n" for line in told.splitlines() if line.isprintable())
@@ -47,12 +47,12 @@ def definition_text(job: Job) -> str:
     return comment + body
 
 
-def definitions_text(jobs: Iterable[Job]) -> str:
+def definitions_text(jobs: Iterable[ImportedJob]) -> str:
     """Return all of them as one stream, for `dueledger define`."""
     return "---\n".join(definition_text(job) for job in jobs)
 
 
-def write_definitions(jobs: Iterable[Job], folder: Path) -> list[Path]:
+def write_definitions(jobs: Iterable[ImportedJob], folder: Path) -> list[Path]:
     """Write a file for each; none where one would overwrite what somebody has changed.
 
     Raises InvalidInput for that, and where the folder cannot be made or written to.

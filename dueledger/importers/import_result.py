@@ -17,7 +17,7 @@ _YEARS: Final = 4
 _UNITS: Final = (("day", 365.25), ("week", 52.18), ("month", 12.0), ("year", 0.0))
 
 
-class Question(StrEnum):
+class OpenQuestion(StrEnum):
     """What no file answers; QUESTIONS says each in a sentence."""
 
     CLOCKS = "clocks"
@@ -32,29 +32,47 @@ class Question(StrEnum):
     ZONE = "zone"
 
 
-QUESTIONS: Final[Mapping[Question, str]] = {
-    Question.CLOCKS: "A change of the clocks skips, moves or doubles it, as its scheduler did; "
-    "`gap: shift_forward` and `fold: first` would give one on every day.",
-    Question.DAYS: "Its two day fields were read as its scheduler reads them; look at a preview.",
-    Question.DUPLICATES: "Does it do harm twice? Every item is started at least once: have what it "
-    "calls recognise the item's id, or complete in one transaction.",
-    Question.MISSED: "While nothing ran its scheduler dropped what was due, all of it or all but "
-    "the last; here all of it is owed (`catch_up`).",
-    Question.PHASE: "Its scheduler counts from a start that the file does not tell; here the rate "
-    "is fixed and its phase comes from the name (`anchor`).",
-    Question.RETRIES: "Its scheduler has a rule of its own for a run that fails; here the kind's "
-    "`retry` holds: five attempts, then a person.",
-    Question.SECRET: "Its command seems to hold a secret, which would stand in the ledger and in "
-    "Kafka: have the handler read it from where secrets are kept.",
-    Question.SWITCHED_OFF: "It never falls due: is that how it was switched off?",
-    Question.TIME_LIMIT: "It has a time limit, which belongs to a kind (`deadlines: {run: …}`): "
-    "give it a kind of its own, or keep the limit in the handler.",
-    Question.ZONE: "The file names no time zone for it; it is read in the one of `--timezone`.",
+QUESTIONS: Final[Mapping[OpenQuestion, str]] = {
+    OpenQuestion.CLOCKS: (
+        "A change of the clocks skips, moves or doubles it, as its scheduler did; `gap: "
+        "shift_forward` and `fold: first` would give one on every day."
+    ),
+    OpenQuestion.DAYS: (
+        "Its two day fields were read as its scheduler reads them; look at a preview."
+    ),
+    OpenQuestion.DUPLICATES: (
+        "Does it do harm twice? Every item is started at least once: have what it calls "
+        "recognise the item's id, or complete in one transaction."
+    ),
+    OpenQuestion.MISSED: (
+        "While nothing ran its scheduler dropped what was due, all of it or all but the "
+        "last; here all of it is owed (`catch_up`)."
+    ),
+    OpenQuestion.PHASE: (
+        "Its scheduler counts from a start that the file does not tell; here the rate is "
+        "fixed and its phase comes from the name (`anchor`)."
+    ),
+    OpenQuestion.RETRIES: (
+        "Its scheduler has a rule of its own for a run that fails; here the kind's `retry` "
+        "holds: five attempts, then a person."
+    ),
+    OpenQuestion.SECRET: (
+        "Its command seems to hold a secret, which would stand in the ledger and in Kafka: "
+        "have the handler read it from where secrets are kept."
+    ),
+    OpenQuestion.SWITCHED_OFF: ("It never falls due: is that how it was switched off?"),
+    OpenQuestion.TIME_LIMIT: (
+        "It has a time limit, which belongs to a kind (`deadlines: {run: …}`): give it a "
+        "kind of its own, or keep the limit in the handler."
+    ),
+    OpenQuestion.ZONE: (
+        "The file names no time zone for it; it is read in the one of `--timezone`."
+    ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ImportRefusal:
     """Why something cannot be carried over, and what to write instead where there is a way."""
 
     reason: str
@@ -62,7 +80,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class SkippedJob:
     """One line or job that is not carried over. `text` quotes no command: it may hold a secret."""
 
     where: str
@@ -72,7 +90,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReportedLine:
     """A line that is no job and says something about some: an environment line, a header."""
 
     where: str
@@ -81,25 +99,25 @@ class Reported:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JobInventory:
     """What a source tells of a job beside its times, for whoever plans the migration."""
 
     owner: str | None = None
     criticality: str | None = None
     duplicates: str = UNKNOWN
     description: str | None = None
-    questions: tuple[Question, ...] = ()
+    questions: tuple[OpenQuestion, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ImportedJob:
     """One job that is carried over."""
 
     where: str
     document: dict[str, object]
     definition: Definition
-    known: Known
+    known: JobInventory
 
     def inventory(self) -> dict[str, object]:
         """Return its row of the inventory; the names are stable."""
@@ -117,51 +135,51 @@ class Job:
 
 
 @dataclass(slots=True)
-class Import:
+class ImportResult:
     """Everything that was read, in the order of the source. Nothing is in none of the lists."""
 
-    jobs: list[Job] = field(default_factory=list["Job"])
-    left_out: list[LeftOut] = field(default_factory=list[LeftOut])
-    reported: list[Reported] = field(default_factory=list[Reported])
+    jobs: list[ImportedJob] = field(default_factory=list["ImportedJob"])
+    skipped: list[SkippedJob] = field(default_factory=list[SkippedJob])
+    reported: list[ReportedLine] = field(default_factory=list[ReportedLine])
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
     _taken: dict[str, str] = field(default_factory=dict[str, str])
 
-    def carry(self, where: str, document: dict[str, object], known: Known) -> None:
+    def add_job(self, where: str, document: dict[str, object], known: JobInventory) -> None:
         """Carry a job over, or leave it out where its definition would be refused."""
         name = str(document["definition"])
         if earlier := self._taken.get(name):
             reason = f"the same name as {earlier}"
-            self.leave_out(where, name, Refusal(reason, "one of the two, or another name"))
+            self.skip_job(where, name, ImportRefusal(reason, "one of the two, or another name"))
             return
         try:
             definition = parse_definition(document, source=where)
         except InvalidDefinition as error:
-            self.leave_out(where, name, refusal_of(error))
+            self.skip_job(where, name, refusal_of(error))
             return
         self._taken[name] = where
-        self.jobs.append(Job(where, document, definition, known))
+        self.jobs.append(ImportedJob(where, document, definition, known))
 
-    def leave_out(self, where: str, text: str, refusal: Refusal) -> None:
+    def skip_job(self, where: str, text: str, refusal: ImportRefusal) -> None:
         """List what is not carried over, with the reason."""
-        self.left_out.append(LeftOut(where, text, refusal.reason, refusal.accepted))
+        self.skipped.append(SkippedJob(where, text, refusal.reason, refusal.accepted))
 
-    def pass_over(self, kind: str) -> None:
+    def count_other(self, kind: str) -> None:
         """Count a document that is no schedule at all."""
         self.passed_over[kind] = self.passed_over.get(kind, 0) + 1
 
-    def questions(self) -> Iterator[tuple[Question, int]]:
+    def questions(self) -> Iterator[tuple[OpenQuestion, int]]:
         """Yield what is to be decided, and for how many jobs."""
         asked = [question for job in self.jobs for question in job.known.questions]
-        for question in Question:
+        for question in OpenQuestion:
             if count := asked.count(question):
                 yield question, count
 
 
-def refusal_of(error: InvalidDefinition) -> Refusal:
+def refusal_of(error: InvalidDefinition) -> ImportRefusal:
     """Say in one sentence why a document is refused."""
     reasons = [f"{one.field}: {one.reason}" for one in error.problems]
     accepted = [one.accepted for one in error.problems if one.accepted]
-    return Refusal("; ".join(reasons) or error.message, "; ".join(accepted) or None)
+    return ImportRefusal("; ".join(reasons) or error.message, "; ".join(accepted) or None)
 
 
 def frequency(definition: Definition) -> str:
@@ -221,6 +239,6 @@ def _spell(seconds: float) -> str:
     return f"{seconds:g} s"
 
 
-def inventory(jobs: Iterable[Job]) -> list[dict[str, object]]:
+def inventory(jobs: Iterable[ImportedJob]) -> list[dict[str, object]]:
     """Return the table by which a migration is planned."""
     return [job.inventory() for job in jobs]

@@ -7,9 +7,9 @@ from typing import Any, Final, cast
 
 import yaml
 
-from dueledger.importers.import_result import Import, Refusal
+from dueledger.importers.import_result import ImportRefusal, ImportResult
 from dueledger.importers.kubernetes_cronjob import import_cronjob
-from dueledger.importers.prow_periodic import Anew, import_periodics
+from dueledger.importers.prow_periodic import NewDefinitionFields, import_periodics
 from dueledger.ledger.definitions.documents import too_deep_at
 from dueledger.ledger.errors import InvalidInput, Problem
 
@@ -23,13 +23,13 @@ _DEPTH_MAX: Final = 8  # a List within a List; deeper is a mistake
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def import_kubernetes(path: Path, anew: Anew, *, zone: str = "UTC") -> Import:
+def import_kubernetes(path: Path, anew: NewDefinitionFields, *, zone: str = "UTC") -> ImportResult:
     """Read a file, or every YAML and JSON file below a folder.
 
     A file that cannot be read is an error where it was asked for by name, and in a folder a line
     of what is left out.
     """
-    found = Import()
+    found = ImportResult()
     if not path.is_dir():
         _import_file(path, path.name, anew, zone, found)
         return found
@@ -44,13 +44,15 @@ def import_kubernetes(path: Path, anew: Anew, *, zone: str = "UTC") -> Import:
                 _import_file(each, where, anew, zone, found)
         except InvalidInput as error:
             [problem, *_] = error.problems
-            found.leave_out(where, problem.field, Refusal(problem.reason, problem.accepted))
+            found.skip_job(where, problem.field, ImportRefusal(problem.reason, problem.accepted))
         except OSError as error:
-            found.leave_out(where, "", Refusal(str(error.strerror), "a file that can be read"))
+            found.skip_job(where, "", ImportRefusal(str(error.strerror), "a file that can be read"))
     return found
 
 
-def _import_file(path: Path, where: str, anew: Anew, zone: str, found: Import) -> None:
+def _import_file(
+    path: Path, where: str, anew: NewDefinitionFields, zone: str, found: ImportResult
+) -> None:
     for place, document in _documents(path):
         _import_document(f"{where}{place}", document, anew, zone, found)
 
@@ -100,7 +102,13 @@ def _unreadable(path: Path, place: str, reason: str) -> InvalidInput:
 
 
 def _import_document(
-    where: str, document: object, anew: Anew, zone: str, found: Import, *, depth: int = 0
+    where: str,
+    document: object,
+    anew: NewDefinitionFields,
+    zone: str,
+    found: ImportResult,
+    *,
+    depth: int = 0,
 ) -> None:
     match document:
         case None:
@@ -116,21 +124,27 @@ def _import_document(
             members = listed["items"] if "kind" in listed else listed["periodics"]
             _import_members(where, members, anew, zone, found, depth=depth)
         case {"kind": str(kind)}:
-            found.pass_over(kind)
+            found.count_other(kind)
         case dict() if _TIMES & document.keys() or (depth and "name" in document):
             # One of a list that lacks its times is a job as well, and is named.
             import_periodics([(where, cast("object", document))], anew, found)
         case dict():
-            found.pass_over("document of another sort")
+            found.count_other("document of another sort")
         case _:
-            found.leave_out(where, "", Refusal("neither a CronJob nor a periodic job"))
+            found.skip_job(where, "", ImportRefusal("neither a CronJob nor a periodic job"))
 
 
 def _import_members(
-    where: str, members: list[object], anew: Anew, zone: str, found: Import, *, depth: int
+    where: str,
+    members: list[object],
+    anew: NewDefinitionFields,
+    zone: str,
+    found: ImportResult,
+    *,
+    depth: int,
 ) -> None:
     if depth > _DEPTH_MAX:
-        found.leave_out(where, "", Refusal("lists within lists", "one list"))
+        found.skip_job(where, "", ImportRefusal("lists within lists", "one list"))
         return
     for place, member in enumerate(members):
         _import_document(f"{where}[{place}]", member, anew, zone, found, depth=depth + 1)

@@ -11,9 +11,15 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dueledger.importers.cron_text import Read, Scheduler, read_cron
-from dueledger.importers.import_result import Import, Known, Question, Refusal, refusal_of
-from dueledger.importers.prow_periodic import Anew, fixed_rate, unreadable
+from dueledger.importers.cron_text import Scheduler, TranslatedCron, read_cron
+from dueledger.importers.import_result import (
+    ImportRefusal,
+    ImportResult,
+    JobInventory,
+    OpenQuestion,
+    refusal_of,
+)
+from dueledger.importers.prow_periodic import NewDefinitionFields, fixed_rate, unreadable
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidDefinition
 from dueledger.ledger.schedule.expressions import parse_period, period_text
@@ -27,11 +33,11 @@ _OWNER_KEYS: Final = ("owner", "team", "app.kubernetes.io/part-of")
 _CRITICALITY_KEYS: Final = ("criticality", "tier", "priority")
 
 
-class _Part(BaseModel):
+class _CronJobPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class _Metadata(_Part):
+class _Metadata(_CronJobPart):
     name: str = Field(min_length=1)
     namespace: str | None = None
     labels: dict[str, str] | None = None
@@ -39,24 +45,24 @@ class _Metadata(_Part):
     creationTimestamp: AwareDatetime | None = None  # noqa: N815 - as Kubernetes names it
 
 
-class _PodSpec(_Part):
+class _PodSpec(_CronJobPart):
     priorityClassName: str | None = None  # noqa: N815
 
 
-class _Template(_Part):
+class _Template(_CronJobPart):
     spec: _PodSpec = _PodSpec()
 
 
-class _JobSpec(_Part):
+class _JobSpec(_CronJobPart):
     activeDeadlineSeconds: int | None = None  # noqa: N815
     template: _Template = _Template()
 
 
-class _JobTemplate(_Part):
+class _JobTemplate(_CronJobPart):
     spec: _JobSpec = _JobSpec()
 
 
-class _Spec(_Part):
+class _Spec(_CronJobPart):
     schedule: str
     timeZone: str | None = None  # noqa: N815
     concurrencyPolicy: Literal["Allow", "Forbid", "Replace"] | None = None  # noqa: N815
@@ -65,11 +71,11 @@ class _Spec(_Part):
     jobTemplate: _JobTemplate = _JobTemplate()  # noqa: N815
 
 
-class _Status(_Part):
+class _Status(_CronJobPart):
     lastScheduleTime: AwareDatetime | None = None  # noqa: N815
 
 
-class CronJob(_Part):
+class CronJob(_CronJobPart):
     """One CronJob, as far as it says when, and what when two meet."""
 
     metadata: _Metadata
@@ -84,22 +90,26 @@ class CronJob(_Part):
 
 
 def import_cronjob(
-    where: str, document: Mapping[str, object], anew: Anew, zone: str, found: Import
+    where: str,
+    document: Mapping[str, object],
+    anew: NewDefinitionFields,
+    zone: str,
+    found: ImportResult,
 ) -> None:
     """Carry one CronJob over, or list why not. `zone` is where the controller's clock stands."""
     try:
         job = CronJob.model_validate(document)
     except ValidationError as error:
-        found.leave_out(where, _name(document), unreadable(error))
+        found.skip_job(where, _name(document), unreadable(error))
         return
     if job.spec.suspend:
         reason = "suspended: nothing of it is due"
-        refusal = Refusal(reason, "import it again without `suspend` once it is to run")
-        found.leave_out(where, job.name, refusal)
+        refusal = ImportRefusal(reason, "import it again without `suspend` once it is to run")
+        found.skip_job(where, job.name, refusal)
         return
     read = _when(job, anew, zone)
-    if isinstance(read, Refusal):
-        found.leave_out(where, job.name, read)
+    if isinstance(read, ImportRefusal):
+        found.skip_job(where, job.name, read)
         return
     namespace = job.metadata.namespace
     definition: dict[str, object] = {
@@ -114,13 +124,13 @@ def import_cronjob(
     }
     questions, notes = list(read.questions), list(read.notes)
     limit = job.spec.jobTemplate.spec.activeDeadlineSeconds
-    questions += [Question.RETRIES, Question.DUPLICATES]
+    questions += [OpenQuestion.RETRIES, OpenQuestion.DUPLICATES]
     if limit is not None:
-        questions.append(Question.TIME_LIMIT)
+        questions.append(OpenQuestion.TIME_LIMIT)
         notes.append(f"time limit {limit} s (activeDeadlineSeconds)")
     catch_up = _catch_up(job, definition)
-    if isinstance(catch_up, Refusal):
-        questions.append(Question.MISSED)
+    if isinstance(catch_up, ImportRefusal):
+        questions.append(OpenQuestion.MISSED)
         notes.append(
             f"startingDeadlineSeconds: {job.spec.startingDeadlineSeconds} is not carried over: "
             f"{catch_up.reason}"
@@ -128,65 +138,69 @@ def import_cronjob(
     elif catch_up:
         definition["catch_up"] = catch_up
     else:
-        questions.append(Question.MISSED)
-    known = Known(
-        owner=_told(job, _OWNER_KEYS),
-        criticality=_told(job, _CRITICALITY_KEYS)
+        questions.append(OpenQuestion.MISSED)
+    known = JobInventory(
+        owner=_label_value(job, _OWNER_KEYS),
+        criticality=_label_value(job, _CRITICALITY_KEYS)
         or job.spec.jobTemplate.spec.template.spec.priorityClassName,
         duplicates="Kubernetes may start it twice",
         description=(job.metadata.annotations or {}).get("description"),
         questions=tuple(questions),
         notes=tuple(notes),
     )
-    found.carry(where, definition, known)
+    found.add_job(where, definition, known)
 
 
-def _when(job: CronJob, anew: Anew, zone: str) -> Read | Refusal:
+def _when(job: CronJob, anew: NewDefinitionFields, zone: str) -> TranslatedCron | ImportRefusal:
     text, named = job.spec.schedule.strip(), job.spec.timeZone
     if named is not None and not named.strip():
         reason = "an empty `timeZone`: Kubernetes refuses it"
-        return Refusal(reason, "a zone such as Europe/Berlin, or no `timeZone`")
+        return ImportRefusal(reason, "a zone such as Europe/Berlin, or no `timeZone`")
     if prefix := _ZONE_PREFIX.fullmatch(text):
         if named is not None:
             reason = "a zone in `schedule` beside `timeZone`: Kubernetes refuses both at once"
-            return Refusal(reason, "`timeZone` alone")
+            return ImportRefusal(reason, "`timeZone` alone")
         named, text = prefix["zone"], prefix["rest"].strip()
     if text.lower().startswith("@every"):
         return _every(job, text, anew.anchor)
     read = read_cron(text, named or zone, Scheduler.KUBERNETES)
-    if isinstance(read, Refusal) or named is not None:
+    if isinstance(read, ImportRefusal) or named is not None:
         return read
-    return Read(read.when, (*read.questions, Question.ZONE), read.notes)
+    return TranslatedCron(read.when, (*read.questions, OpenQuestion.ZONE), read.notes)
 
 
-def _every(job: CronJob, text: str, anchor: datetime) -> Read | Refusal:
+def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | ImportRefusal:
     """Count from the last start, which a cluster's own export tells; else from a spread phase."""
     try:
         period = parse_period(text[len("@every") :].strip())
     except PydanticCustomError as error:
         context = error.context or {}
-        return Refusal(f"`{text}`: {context['reason']}", str(context["accepted"]))
+        return ImportRefusal(f"`{text}`: {context['reason']}", str(context["accepted"]))
     start = job.status.lastScheduleTime or job.metadata.creationTimestamp
     if start is None:
-        return Read(fixed_rate(period, anchor, job.name), (Question.PHASE,))
+        return TranslatedCron(fixed_rate(period, anchor, job.name), (OpenQuestion.PHASE,))
     try:
         since = start.astimezone(UTC).replace(microsecond=0)
         if job.status.lastScheduleTime is None:
             since += period  # the first start is a period after it was made
     except OverflowError:
-        return Refusal("its last start lies beyond the calendar", "the status of a real cluster")
+        return ImportRefusal(
+            "its last start lies beyond the calendar", "the status of a real cluster"
+        )
     when: dict[str, object] = {
         "every": period_text(period),
         "anchor": since.isoformat().replace("+00:00", "Z"),
     }
-    return Read(when)
+    return TranslatedCron(when)
 
 
-def _catch_up(job: CronJob, definition: Mapping[str, object]) -> dict[str, object] | Refusal | None:
+def _catch_up(
+    job: CronJob, definition: Mapping[str, object]
+) -> dict[str, object] | ImportRefusal | None:
     """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot say it."""
     seconds = job.spec.startingDeadlineSeconds
     if not seconds:
-        return None if seconds is None else Refusal("zero would let nothing start")
+        return None if seconds is None else ImportRefusal("zero would let nothing start")
     window = period_text(timedelta(seconds=seconds))
     catch_up: dict[str, object] = {"policy": "latest", "window": window}
     try:
@@ -196,7 +210,7 @@ def _catch_up(job: CronJob, definition: Mapping[str, object]) -> dict[str, objec
     return catch_up
 
 
-def _told(job: CronJob, keys: tuple[str, ...]) -> str | None:
+def _label_value(job: CronJob, keys: tuple[str, ...]) -> str | None:
     """Find what labels and annotations say under a key, with a prefix such as `acme.io/` or not."""
     told = {**(job.metadata.annotations or {}), **(job.metadata.labels or {})}
     for key in keys:

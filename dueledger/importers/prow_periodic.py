@@ -13,8 +13,13 @@ from typing import Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dueledger.importers.cron_text import Read, Scheduler, read_cron
-from dueledger.importers.import_result import Import, Known, Question, Refusal
+from dueledger.importers.cron_text import Scheduler, TranslatedCron, read_cron
+from dueledger.importers.import_result import (
+    ImportRefusal,
+    ImportResult,
+    JobInventory,
+    OpenQuestion,
+)
 from dueledger.ledger.errors import shown_value
 from dueledger.ledger.schedule.expressions import Period, period_text
 
@@ -55,7 +60,7 @@ class Periodic(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Anew:
+class NewDefinitionFields:
     """What no job says of its definition. Without `kind`, each sort of job has its own."""
 
     tenant: str
@@ -64,24 +69,26 @@ class Anew:
 
 
 def import_periodics(
-    jobs: Iterable[tuple[str, object]], anew: Anew, found: Import | None = None
-) -> Import:
+    jobs: Iterable[tuple[str, object]], anew: NewDefinitionFields, found: ImportResult | None = None
+) -> ImportResult:
     """Carry periodic jobs over; each comes with where it stands."""
-    found = Import() if found is None else found
+    found = ImportResult() if found is None else found
     for where, job in jobs:
         try:
             periodic = Periodic.model_validate(job)
         except ValidationError as error:
-            found.leave_out(where, _name(job), unreadable(error))
+            found.skip_job(where, _name(job), unreadable(error))
             continue
-        _carry(found, where, periodic, anew)
+        _add_job(found, where, periodic, anew)
     return found
 
 
-def _carry(found: Import, where: str, periodic: Periodic, anew: Anew) -> None:
+def _add_job(
+    found: ImportResult, where: str, periodic: Periodic, anew: NewDefinitionFields
+) -> None:
     read = _when(periodic, anew.anchor)
-    if isinstance(read, Refusal):
-        found.leave_out(where, periodic.name, read)
+    if isinstance(read, ImportRefusal):
+        found.skip_job(where, periodic.name, read)
         return
     labels = {"team": periodic.team, "area": periodic.area}
     document: dict[str, object] = {
@@ -95,23 +102,28 @@ def _carry(found: Import, where: str, periodic: Periodic, anew: Anew) -> None:
         "overlap": "skip",
     }
     limit = periodic.timeout or periodic.decoration_config.timeout
-    questions = [*read.questions, Question.RETRIES, Question.MISSED, Question.DUPLICATES]
-    known = Known(
+    questions = [
+        *read.questions,
+        OpenQuestion.RETRIES,
+        OpenQuestion.MISSED,
+        OpenQuestion.DUPLICATES,
+    ]
+    known = JobInventory(
         owner=periodic.team,
         criticality=_criticality(periodic),
-        questions=(*questions, Question.TIME_LIMIT) if limit else tuple(questions),
+        questions=(*questions, OpenQuestion.TIME_LIMIT) if limit else tuple(questions),
         notes=(*read.notes, f"time limit {limit}") if limit else read.notes,
     )
-    found.carry(where, document, known)
+    found.add_job(where, document, known)
 
 
-def _when(periodic: Periodic, anchor: datetime) -> Read | Refusal:
+def _when(periodic: Periodic, anchor: datetime) -> TranslatedCron | ImportRefusal:
     if periodic.cron is not None:
         return read_cron(periodic.cron, "UTC", Scheduler.PROW)
     if periodic.minimum_interval is not None:
-        return Read({"after_completion": period_text(periodic.minimum_interval)})
+        return TranslatedCron({"after_completion": period_text(periodic.minimum_interval)})
     period = cast("timedelta", periodic.interval)  # one of the three, or the model refuses
-    return Read(fixed_rate(period, anchor, periodic.name), (Question.PHASE,))
+    return TranslatedCron(fixed_rate(period, anchor, periodic.name), (OpenQuestion.PHASE,))
 
 
 def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, object]:
@@ -140,7 +152,7 @@ def _name(job: object) -> str:
     return name if isinstance(name, str) else shown_value(name)
 
 
-def unreadable(error: ValidationError) -> Refusal:
+def unreadable(error: ValidationError) -> ImportRefusal:
     """Say what is wrong with a job, without quoting what it holds."""
     reasons: list[str] = []
     accepted: list[str] = []
@@ -151,4 +163,4 @@ def unreadable(error: ValidationError) -> Refusal:
         reasons.append(f"{place}: {reason}" if place else reason)
         if "accepted" in context:
             accepted.append(str(context["accepted"]))
-    return Refusal("; ".join(reasons), "; ".join(accepted) or None)
+    return ImportRefusal("; ".join(reasons), "; ".join(accepted) or None)

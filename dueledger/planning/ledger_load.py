@@ -6,21 +6,21 @@ from datetime import datetime, timedelta
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.pending_load import Waiting, count_waiting
+from dueledger.ledger.store.pending_load import PendingLoad, count_pending_load
 from dueledger.planning.load_plan import WAITING_ROWS_MAX
-from dueledger.planning.schedule_load import InForce, Schedules, expand_schedules
-from dueledger.reconciler.expect.versions import Failure, read_versions
+from dueledger.planning.schedule_load import DefinitionInForce, ScheduleLoad, expand_schedules
+from dueledger.reconciler.expect.versions import VersionFailure, read_versions
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class LoadFilter:
     """Which definitions and items are planned; `service` is their label of that name."""
 
     tenant: str | None = None
     kind: str | None = None
     service: str | None = None
 
-    def chooses(self, definition: Definition) -> bool:
+    def matches(self, definition: Definition) -> bool:
         """Tell whether it owes such items. Of which service an event's are, each event says."""
         service = definition.labels.get("service")
         depends = service is not None and not definition.is_schedule
@@ -32,26 +32,26 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LedgerLoad:
     """Schedules, what waits besides, and the versions of definitions that cannot be read."""
 
-    schedules: Schedules
-    waiting: list[Waiting]
-    failures: list[Failure]
+    schedules: ScheduleLoad
+    waiting: list[PendingLoad]
+    failures: list[VersionFailure]
 
 
 async def read_load(
-    connection: Connection, wanted: Wanted, start: datetime, end: datetime, *, smear: timedelta
-) -> Load:
+    connection: Connection, wanted: LoadFilter, start: datetime, end: datetime, *, smear: timedelta
+) -> LedgerLoad:
     """Expand the schedules in force in [start, end), then count what waits and is not theirs."""
     versions, failures = await read_versions(connection)
     found = [
-        InForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
+        DefinitionInForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
         for one in versions
-        if wanted.chooses(one.definition)
+        if wanted.matches(one.definition)
     ]
     schedules = expand_schedules(found, start, end, smear=smear)
-    waiting = await count_waiting(
+    waiting = await count_pending_load(
         connection,
         schedules.start,
         schedules.end,
@@ -61,4 +61,4 @@ async def read_load(
         counted=schedules.counted,
         limit=WAITING_ROWS_MAX + 1,
     )
-    return Load(schedules, waiting, failures)
+    return LedgerLoad(schedules, waiting, failures)

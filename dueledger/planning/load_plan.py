@@ -14,8 +14,14 @@ from itertools import groupby
 from typing import Final
 
 from dueledger.ledger.errors import InvalidInput, Problem, WindowTooLarge
-from dueledger.ledger.store.pending_load import Waiting
-from dueledger.planning.schedule_load import MINUTE, QUARTER_MINUTES, Schedules, Source, Uncounted
+from dueledger.ledger.store.pending_load import PendingLoad
+from dueledger.planning.schedule_load import (
+    MINUTE,
+    QUARTER_MINUTES,
+    LoadSource,
+    ScheduleLoad,
+    UncountedLoad,
+)
 
 PEAKS_MAX: Final = 5
 WAITING_ROWS_MAX: Final = 500_000
@@ -25,7 +31,7 @@ _BUSIEST_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Quarter:
+class QuarterHour:
     """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared.
 
     `waiting` is the part of `due` that is counted from the ledger; no smear moves it any more.
@@ -40,15 +46,15 @@ class Quarter:
 
 
 @dataclass(frozen=True, slots=True)
-class Peak:
+class LoadPeak:
     """One of the quarters with the busiest minutes, and the definitions that make most of it."""
 
-    quarter: Quarter
-    most_of: tuple[tuple[Source, int], ...]
+    quarter: QuarterHour
+    most_of: tuple[tuple[LoadSource, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Quiet:
+class QuietPeriod:
     """A stretch in which nothing falls due; `due` is more than none where none was long enough."""
 
     start: datetime
@@ -57,7 +63,7 @@ class Quiet:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LoadPlan:
     """The load of a window; `overdue` waits already and is worked as soon as it can be."""
 
     start: datetime
@@ -66,11 +72,11 @@ class Plan:
     quiet_for: timedelta
     definitions: int
     overdue: int
-    not_counted: tuple[Uncounted, ...]
-    quarters: tuple[Quarter, ...]
-    peaks: tuple[Peak, ...]
-    quiet: tuple[Quiet, ...]
-    quietest: Quiet | None
+    not_counted: tuple[UncountedLoad, ...]
+    quarters: tuple[QuarterHour, ...]
+    peaks: tuple[LoadPeak, ...]
+    quiet: tuple[QuietPeriod, ...]
+    quietest: QuietPeriod | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +89,8 @@ class _Minutes:
 
 
 def make_plan(
-    schedules: Schedules, waiting: Sequence[Waiting] = (), *, quiet_for: timedelta
-) -> Plan:
+    schedules: ScheduleLoad, waiting: Sequence[PendingLoad] = (), *, quiet_for: timedelta
+) -> LoadPlan:
     """Add what waits to what schedules owe, and find the peaks and when it is quiet.
 
     Raises InvalidInput where no quiet window can be found, WindowTooLarge where more waits than
@@ -105,7 +111,7 @@ def make_plan(
     quarters = tuple(_quarters(minutes, start))
     wanted = -(-quiet_for // MINUTE)
     quiet = tuple(_quiet(minutes.due, start, wanted))
-    return Plan(
+    return LoadPlan(
         start,
         end,
         schedules.smear,
@@ -120,7 +126,7 @@ def make_plan(
     )
 
 
-def _count(schedules: Schedules, waiting: Sequence[Waiting]) -> _Minutes:
+def _count(schedules: ScheduleLoad, waiting: Sequence[PendingLoad]) -> _Minutes:
     length = (schedules.end - schedules.start) // MINUTE
     minutes = _Minutes(*(array("i", bytes(length * 4)) for _ in range(3)))
     for times in schedules.times:
@@ -134,16 +140,16 @@ def _count(schedules: Schedules, waiting: Sequence[Waiting]) -> _Minutes:
     return minutes
 
 
-def _placed(waiting: Sequence[Waiting], start: datetime) -> Iterator[tuple[int, int]]:
+def _placed(waiting: Sequence[PendingLoad], start: datetime) -> Iterator[tuple[int, int]]:
     for each in waiting:
         if each.minute is not None:
             yield (each.minute - start) // MINUTE, each.items
 
 
-def _quarters(minutes: _Minutes, start: datetime) -> Iterator[Quarter]:
+def _quarters(minutes: _Minutes, start: datetime) -> Iterator[QuarterHour]:
     for place in range(0, len(minutes.due), QUARTER_MINUTES):
         within = slice(place, place + QUARTER_MINUTES)
-        yield Quarter(
+        yield QuarterHour(
             start + place * MINUTE,
             sum(minutes.due[within]),
             sum(minutes.waiting[within]),
@@ -154,36 +160,36 @@ def _quarters(minutes: _Minutes, start: datetime) -> Iterator[Quarter]:
 
 
 def _peaks(
-    quarters: Sequence[Quarter], schedules: Schedules, waiting: Sequence[Waiting]
-) -> tuple[Peak, ...]:
+    quarters: Sequence[QuarterHour], schedules: ScheduleLoad, waiting: Sequence[PendingLoad]
+) -> tuple[LoadPeak, ...]:
     ranked = sorted(quarters, key=lambda each: (-each.busiest_minute, -each.due, each.start))
     chosen = [quarter for quarter in ranked[:PEAKS_MAX] if quarter.due]
-    peaks: list[Peak] = []
+    peaks: list[LoadPeak] = []
     for quarter in chosen:
         low = (quarter.start - schedules.start) // MINUTE
         high = low + QUARTER_MINUTES
-        parts = Counter[Source]()
+        parts = Counter[LoadSource]()
         for times in schedules.times:
             if number := sum(low <= minute < high for minute in times.as_defined):
                 parts[times.source] += number
         for each in waiting:
             if each.minute and low <= (each.minute - schedules.start) // MINUTE < high:
-                parts[Source(each.tenant, each.kind, each.definition)] += each.items
-        peaks.append(Peak(quarter, tuple(parts.most_common(_BUSIEST_MAX))))
+                parts[LoadSource(each.tenant, each.kind, each.definition)] += each.items
+        peaks.append(LoadPeak(quarter, tuple(parts.most_common(_BUSIEST_MAX))))
     return tuple(peaks)
 
 
-def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[Quiet]:
+def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[QuietPeriod]:
     """Yield the stretches of so many minutes, or more, in which nothing falls due."""
     place = 0
     for is_quiet, run in groupby(minutes, key=lambda due: due == 0):
         length = len(list(run))
         if is_quiet and length >= wanted:
-            yield Quiet(start + place * MINUTE, start + (place + length) * MINUTE, 0)
+            yield QuietPeriod(start + place * MINUTE, start + (place + length) * MINUTE, 0)
         place += length
 
 
-def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> Quiet:
+def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> QuietPeriod:
     """Return the stretch of so many minutes with the least in it, the first where several are."""
     due = least = sum(minutes[:wanted])
     best = 0
@@ -191,4 +197,4 @@ def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> Quiet:
         due += minutes[place + wanted - 1] - minutes[place - 1]
         if due < least:
             least, best = due, place
-    return Quiet(start + best * MINUTE, start + (best + wanted) * MINUTE, least)
+    return QuietPeriod(start + best * MINUTE, start + (best + wanted) * MINUTE, least)

@@ -30,7 +30,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class DefinitionInForce:
     """A definition, and the part of a window in which it decides."""
 
     definition: Definition
@@ -39,7 +39,7 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LoadSource:
     """What owes items; `definition` is None where a service emits them itself."""
 
     tenant: str
@@ -48,37 +48,37 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
-class Uncounted:
+class UncountedLoad:
     """A definition whose load cannot be told, or not all of it, and why."""
 
-    source: Source
+    source: LoadSource
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Times:
+class DueMinutes:
     """The minutes, counted from the window's start, in which a definition's items fall due."""
 
-    source: Source
+    source: LoadSource
     as_defined: "array[int]"
     smeared: "array[int]"
 
 
 @dataclass(frozen=True, slots=True)
-class Schedules:
+class ScheduleLoad:
     """The schedules of a window; `counted` says for which rounds an item needs no counting."""
 
     start: datetime
     end: datetime
     smear: timedelta
-    times: tuple[Times, ...]
+    times: tuple[DueMinutes, ...]
     counted: tuple[CountedSchedule, ...]
-    not_counted: tuple[Uncounted, ...]
+    not_counted: tuple[UncountedLoad, ...]
 
 
 def expand_schedules(
-    definitions: Iterable[InForce], start: datetime, end: datetime, *, smear: timedelta
-) -> Schedules:
+    definitions: Iterable[DefinitionInForce], start: datetime, end: datetime, *, smear: timedelta
+) -> ScheduleLoad:
     """Expand what falls due in [start, end), which is widened to whole quarters of an hour.
 
     `smear` is tried on those that have none of their own. Raises InvalidInput where the window or
@@ -86,25 +86,25 @@ def expand_schedules(
     """
     start, end = _floor(start), _floor(end + QUARTER - _SECOND)
     _check(start, end, smear)
-    times: list[Times] = []
+    times: list[DueMinutes] = []
     counted: list[CountedSchedule] = []
-    not_counted: list[Uncounted] = []
+    not_counted: list[UncountedLoad] = []
     room = OCCURRENCES_MAX
     for each in definitions:
         definition = each.definition
-        source = Source(definition.tenant, definition.kind, definition.definition)
+        source = LoadSource(definition.tenant, definition.kind, definition.definition)
         if reason := _uncountable(definition):
-            not_counted.append(Uncounted(source, reason))
+            not_counted.append(UncountedLoad(source, reason))
             continue
         try:
             found = _times(source, each, (start, end), smear, room)
         except BeyondCalendar as error:
-            not_counted.append(Uncounted(source, error.problems[0].reason))
+            not_counted.append(UncountedLoad(source, error.problems[0].reason))
             continue
         room -= len(found.as_defined)
         times.append(found)
         counted.append(CountedSchedule(source.tenant, definition.definition, each.start, each.end))
-    return Schedules(start, end, smear, tuple(times), tuple(counted), tuple(not_counted))
+    return ScheduleLoad(start, end, smear, tuple(times), tuple(counted), tuple(not_counted))
 
 
 def _check(start: datetime, end: datetime, smear: timedelta) -> None:
@@ -126,12 +126,12 @@ def _uncountable(definition: Definition) -> str | None:
 
 
 def _times(
-    source: Source,
-    each: InForce,
+    source: LoadSource,
+    each: DefinitionInForce,
     bounds: tuple[datetime, datetime],
     smear: timedelta,
     room: int,
-) -> Times:
+) -> DueMinutes:
     """Expand a definition; beyond the window as well, by as much as a smear moves things."""
     start, end = bounds
     own = each.definition.smear
@@ -139,7 +139,7 @@ def _times(
     first, last = max(each.start, start - reach), min(each.end, end + reach)
     as_defined, smeared = array("i"), array("i")
     if first >= last:
-        return Times(source, as_defined, smeared)
+        return DueMinutes(source, as_defined, smeared)
     window = preview_definition(each.definition, since=first, until=last, effective_date=None)
     if len(window.occurrences) > room:
         raise WindowTooLarge(
@@ -155,7 +155,7 @@ def _times(
         defined = found.due_at if own is None else late
         if start <= defined < end:
             as_defined.append((defined - start) // MINUTE)
-    return Times(source, as_defined, smeared)
+    return DueMinutes(source, as_defined, smeared)
 
 
 def _spread(

@@ -16,11 +16,11 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class EventEffect:
     """What the event owes: the item with its fields, or what is withdrawn."""
 
     effective_date: date | None
-    says: str
+    text: str
     fields: dict[str, object]
 
 
@@ -49,21 +49,21 @@ def example_event(path: Path, definition: Definition) -> DomainEvent:
     )
 
 
-def apply_event(definition: Definition, event: DomainEvent) -> list[Outcome]:
+def apply_event(definition: Definition, event: DomainEvent) -> list[EventEffect]:
     """Return what the rule makes of the event; empty where it is not its concern."""
     return [_outcome(found) for found in apply_rule(definition, event)]
 
 
-def _outcome(found: ItemDraft | Cancellation | Supersession) -> Outcome:
+def _outcome(found: ItemDraft | Cancellation | Supersession) -> EventEffect:
     match found:
         case ItemDraft():
-            return Outcome(found.effective_date, "owes an item", _fields(found))
+            return EventEffect(found.effective_date, "owes an item", _fields(found))
         case Supersession():
             draft = found.replacement
-            return Outcome(draft.effective_date, "replaces what is open", _fields(draft))
+            return EventEffect(draft.effective_date, "replaces what is open", _fields(draft))
         case Cancellation():
             says = f"withdraws what is open for {found.business_key}"
-            return Outcome(None, says, {"business_key": found.business_key})
+            return EventEffect(None, says, {"business_key": found.business_key})
 
 
 def _fields(draft: ItemDraft) -> dict[str, object]:

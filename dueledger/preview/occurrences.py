@@ -11,8 +11,8 @@ from dueledger.ledger.schedule import (
     AfterCompletion,
     Occurrence,
     Relative,
+    ScheduleWindow,
     Skipped,
-    Window,
     due_for,
     expand,
 )
@@ -42,7 +42,7 @@ class PreviewSkipped(TypedDict):
     reason: str
 
 
-class Preview(TypedDict):
+class PreviewDocument(TypedDict):
     """The document of `dueledger preview --json`; its names are stable."""
 
     occurrences: list[PreviewOccurrence]
@@ -56,7 +56,7 @@ def preview_definition(
     until: datetime | None,
     effective_date: date | None,
     count: int | None = None,
-) -> Window:
+) -> ScheduleWindow:
     """Return what falls into [since, until), or for an event rule what one date gives.
 
     `count` asks for the first so many from `since` on; `until` may then be left out. A fixed delay
@@ -69,7 +69,7 @@ def preview_definition(
     return _first(definition, since, until or DUE_END, count)
 
 
-def preview_smears(definition: Definition, window: Window) -> list[int]:
+def preview_smears(definition: Definition, window: ScheduleWindow) -> list[int]:
     """Return by how many seconds each occurrence of a schedule is moved, none where it smears not.
 
     An event rule's smear hangs on the business key.
@@ -77,13 +77,13 @@ def preview_smears(definition: Definition, window: Window) -> list[int]:
     if definition.smear is None or not definition.is_schedule or not window.occurrences:
         return []
     end = window.occurrences[-1].due_at + _INSTANT
-    owed = draft_window(definition, Window(window.occurrences, ()), end)
+    owed = draft_window(definition, ScheduleWindow(window.occurrences, ()), end)
     return [draft.smear_seconds or 0 for draft in owed.drafts]
 
 
-def preview_document(window: Window, smears: Sequence[int] = ()) -> Preview:
+def preview_document(window: ScheduleWindow, smears: Sequence[int] = ()) -> PreviewDocument:
     """Return the document that `--json` prints."""
-    document = Preview(
+    document = PreviewDocument(
         occurrences=[
             PreviewOccurrence(
                 due_at=found.due_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
@@ -108,12 +108,12 @@ def _window(
     since: datetime | None,
     until: datetime | None,
     effective_date: date | None,
-) -> Window:
+) -> ScheduleWindow:
     if isinstance(definition.when, Relative):
         if effective_date is None:
             raise _lacking("--effective-date", "its `when` hangs on a date", "2027-03-31")
         found = due_for(definition.when, effective_date, definition.observance())
-        return Window((found,) if _within(found, since, until) else (), ())
+        return ScheduleWindow((found,) if _within(found, since, until) else (), ())
     if since is None or until is None:
         raise _lacking("--from, --to", "a schedule needs a window", "2027-03-01T00:00:00Z")
     if isinstance(definition.when, AfterCompletion):
@@ -121,7 +121,7 @@ def _window(
     return expand(definition.when, since, until, definition.observance())
 
 
-def _first(definition: Definition, since: datetime, until: datetime, count: int) -> Window:
+def _first(definition: Definition, since: datetime, until: datetime, count: int) -> ScheduleWindow:
     """Look through ever longer windows, which compose, until there are enough."""
     if isinstance(definition.when, AfterCompletion):
         return _chain(definition.when, since, until, count)
@@ -137,19 +137,19 @@ def _first(definition: Definition, since: datetime, until: datetime, count: int)
     if len(occurrences) > count:
         last = occurrences[count - 1].due_at
         skipped = [one for one in skipped if one.at <= last]
-    return Window(tuple(occurrences[:count]), tuple(skipped))
+    return ScheduleWindow(tuple(occurrences[:count]), tuple(skipped))
 
 
 def _chain(
     when: AfterCompletion, since: datetime, until: datetime, count: int = OCCURRENCES_MAX
-) -> Window:
+) -> ScheduleWindow:
     """Follow a fixed delay whose items take no time: the most that it can owe."""
     fitting = -((since - until) // when.after_completion)
     if min(fitting, count) >= OCCURRENCES_MAX:
         problem = Problem("--to", until.isoformat(), "more occurrences than can be shown")
         raise InvalidInput("The window is too long:", [problem])
     instants = (since + n * when.after_completion for n in range(min(fitting, count)))
-    return Window(tuple(when.first(instant) for instant in instants), ())
+    return ScheduleWindow(tuple(when.first(instant) for instant in instants), ())
 
 
 def _within(found: Occurrence, since: datetime | None, until: datetime | None) -> bool:

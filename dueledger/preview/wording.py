@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from dueledger.ledger.schedule import Decision, Occurrence, Skipped, SkipReason, Window
+from dueledger.ledger.schedule import Decision, Occurrence, ScheduleWindow, Skipped, SkipReason
 from dueledger.preview.clock_changes import ClockChange, clock_changes
 
 _DAY: Final = timedelta(days=1)
@@ -48,27 +48,27 @@ def skip_words(found: Skipped) -> str:
 
 
 def change_rows(
-    window: Window, zone: str, start: datetime, end: datetime
+    window: ScheduleWindow, zone: str, start: datetime, end: datetime
 ) -> list[dict[str, object]]:
     """Return a row for each change of the clocks in [start, end), with what it does to `window`."""
     moved = [found for found in window.occurrences if found.decision is not Decision.EXACT]
-    odd = Window(tuple(moved), window.skipped)
+    odd = ScheduleWindow(tuple(moved), window.skipped)
     return [
         {
             "clocks_change": change.before.isoformat(sep=" "),
             "to": _time(change.after),
-            "by": f"{_spell(abs(change.jump))} {_way(change)}",
+            "by": f"{_spell(abs(change.jump))} {_direction(change)}",
             "decision": _effect(odd, change),
         }
         for change in clock_changes(zone, start, end)
     ]
 
 
-def _way(change: ClockChange) -> str:
+def _direction(change: ClockChange) -> str:
     return "forward" if change.jump > timedelta() else "back"
 
 
-def _effect(window: Window, change: ClockChange) -> str:
+def _effect(window: ScheduleWindow, change: ClockChange) -> str:
     """Say what becomes of the nominal times that the change swallows or repeats."""
     low, high = sorted((change.before, change.after))
     moved = [decision_words(found) for found in window.occurrences if low <= found.nominal < high]

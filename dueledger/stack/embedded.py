@@ -17,7 +17,7 @@ from typing import Final, final
 from dueledger.stack.endpoints import Endpoints, StackError
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.postgres import Postgres
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 _TEMPORARY_PREFIX: Final = "dueledger-stack-"
 _LOCK_NAME: Final = "stack.lock"
@@ -39,7 +39,7 @@ class EmbeddedStack:
     ) -> None:
         """Describe the stack in `directory`; nothing is started."""
         self.directory = directory
-        self._steps = Steps(progress)
+        self._steps = StartProgress(progress)
         self.postgres = Postgres(directory, durable=durable, steps=self._steps)
         self.kafka = Kafka(directory, steps=self._steps, relay_port=relay_port, brief=not durable)
 
@@ -101,7 +101,7 @@ def open_embedded(
             stack.start()
             yield stack
         finally:
-            with _undisturbed():
+            with _signals_blocked():
                 stack.stop()
                 if not keep:
                     shutil.rmtree(directory, ignore_errors=True)
@@ -170,7 +170,7 @@ def _sigterm_raises() -> Generator[None]:
 
 
 @contextmanager
-def _undisturbed() -> Generator[None]:
+def _signals_blocked() -> Generator[None]:
     """Keep a second Ctrl-C or SIGTERM from leaving servers behind; stopping has its own limits."""
     if threading.current_thread() is not threading.main_thread():
         yield

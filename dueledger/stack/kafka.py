@@ -15,8 +15,8 @@ from typing import Final, final
 
 from dueledger.stack import free_ports, kafka_jars
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.server_process import Child, launched, server_environment
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.server_process import ServerProcess, launched, server_environment
+from dueledger.stack.start_progress import StartProgress
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
@@ -81,7 +81,7 @@ class Kafka:
         self,
         directory: Path,
         *,
-        steps: Steps,
+        steps: StartProgress,
         relay_port: int | None = None,
         joins: "Kafka | None" = None,
         brief: bool = False,
@@ -93,7 +93,7 @@ class Kafka:
         self._relay_port = relay_port
         self._joins = joins
         self._compiler = [_QUICK_COMPILER] if brief else []
-        self._child = Child(
+        self._child = ServerProcess(
             "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
         )
         self._chosen: dict[str, int] | None = None
@@ -153,14 +153,14 @@ class Kafka:
         java = _java()
         class_path = ":".join(str(jar) for jar in kafka_jars.ensure(self._steps))
         if self.recover():
-            self._steps.tell("kafka: stopped a broker left behind by an earlier run")
+            self._steps.report("kafka: stopped a broker left behind by an earlier run")
         self._home.mkdir(exist_ok=True)
         if not (self._home / "log").exists():
-            self._steps.tell("kafka: formatting its storage")
+            self._steps.report("kafka: formatting its storage")
             self._format(java, class_path)
-        self._steps.tell("kafka: starting")
+        self._steps.report("kafka: starting")
         self._run(java, class_path)
-        self._steps.tell("kafka: ready")
+        self._steps.report("kafka: ready")
 
     def recover(self) -> bool:
         """Stop the broker a killed run left in this directory; true when there was one."""

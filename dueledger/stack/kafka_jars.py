@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 VERSION: Final = "4.3.1"
 MIRROR_VARIABLE: Final = "DUELEDGER_MAVEN_MIRROR"
@@ -62,7 +62,7 @@ def cache_dir() -> Path:
     return cache_home / "dueledger" / f"kafka-{VERSION}"
 
 
-def ensure(steps: Steps) -> list[Path]:
+def ensure(steps: StartProgress) -> list[Path]:
     """Return the paths of all jars, each one verified; fetch those missing or wrong.
 
     Safe to call from several processes at once: a jar appears under its name only whole, by a
@@ -99,9 +99,9 @@ def _is_whole(path: Path, jar: Jar) -> bool:
         return False
 
 
-def _fetch_all(wanted: list[Jar], directory: Path, steps: Steps) -> None:
+def _fetch_all(wanted: list[Jar], directory: Path, steps: StartProgress) -> None:
     total_bytes = sum(jar.size_bytes for jar in wanted)
-    steps.tell(
+    steps.report(
         f"kafka: fetching {len(wanted)} jars ({total_bytes / _MIB:.0f} MiB) into {directory}, once"
     )
     lock = threading.Lock()
@@ -116,7 +116,7 @@ def _fetch_all(wanted: list[Jar], directory: Path, steps: Steps) -> None:
             tenths = done_bytes * 10 // total_bytes
             if tenths > shown_tenths:
                 shown_tenths = tenths
-                steps.tell(
+                steps.report(
                     f"kafka: fetched {done_bytes / _MIB:.0f} of {total_bytes / _MIB:.0f} MiB"
                 )
 
@@ -129,7 +129,7 @@ def _fetch_all(wanted: list[Jar], directory: Path, steps: Steps) -> None:
         pool.shutdown(cancel_futures=True)
 
 
-def _fetch(jar: Jar, directory: Path, steps: Steps) -> None:
+def _fetch(jar: Jar, directory: Path, steps: StartProgress) -> None:
     staged = directory / f".{jar.name}.{os.getpid()}.part"
     reason = "not found"
     try:
@@ -157,7 +157,7 @@ def _fetch(jar: Jar, directory: Path, steps: Steps) -> None:
     )
 
 
-def _download(url: str, target: Path, steps: Steps) -> None:
+def _download(url: str, target: Path, steps: StartProgress) -> None:
     # The scheme is the mirror's or jgo's; what it brings is held against the pinned checksum.
     with (
         urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as answer,  # noqa: S310

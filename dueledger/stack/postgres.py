@@ -17,8 +17,8 @@ import psutil
 
 from dueledger.stack import free_ports
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.server_process import Child, SystemUser, launched, server_environment
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.server_process import ServerProcess, SystemUser, launched, server_environment
+from dueledger.stack.start_progress import StartProgress
 
 StopMode = Literal["smart", "fast", "immediate"]
 
@@ -78,13 +78,13 @@ log_checkpoints = off
 class Postgres:
     """One PostgreSQL server in one directory; can be stopped, killed and started again."""
 
-    def __init__(self, directory: Path, *, durable: bool = True, steps: Steps) -> None:
+    def __init__(self, directory: Path, *, durable: bool = True, steps: StartProgress) -> None:
         """Describe the server in `directory`; nothing is started."""
         self._directory = directory
         self._cluster = directory / "postgres"
         self._durable = durable
         self._steps = steps
-        self._child = Child(
+        self._child = ServerProcess(
             "postgres",
             directory=directory,
             marker=str(self._cluster),
@@ -126,14 +126,14 @@ class Postgres:
         binaries = find_binaries()
         user = _server_user(self._cluster, binaries)
         if self.recover():
-            self._steps.tell("postgres: stopped a server left behind by an earlier run")
+            self._steps.report("postgres: stopped a server left behind by an earlier run")
         if not (self._cluster / "PG_VERSION").exists():
-            self._steps.tell("postgres: creating the cluster")
+            self._steps.report("postgres: creating the cluster")
             self._create_cluster(binaries, user)
         self._clear_stale_lock()
-        self._steps.tell("postgres: starting")
+        self._steps.report("postgres: starting")
         self._run(binaries, user)
-        self._steps.tell("postgres: ready")
+        self._steps.report("postgres: ready")
 
     def recover(self) -> bool:
         """Stop the server a killed run left in this directory; true when there was one."""
@@ -242,11 +242,11 @@ class Postgres:
                     self._is_ready, steps=self._steps, timeout_seconds=_START_SECONDS
                 )
             except StackError as error:
-                said = _said_of_recovery(self._child.log_tail())
+                said = _recovery_line(self._child.log_tail())
                 timed_out = error.reason == "start_timeout"
                 if not timed_out or said is None or time.monotonic() > deadline:
                     raise
-            self._steps.tell(f"postgres: still recovering: {said}")
+            self._steps.report(f"postgres: still recovering: {said}")
 
     def _choose_port(self, *, fresh: bool) -> int:
         record = self._directory / "postgres.ports.json"
@@ -308,7 +308,7 @@ def find_binaries() -> Path:
     )
 
 
-def _said_of_recovery(log_tail: str) -> str | None:
+def _recovery_line(log_tail: str) -> str | None:
     """Return the newest line about recovery; clients refused meanwhile stand in the log too."""
     lines = reversed(log_tail.splitlines())
     return next((line for line in lines if any(said in line for said in _RECOVERING)), None)

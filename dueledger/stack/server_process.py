@@ -16,7 +16,7 @@ from typing import Final, cast, final
 import psutil
 
 from dueledger.stack.endpoints import StackError
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 _POLL_SECONDS: Final = 0.02
 _SAME_START_SECONDS: Final = 5.0
@@ -69,7 +69,7 @@ def launched(
 
 
 @final
-class Child:
+class ServerProcess:
     """A server process with its log and the record by which a later run recognises it.
 
     The thread that starts the process waits for its end: the kernel ties a child's death signal
@@ -143,7 +143,7 @@ class Child:
             ) from failure[0]
 
     def wait_until(
-        self, ready: Callable[[], bool], *, steps: Steps, timeout_seconds: float
+        self, ready: Callable[[], bool], *, steps: StartProgress, timeout_seconds: float
     ) -> bool:
         """Poll `ready` until it holds. False when the process ended first."""
         deadline = time.monotonic() + timeout_seconds

@@ -8,7 +8,7 @@ from dueledger.stack.endpoints import StackError
 
 
 @final
-class Steps:
+class StartProgress:
     """One line a step to the user, from any thread; the way to call a start off."""
 
     def __init__(self, progress: Callable[[str], None] | None) -> None:
@@ -16,7 +16,7 @@ class Steps:
         self._progress = progress
         self._cancelled = threading.Event()
 
-    def tell(self, step: str) -> None:
+    def report(self, step: str) -> None:
         """Say what is done now; raise when the start was called off."""
         self.check()
         if self._progress is not None:

@@ -14,7 +14,7 @@ from pydantic import model_validator as validates
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX, ListedDays, Weekend
-from dueledger.ledger.schedule.expressions import CalendarDate, misfit
+from dueledger.ledger.schedule.expressions import CalendarDate, field_error
 
 NAME_CHARS_MAX: Final = 200
 
@@ -38,7 +38,7 @@ class CalendarDocument(BaseModel):
         self.calendar("")
         if strange := set(self.names).difference(self.holidays):
             reason = f"{min(strange).isoformat()} is no holiday of it"
-            raise misfit("names", reason, "a name for each holiday, at most")
+            raise field_error("names", reason, "a name for each holiday, at most")
         return self
 
     def calendar(self, name: str) -> Calendar:

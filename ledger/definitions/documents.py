@@ -39,14 +39,14 @@ _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLo
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class SourceDocument:
     """One document, and the line of the text on which it begins, where that is known."""
 
     value: object
     line: int | None
 
 
-def read_documents(text: str, *, source: str) -> list[Document]:
+def read_documents(text: str, *, source: str) -> list[SourceDocument]:
     """Return the documents of a text: several in one YAML stream, or a list of them."""
     if len(text) > TEXT_CHARS_MAX:
         reason = f"longer than {TEXT_CHARS_MAX:,} characters"
@@ -54,11 +54,11 @@ def read_documents(text: str, *, source: str) -> list[Document]:
     documents = _read_json(text, source) if text.lstrip()[:1] in {"{", "["} else None
     if documents is None:
         documents = _read_yaml(text, source)
-    found: list[Document] = []
+    found: list[SourceDocument] = []
     for document in documents:
         if isinstance(document.value, list):
             members = cast("list[object]", document.value)
-            found += [Document(member, document.line) for member in members]
+            found += [SourceDocument(member, document.line) for member in members]
         elif document.value is not None:
             found.append(document)
     if not found:
@@ -71,7 +71,7 @@ def _unreadable(source: str, problems: list[Problem]) -> InvalidDefinition:
     return InvalidDefinition(f"{source} cannot be read:", problems, source=source)
 
 
-def _read_json(text: str, source: str) -> list[Document] | None:
+def _read_json(text: str, source: str) -> list[SourceDocument] | None:
     """Return what JSON gives, or None where the text is not JSON and may be YAML's flow style."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def _read_json(text: str, source: str) -> list[Document] | None:
         raise _unreadable(source, [problem]) from None
     except RecursionError:
         raise _unreadable(source, [_too_deep()]) from None
-    return [Document(value, None)]
+    return [SourceDocument(value, None)]
 
 
 def too_deep_at(text: str) -> int | None:
@@ -114,7 +114,7 @@ def too_deep_at(text: str) -> int | None:
     return None
 
 
-def _read_yaml(text: str, source: str) -> list[Document]:
+def _read_yaml(text: str, source: str) -> list[SourceDocument]:
     try:
         if too_deep_at(text) is not None:
             raise _unreadable(source, [_too_deep()])
@@ -122,11 +122,11 @@ def _read_yaml(text: str, source: str) -> list[Document]:
     except yaml.YAMLError as error:
         raise _unreadable(source, [_syntax(error)]) from None
     try:
-        documents: list[Document] = []
+        documents: list[SourceDocument] = []
         while loader.check_node():
             node = cast("yaml.Node", loader.get_node())
-            value = _Reading(source).value(node, depth=0)
-            documents.append(Document(value, _line(node)))
+            value = _NodeReader(source).value(node, depth=0)
+            documents.append(SourceDocument(value, _line(node)))
     except yaml.YAMLError as error:
         raise _unreadable(source, [_syntax(error)]) from None
     except RecursionError:
@@ -136,7 +136,7 @@ def _read_yaml(text: str, source: str) -> list[Document]:
     return documents
 
 
-class _Reading:
+class _NodeReader:
     """Turns one document's nodes into plain values. A node seen twice came by an alias."""
 
     def __init__(self, source: str) -> None:

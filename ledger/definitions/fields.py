@@ -8,24 +8,24 @@ from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
 
 from dueledger.ledger.identity import unusable_reason
-from dueledger.ledger.schedule.expressions import misfit, refused
+from dueledger.ledger.schedule.expressions import field_error, value_error
 
 __all__ = [
     "NAME_CHARS_MAX",
     "PATH_CHARS_MAX",
     "TOKEN_CHARS_MAX",
     "TOPIC_CHARS_MAX",
+    "DefinitionName",
+    "DocumentPart",
     "EventType",
-    "Name",
-    "Part",
-    "Path",
-    "Text",
+    "JmesPath",
+    "KeyText",
     "Token",
     "Topic",
     "chars",
     "check_path",
     "check_usable",
-    "misfit",
+    "field_error",
 ]
 
 NAME_CHARS_MAX: Final = 200
@@ -42,14 +42,14 @@ def check_path(text: str) -> str:
         jmespath.compile(text)
     except (JMESPathError, RecursionError) as error:
         reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
-        raise refused(reason, "a path on the event such as data.policy_number") from None
+        raise value_error(reason, "a path on the event such as data.policy_number") from None
     return text
 
 
 def check_usable(text: str) -> str:
     """Return `text` where a key may hold it; refuse it otherwise."""
     if reason := unusable_reason(text):
-        raise refused(reason, "a text without control characters")
+        raise value_error(reason, "a text without control characters")
     return text
 
 
@@ -58,14 +58,14 @@ def check_name(text: str) -> str:
     odd = next((each for each in text if category(each) in _UNSEEN), None)
     if odd is not None:
         reason = f"holds U+{ord(odd):04X}, which does not show or changes how others do"
-        raise refused(reason, "a name of characters that are seen")
+        raise value_error(reason, "a name of characters that are seen")
     return text
 
 
 def check_topic(text: str) -> str:
     """Return `text` where Kafka may have a topic of that name; refuse it otherwise."""
     if text in {".", ".."}:
-        raise refused("Kafka has no topic of this name", "a topic such as due.orders")
+        raise value_error("Kafka has no topic of this name", "a topic such as due.orders")
     return text
 
 
@@ -87,17 +87,17 @@ Topic = Annotated[
     ),
     AfterValidator(check_topic),
 ]
-Name = Annotated[
+DefinitionName = Annotated[
     str, chars(NAME_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_name)
 ]
 EventType = Annotated[str, chars(NAME_CHARS_MAX), AfterValidator(check_usable)]
-Path = Annotated[
+JmesPath = Annotated[
     str, chars(PATH_CHARS_MAX), AfterValidator(check_usable), AfterValidator(check_path)
 ]
-Text = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
+KeyText = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
 
 
-class Part(BaseModel):
+class DocumentPart(BaseModel):
     """A part of the document: nothing in it changes, and nothing unknown is ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -12,15 +12,15 @@ from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.fields import (
     PATH_CHARS_MAX,
-    Part,
-    Path,
+    DocumentPart,
+    JmesPath,
     Token,
     chars,
     check_path,
-    misfit,
+    field_error,
 )
-from dueledger.ledger.definitions.http_url import Unreadable, read_url
-from dueledger.ledger.schedule.expressions import Period, refused
+from dueledger.ledger.definitions.http_url import InvalidUrl, read_url
+from dueledger.ledger.schedule.expressions import Period, value_error
 
 HEADERS_MAX: Final = 32
 BODY_FIELDS_MAX: Final = 100
@@ -58,7 +58,7 @@ _SECRET: Final = re.compile(
 def _check_url(text: str) -> str:
     try:
         return str(read_url(text))
-    except Unreadable as error:
+    except InvalidUrl as error:
         withheld = not {"@", "?"}.isdisjoint(text)  # a password before, or a token behind
         raise PydanticCustomError(
             "refused",
@@ -69,13 +69,15 @@ def _check_url(text: str) -> str:
 
 def _check_secret_name(text: str) -> str:
     if text.startswith("whsec_"):
-        raise refused("is a secret, not the name of one", "the name it has among the worker's")
+        raise value_error("is a secret, not the name of one", "the name it has among the worker's")
     return text
 
 
 def _check_header_value(text: str) -> str:
     if not _HEADER_VALUE.fullmatch(text):
-        raise refused("holds what a header cannot carry", "printable ASCII without outer spaces")
+        raise value_error(
+            "holds what a header cannot carry", "printable ASCII without outer spaces"
+        )
     return text
 
 
@@ -88,7 +90,7 @@ HeaderName = Annotated[
 HeaderValue = Annotated[str, chars(HEADER_CHARS_MAX), AfterValidator(_check_header_value)]
 
 
-class HttpDispatch(Part):
+class HttpDispatch(DocumentPart):
     """The request that works an item. `retry` beside `dispatch` says how often it is repeated."""
 
     url: Url = Field(description="an https address, or an http one that the worker's list names")
@@ -115,12 +117,12 @@ class HttpDispatch(Part):
         description="for the whole exchange; a worker cuts it to four fifths of its lease",
     )
     concurrency: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX, strict=True)] = 32
-    partition_key: Path = "business_key"
+    partition_key: JmesPath = "business_key"
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.method in _BODILESS and self.body is not None:
-            raise misfit("body", f"a {self.method} carries none", "method: POST, or no body")
+            raise field_error("body", f"a {self.method} carries none", "method: POST, or no body")
         for field, path in self._paths().items():
             _check_body(field, path)
         names = [name.lower() for name in (*self.headers, *self.secret_headers)]
@@ -128,10 +130,10 @@ class HttpDispatch(Part):
             field = "headers" if name in self.headers else "secret_headers"
             _check_header_name(f"{field}.{name}", name.lower())
             if names.count(name.lower()) > 1:
-                raise misfit(f"{field}.{name}", "given twice", "it once", withheld=True)
+                raise field_error(f"{field}.{name}", "given twice", "it once", withheld=True)
         for name in self.headers:
             if _SECRET.fullmatch(name.lower()):
-                raise misfit(
+                raise field_error(
                     f"headers.{name}",
                     "a secret does not belong into a definition",
                     f"secret_headers: {{{name}: the name of a secret}}",
@@ -146,7 +148,7 @@ class HttpDispatch(Part):
             case dict() as fields if 1 <= len(fields) <= BODY_FIELDS_MAX:
                 return {f"body.{name}": path for name, path in fields.items()}
             case dict():
-                raise misfit("body", f"not 1 to {BODY_FIELDS_MAX} fields", "a path to a map")
+                raise field_error("body", f"not 1 to {BODY_FIELDS_MAX} fields", "a path to a map")
             case path:
                 return {"body": path}
 
@@ -154,11 +156,11 @@ class HttpDispatch(Part):
 def _check_body(field: str, path: object) -> None:
     accepted = "a path such as payload.premium or item.business_key"
     if not isinstance(path, str) or not 1 <= len(path) <= PATH_CHARS_MAX:
-        raise misfit(field, f"no JMESPath of 1 to {PATH_CHARS_MAX} characters", accepted)
+        raise field_error(field, f"no JMESPath of 1 to {PATH_CHARS_MAX} characters", accepted)
     try:
         check_path(path)
     except PydanticCustomError as error:
-        raise misfit(field, str((error.context or {})["reason"]), accepted) from None
+        raise field_error(field, str((error.context or {})["reason"]), accepted) from None
 
 
 def may_be_secret(path: str) -> bool:
@@ -180,8 +182,8 @@ def http_topic(tenant: str, kind: str) -> str:
 
 def _check_header_name(field: str, name: str) -> None:
     if name in _OF_THE_CLIENT:
-        raise misfit(field, "is the client's own to set", "no such header", withheld=True)
+        raise field_error(field, "is the client's own to set", "no such header", withheld=True)
     if name in _OF_THE_ITEM or name.startswith(_PREFIXES_OF_THE_ITEM):
-        raise misfit(
+        raise field_error(
             field, "tells about the item and is always sent", "no such header", withheld=True
         )

@@ -25,7 +25,7 @@ _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what `inet_aton` takes for a number
 
 
-class Unreadable(ValueError):
+class InvalidUrl(ValueError):
     """A text is no address: `reason` and the `accepted` spelling; neither quotes it."""
 
     def __init__(self, reason: str, accepted: str = _ACCEPTED) -> None:
@@ -71,36 +71,36 @@ class HttpUrl:
 def read_url(text: str) -> HttpUrl:
     """Read an address. Raises Unreadable, which never quotes it."""
     if len(text) > URL_CHARS_MAX:
-        raise Unreadable(f"longer than {URL_CHARS_MAX} characters")
+        raise InvalidUrl(f"longer than {URL_CHARS_MAX} characters")
     if not text.isascii():
-        raise Unreadable("holds characters other than ASCII", "a host as xn--…, a path as %C3%A9")
+        raise InvalidUrl("holds characters other than ASCII", "a host as xn--…, a path as %C3%A9")
     match = _PARTS.fullmatch(text)
     if match is None:
-        raise Unreadable("is no absolute address")
+        raise InvalidUrl("is no absolute address")
     scheme = match["scheme"].lower()
     if scheme not in DEFAULT_PORTS:
-        raise Unreadable("neither https nor http")
+        raise InvalidUrl("neither https nor http")
     if "#" in text:
-        raise Unreadable("has a fragment, which is never sent", "the address without it")
+        raise InvalidUrl("has a fragment, which is never sent", "the address without it")
     if "@" in match["place"]:
-        raise Unreadable(
+        raise InvalidUrl(
             "holds credentials", "the address without them, and secret_headers: {Authorization: …}"
         )
     if not _REST.fullmatch(match["rest"]):
-        raise Unreadable("holds a character that an address must escape", "it as %XX")
-    host, port = read_place(match["place"], scheme)
+        raise InvalidUrl("holds a character that an address must escape", "it as %XX")
+    host, port = read_host_and_port(match["place"], scheme)
     path, _, query = match["rest"].partition("?")
     return HttpUrl(scheme, host, port, path or "/", query)
 
 
-def read_place(place: str, scheme: str) -> tuple[str, int]:
+def read_host_and_port(place: str, scheme: str) -> tuple[str, int]:
     """Read ``host`` or ``host:port``. Raises Unreadable."""
     match = _PLACE.fullmatch(place)
     if match is None:
-        raise Unreadable("its host or port cannot be read")
+        raise InvalidUrl("its host or port cannot be read")
     port = int(match["port"]) if match["port"] else DEFAULT_PORTS[scheme]
     if not 1 <= port <= PORT_MAX:
-        raise Unreadable(f"its port is not 1 to {PORT_MAX}")
+        raise InvalidUrl(f"its port is not 1 to {PORT_MAX}")
     return read_host(match["host"]), port
 
 
@@ -111,14 +111,14 @@ def read_host(text: str) -> str:
         return _read_ipv6(host[1:-1])
     labels = host.split(".")
     if labels[-1] == "" and len(labels) > 1:
-        raise Unreadable("its host ends in a dot", "the host without it")
+        raise InvalidUrl("its host ends in a dot", "the host without it")
     if len(host) > HOST_CHARS_MAX or not all(map(_LABEL.fullmatch, labels)):
-        raise Unreadable("its host is no name and no address")
+        raise InvalidUrl("its host is no name and no address")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(IPv4Address(host))
         except AddressValueError:
-            raise Unreadable(
+            raise InvalidUrl(
                 "its host is a number that some programs take for an address", "it as 192.0.2.1"
             ) from None
     return host
@@ -126,11 +126,11 @@ def read_host(text: str) -> str:
 
 def _read_ipv6(text: str) -> str:
     if "%" in text:
-        raise Unreadable("its host has a zone id, which means another host on each machine")
+        raise InvalidUrl("its host has a zone id, which means another host on each machine")
     try:
         address = IPv6Address(text)
     except AddressValueError:
-        raise Unreadable("its host is no IPv6 address", "it as [2001:db8::1]") from None
+        raise InvalidUrl("its host is no IPv6 address", "it as [2001:db8::1]") from None
     if address.ipv4_mapped is not None:  # Python 3.13 spells it in another way than 3.12
-        raise Unreadable("its host is an IPv4 address inside an IPv6 one", "it as 192.0.2.1")
+        raise InvalidUrl("its host is an IPv4 address inside an IPv6 one", "it as 192.0.2.1")
     return str(address)

@@ -15,24 +15,24 @@ from pydantic import Field, JsonValue, PrivateAttr, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.fields import (
+    DefinitionName,
+    DocumentPart,
     EventType,
-    Name,
-    Part,
-    Path,
-    Text,
+    JmesPath,
+    KeyText,
     Token,
     check_path,
-    misfit,
+    field_error,
 )
 from dueledger.ledger.definitions.policies import (
-    CatchUp,
-    Deadlines,
+    CatchUpPolicy,
+    DeadlinePolicy,
     Dispatch,
     EventMatch,
     KafkaDispatch,
-    Order,
-    Retry,
-    Sla,
+    OrderPolicy,
+    RetryPolicy,
+    SlaPolicy,
 )
 from dueledger.ledger.identity import NUL
 from dueledger.ledger.schedule import (
@@ -74,23 +74,23 @@ def _default_calendar(fields: dict[str, Any]) -> CalendarRule | None:
     return weekdays_rule() if isinstance(fields.get("when"), Business) else None
 
 
-class Definition(Part):
+class Definition(DocumentPart):
     """One version of a definition document, every default filled in."""
 
-    definition: Name
+    definition: DefinitionName
     tenant: Token
     kind: Token
     event: EventType | None = Field(
         default=None, description="the event type that owes an item; without it, a schedule"
     )
-    business_key: Text = Field(
+    business_key: KeyText = Field(
         description="a JMESPath on the event, or a schedule's constant of at most 512 characters"
     )
-    cycle: Path | None = Field(
+    cycle: JmesPath | None = Field(
         default=None,
         description="names the round: a JMESPath on the event; a schedule's is its nominal time",
     )
-    effective_date: Path | None = Field(
+    effective_date: JmesPath | None = Field(
         default=None,
         description="a JMESPath on the event that gives a date; a schedule's is its nominal date",
     )
@@ -101,7 +101,7 @@ class Definition(Part):
     )
     cancel_on: tuple[EventMatch, ...] = ()
     supersede_on: tuple[EventMatch, ...] = ()
-    labels: dict[Token, Text] = Field(
+    labels: dict[Token, KeyText] = Field(
         default_factory=dict,
         max_length=LABELS_MAX,
         description="JMESPaths on the event, or a schedule's constants",
@@ -109,7 +109,7 @@ class Definition(Part):
     lane: Token | None = Field(
         default=None, description="the label that separates flows, so that each can be paused alone"
     )
-    catch_up: CatchUp = CatchUp()
+    catch_up: CatchUpPolicy = CatchUpPolicy()
     smear: Period | None = Field(
         default=None,
         description="items are spread over so long after their nominal time, by a hash of their id",
@@ -119,10 +119,10 @@ class Definition(Part):
         description="what an item does while another of its definition (and business key, for an "
         "event rule) is handed out",
     )
-    order: Order = Order()
-    deadlines: Deadlines = Deadlines()
-    sla: Sla = Sla()
-    retry: Retry = Retry()
+    order: OrderPolicy = OrderPolicy()
+    deadlines: DeadlinePolicy = DeadlinePolicy()
+    sla: SlaPolicy = SlaPolicy()
+    retry: RetryPolicy = RetryPolicy()
     dispatch: Dispatch = Field(default_factory=_default_dispatch)
     payload: JsonValue = Field(
         default_factory=_default_payload,
@@ -148,7 +148,9 @@ class Definition(Part):
         _check_falls_due(self)
         if self.lane is not None and self.lane not in self.labels:
             known = ", ".join(self.labels) or "none is given"
-            raise misfit("lane", "names no label of this definition", f"one of the labels: {known}")
+            raise field_error(
+                "lane", "names no label of this definition", f"one of the labels: {known}"
+            )
         _check_smear(self)
         _check_catch_up(self)
         return self
@@ -170,7 +172,7 @@ class Definition(Part):
         """Return the name under which it asks for a calendar, None where it does not."""
         return None if self.calendar is None else self.calendar.name
 
-    def observing(self, calendars: Mapping[str, Calendar]) -> Self:
+    def with_calendar(self, calendars: Mapping[str, Calendar]) -> Self:
         """Return the same definition with the calendar that it names among `calendars`.
 
         UnknownCalendar where it is not among them; what names none is returned as it is.
@@ -217,18 +219,20 @@ def _check_calendar(definition: Definition, rule: CalendarRule) -> None:
     when = definition.when
     if isinstance(when, CHAINED):
         reason = "`after_completion` has no times of its own that a calendar could move"
-        raise misfit("calendar", reason, "nothing here, or another `when`")
+        raise field_error("calendar", reason, "nothing here, or another `when`")
     own = isinstance(when, Business) and (when.business.roll or when.business.nth)
     if rule.roll is None and not own:
         accepted = "roll: following, preceding, modified_following, nearest, or skip"
         if isinstance(when, Business):
             accepted = "{day_of_month: …, roll: …} in `when`, or `roll` here"
-        raise misfit("calendar.roll", "is missing", accepted)
+        raise field_error("calendar.roll", "is missing", accepted)
     if isinstance(when, Business) and when.business.roll not in {None, rule.roll, *_no_roll(rule)}:
-        raise misfit("calendar.roll", "another than in `when.business`", "one of them")
+        raise field_error("calendar.roll", "another than in `when.business`", "one of them")
     if isinstance(when, Relative) and rule.roll is Roll.SKIP:
         reason = "an event's item is owed once, so no day can be left out"
-        raise misfit("calendar.roll", reason, "following, preceding, modified_following or nearest")
+        raise field_error(
+            "calendar.roll", reason, "following, preceding, modified_following or nearest"
+        )
     if rule.name is None:
         _check_reach(when, rule.calendar())
 
@@ -243,14 +247,14 @@ def _check_reach(when: When, calendar: Calendar) -> None:
     if begin is not None and calendar.last_day is not None and begin.date() > calendar.last_day:
         field = "when.at" if isinstance(when, At) else "when.start"
         reason = f"after the last day that the calendar knows, {calendar.last_day}"
-        raise misfit(field, reason, "a calendar that reaches further")
+        raise field_error(field, reason, "a calendar that reaches further")
     days_worked = 7 - len(calendar.weekend)
     if isinstance(when, Business) and when.business.nth and not calendar.workdays:
         # Four whole weeks and three days: at most three of them are weekend days less.
         most = 4 * days_worked + min(3, days_worked)
         if abs(when.business.nth) > most:
             reason = f"no month has more than {most} business days"
-            raise misfit("when.business", reason, f"nth: 1 to {most}, or from the end")
+            raise field_error("when.business", reason, f"nth: 1 to {most}, or from the end")
 
 
 def _check_falls_due(definition: Definition) -> None:
@@ -262,26 +266,26 @@ def _check_falls_due(definition: Definition) -> None:
         return
     if ever_due(when, None) and rule is not None and rule.roll is Roll.SKIP:
         reason = "it never falls due: the calendar leaves out every day that it names"
-        raise misfit("calendar.roll", reason, "another roll, or days that the calendar has")
+        raise field_error("calendar.roll", reason, "another roll, or days that the calendar has")
     if getattr(when, "end", None) is not None:
         reason = "it never falls due: nothing lies between its start and this"
-        raise misfit("when.end", reason, "a later end, or none")
+        raise field_error("when.end", reason, "a later end, or none")
     reason = "it never falls due"
-    raise misfit("when", reason, "times that there are, and days that the calendar has")
+    raise field_error("when", reason, "times that there are, and days that the calendar has")
 
 
 def _check_smear(definition: Definition) -> None:
     if definition.smear is None:
         return
     if isinstance(definition.when, CHAINED):
-        raise misfit(
+        raise field_error(
             "smear",
             "each item follows the one before it: there is nothing to spread",
             "nothing here, or a longer `after_completion`",
         )
     period = shortest_period(definition.when)
     if period is not None and definition.smear > period:
-        raise misfit(
+        raise field_error(
             "smear",
             f"longer than the shortest time between two occurrences, {period_text(period)}",
             f"at most {period_text(period)}",
@@ -295,47 +299,47 @@ def _check_catch_up(definition: Definition) -> None:
     if not definition.is_schedule:
         if catch_up.policy != "all":
             reason = "each event owes an item of its own, whatever came before it or after"
-            raise misfit("catch_up.policy", reason, "policy: all, with a window or without")
+            raise field_error("catch_up.policy", reason, "policy: all, with a window or without")
         return
     limits = (name for name in ("window", "max_items") if getattr(catch_up, name))
     reason = "the next item is owed when the one before ends: none is ever missed"
-    raise misfit(f"catch_up.{next(limits, 'policy')}", reason, "policy: all, and nothing else")
+    raise field_error(f"catch_up.{next(limits, 'policy')}", reason, "policy: all, and nothing else")
 
 
 def _check_schedule(definition: Definition) -> None:
     if isinstance(definition.when, DATED):
-        raise misfit(
+        raise field_error(
             "when",
             "`relative` hangs on an event's date, and no `event` is given",
             "an `event:`, or a `when` that recurs by itself: cron or every",
         )
     for field in ("cycle", "effective_date", "cancel_on", "supersede_on"):
         if getattr(definition, field):
-            raise misfit(
+            raise field_error(
                 field,
                 "belongs to an event rule, and no `event` is given",
                 "nothing here: a schedule takes them from its nominal local time",
             )
     if len(definition.business_key) > BUSINESS_KEY_CHARS_MAX:
-        raise misfit(
+        raise field_error(
             "business_key",
             f"longer than {BUSINESS_KEY_CHARS_MAX} characters",
             "a shorter constant",
         )
     if definition.dispatch.partition_key != "business_key":
-        raise misfit(
-            f"dispatch.{definition.dispatch.way}.partition_key",
+        raise field_error(
+            f"dispatch.{definition.dispatch.method}.partition_key",
             "a schedule has no event to take it from",
             "business_key",
         )
     for name, value in definition.labels.items():
         if len(value) > LABEL_CHARS_MAX:
-            raise misfit(
+            raise field_error(
                 f"labels.{name}", f"longer than {LABEL_CHARS_MAX} characters", "a shorter text"
             )
     # As Postgres writes them, whose bound it is.
     if len(json.dumps(definition.labels, ensure_ascii=False).encode()) > LABELS_BYTES_MAX:
-        raise misfit("labels", "larger than 8 KiB together", "fewer labels, or shorter ones")
+        raise field_error("labels", "larger than 8 KiB together", "fewer labels, or shorter ones")
     _check_constant(definition.payload)
 
 
@@ -343,9 +347,9 @@ def _check_constant(payload: JsonValue) -> None:
     try:
         encoded = orjson.dumps(payload)
     except orjson.JSONEncodeError as error:
-        raise misfit("payload", str(error), "a JSON value") from None
+        raise field_error("payload", str(error), "a JSON value") from None
     if payload is None or len(encoded) > PAYLOAD_BYTES_MAX:
-        raise misfit(
+        raise field_error(
             "payload", "null, or over 256 KiB", "a JSON value of at most 262,144 bytes, or {}"
         )
 
@@ -356,7 +360,7 @@ def _check_storable(payload: JsonValue) -> None:
     while waiting:
         match waiting.pop():
             case str() as text if NUL in text:
-                raise misfit("payload", "holds NUL (U+0000)", "a text without it")
+                raise field_error("payload", "holds NUL (U+0000)", "a text without it")
             case dict() as members:
                 waiting += [*members, *members.values()]
             case list() as members:
@@ -367,14 +371,14 @@ def _check_storable(payload: JsonValue) -> None:
 
 def _check_dated(when: When) -> None:
     if isinstance(when, At):
-        raise misfit(
+        raise field_error(
             "when",
             "`at` is one time for every event; an event's item hangs on a date of its own",
             "{relative: P0D, at: …, timezone: …} with a constant such as "
             """effective_date: '`"2027-01-01"`'""",
         )
     if not isinstance(when, DATED):
-        raise misfit(
+        raise field_error(
             "when",
             "recurs by itself, but an `event:` owes one item at one time",
             "{relative: P-30D, at: …, timezone: …}, or no `event:`",
@@ -385,7 +389,7 @@ def _check_event_rule(definition: Definition) -> None:
     _check_dated(definition.when)
     for field in ("cycle", "effective_date"):
         if getattr(definition, field) is None:
-            raise misfit(
+            raise field_error(
                 field, "an event rule must name it", f"a path on the event such as data.{field}"
             )
     paths = {"business_key": definition.business_key} | {
@@ -397,12 +401,12 @@ def _check_event_rule(definition: Definition) -> None:
         case dict() as members:
             for name, member in members.items():
                 if not isinstance(member, str):
-                    raise misfit(
+                    raise field_error(
                         f"payload.{name}", "not a JMESPath", "a path, or a literal in backticks"
                     )
                 paths[f"payload.{name}"] = member
         case _:
-            raise misfit(
+            raise field_error(
                 "payload", "neither a JMESPath nor a map of them", "data, or {policy: data.number}"
             )
     for field, path in paths.items():
@@ -410,4 +414,4 @@ def _check_event_rule(definition: Definition) -> None:
             check_path(path)
         except PydanticCustomError as error:
             context = error.context or {}
-            raise misfit(field, context["reason"], context["accepted"]) from None
+            raise field_error(field, context["reason"], context["accepted"]) from None

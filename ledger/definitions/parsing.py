@@ -18,15 +18,15 @@ from dueledger.ledger.definitions.documents import read_documents
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch, may_be_secret
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.policies import (
-    CatchUp,
-    Deadlines,
+    CatchUpPolicy,
+    DeadlinePolicy,
     DirectDispatch,
     Dispatch,
     EventMatch,
     KafkaDispatch,
-    Order,
-    Retry,
-    Sla,
+    OrderPolicy,
+    RetryPolicy,
+    SlaPolicy,
 )
 from dueledger.ledger.errors import InvalidDefinition, Problem, UnknownCalendar, shown_value
 from dueledger.ledger.schedule import (
@@ -45,14 +45,14 @@ from dueledger.ledger.schedule.when import KINDS, named_kinds
 
 __all__ = [
     "PROBLEMS_MAX",
-    "CatchUp",
+    "CatchUpPolicy",
     "Definition",
     "Dispatch",
     "EventMatch",
     "HttpDispatch",
     "KafkaDispatch",
-    "Retry",
-    "Sla",
+    "RetryPolicy",
+    "SlaPolicy",
     "definition_schema",
     "load_definitions",
     "parse_definition",
@@ -76,11 +76,11 @@ _OTHER_WORD: Final = "not one of the words that are accepted"
 _ENUM_MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")  # as pydantic lists a few of an enum
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "": Definition,
-    "catch_up": CatchUp,
-    "sla": Sla,
-    "retry": Retry,
-    "order": Order,
-    "deadlines": Deadlines,
+    "catch_up": CatchUpPolicy,
+    "sla": SlaPolicy,
+    "retry": RetryPolicy,
+    "order": OrderPolicy,
+    "deadlines": DeadlinePolicy,
     "dispatch": Dispatch,
     "dispatch.kafka": KafkaDispatch,
     "dispatch.http": HttpDispatch,
@@ -159,7 +159,7 @@ def _observed(
     if calendars is None:
         return definition, []
     try:
-        return definition.observing(calendars), []
+        return definition.with_calendar(calendars), []
     except UnknownCalendar as error:
         problems = [replace(problem, field=prefix + problem.field) for problem in error.problems]
         return definition, problems

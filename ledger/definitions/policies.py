@@ -6,7 +6,13 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from dueledger.ledger.definitions.fields import EventType, Part, Path, Topic, misfit
+from dueledger.ledger.definitions.fields import (
+    DocumentPart,
+    EventType,
+    JmesPath,
+    Topic,
+    field_error,
+)
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
 from dueledger.ledger.schedule.expressions import Period
 
@@ -19,14 +25,14 @@ LEASE_MAX: Final = timedelta(days=30)
 CATCH_UP_ITEMS_MAX: Final = 10_000
 
 
-class EventMatch(Part):
+class EventMatch(DocumentPart):
     """An event that withdraws what is open for the business key it names."""
 
     event: EventType
-    business_key: Path
+    business_key: JmesPath
 
 
-class CatchUp(Part):
+class CatchUpPolicy(DocumentPart):
     """What is still owed of occurrences that were missed: due before they were materialised.
 
     Where more than `max_items` were missed, or a thousand where none is given, those not owed are
@@ -53,7 +59,7 @@ class CatchUp(Part):
         return self.policy == "all" and self.window is None and self.max_items is None
 
 
-class Sla(Part):
+class SlaPolicy(DocumentPart):
     """How soon after it is due an item must be started and completed."""
 
     start_within: Period | None = None
@@ -74,19 +80,19 @@ class Sla(Part):
         return self
 
 
-Times = Annotated[int, Field(ge=1, le=1000, strict=True)]
+AttemptCount = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 
-class Retry(Part):
+class RetryPolicy(DocumentPart):
     """How often a failed item is tried again, and how long apart: exponential, full jitter."""
 
-    attempt_max: Times = 5
+    attempt_max: AttemptCount = 5
     start_max: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = Field(
         default=None,
         description="how often an item is started at most, snoozes and lost workers included; "
         "30, or attempt_max where that is more",
     )
-    streak_max: Times | None = Field(
+    streak_max: AttemptCount | None = Field(
         default=None,
         description="so many failures in a row of one business key are flagged; 3 unless given",
     )
@@ -110,11 +116,11 @@ class Retry(Part):
             )
         if self.start_max is not None and self.start_max < self.attempt_max:
             reason = "fewer starts than attempts, and each attempt is a start"
-            raise misfit("start_max", reason, "at least attempt_max")
+            raise field_error("start_max", reason, "at least attempt_max")
         return self
 
 
-class Order(Part):
+class OrderPolicy(DocumentPart):
     """Whether items of one partition key run one after another, in the order they are due."""
 
     by: Literal["none", "partition_key"] = "none"
@@ -123,7 +129,7 @@ class Order(Part):
     )
 
 
-class Deadlines(Part):
+class DeadlinePolicy(DocumentPart):
     """How long each step of the kind's work may take, and what is done when it takes longer."""
 
     dispatch: Period = Field(
@@ -142,7 +148,7 @@ class Deadlines(Part):
     def _bounded(self) -> Self:
         for field, period in (("dispatch", self.dispatch), ("queue", self.queue)):
             if period > LEASE_MAX:
-                raise misfit(field, "longer than thirty days", "a deadline such as PT2M")
+                raise field_error(field, "longer than thirty days", "a deadline such as PT2M")
         return self
 
 
@@ -150,11 +156,11 @@ def _default_lease(fields: dict[str, Any]) -> timedelta | None:
     return TOPIC_LEASE if fields.get("settled_by") == "topic" else None
 
 
-class KafkaDispatch(Part):
+class KafkaDispatch(DocumentPart):
     """Where due items are published. `partition_key` is `business_key` or a JMESPath."""
 
     topic: Topic
-    partition_key: Path = "business_key"
+    partition_key: JmesPath = "business_key"
     settled_by: Literal["worker", "topic"] = Field(
         default="worker",
         description="handlers of workers; or whoever reads the topic and answers on due-outcomes",
@@ -168,19 +174,19 @@ class KafkaDispatch(Part):
     def _lease_of_topic(self) -> Self:
         if self.lease is not None and self.settled_by != "topic":
             reason = "a worker's lease is the worker's own setting"
-            raise misfit("lease", reason, "nothing here, or `settled_by: topic`")
+            raise field_error("lease", reason, "nothing here, or `settled_by: topic`")
         if self.lease is not None and self.lease > LEASE_MAX:
-            raise misfit("lease", "longer than thirty days", "a lease such as PT10M")
+            raise field_error("lease", "longer than thirty days", "a lease such as PT10M")
         return self
 
 
-class DirectDispatch(Part):
+class DirectDispatch(DocumentPart):
     """Workers claim the items themselves: no allocator publishes them, and Kafka is not needed."""
 
-    partition_key: Path = "business_key"
+    partition_key: JmesPath = "business_key"
 
 
-class Dispatch(Part):
+class Dispatch(DocumentPart):
     """How work is handed out: to handlers by Kafka or direct, or to an endpoint by HTTP."""
 
     kafka: KafkaDispatch | None = None
@@ -208,7 +214,7 @@ class Dispatch(Part):
         return "business_key" if way is None else way.partition_key
 
     @property
-    def way(self) -> Literal["kafka", "http", "direct"]:
+    def method(self) -> Literal["kafka", "http", "direct"]:
         """The field that is given."""
         if self.http is not None:
             return "http"

@@ -32,10 +32,10 @@ _NUL_ESCAPE: Final = b"\\u0000"
 _EARLIEST: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
-Headers = Sequence[tuple[str, bytes | None]]
+EventHeaders = Sequence[tuple[str, bytes | None]]
 
 
-def parse_event(headers: Headers, value: bytes | None) -> DomainEvent:
+def parse_event(headers: EventHeaders, value: bytes | None) -> DomainEvent:
     """Read one record. An event may come without data: then Kafka carries no value.
 
     Raises InvalidHeader where an attribute is missing or malformed, InvalidEvent where the value
@@ -56,7 +56,7 @@ def parse_event(headers: Headers, value: bytes | None) -> DomainEvent:
     return _event(attributes, _PREFIX, None if value is None else _json("data", value))
 
 
-def is_structured(headers: Headers) -> bool:
+def is_structured(headers: EventHeaders) -> bool:
     """Tell whether the value holds the whole event and not only its data."""
     return any(
         name.lower() == CONTENT_TYPE and (value or b"").startswith(STRUCTURED.encode())
@@ -64,7 +64,7 @@ def is_structured(headers: Headers) -> bool:
     )
 
 
-def _attributes(headers: Headers) -> dict[str, str]:
+def _attributes(headers: EventHeaders) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in headers:
         if value is None:
@@ -175,12 +175,12 @@ def _json(field: str, value: bytes) -> Any:  # noqa: ANN401 - any JSON
         document = orjson.loads(value)
     except orjson.JSONDecodeError as error:
         raise _refused(field, f"is not JSON: {error}") from None
-    if _NUL_ESCAPE in value and _holds_nul(document):
+    if _NUL_ESCAPE in value and _contains_nul(document):
         raise _refused(field, "holds NUL (U+0000), which cannot be stored")
     return document
 
 
-def _holds_nul(document: Any) -> bool:  # noqa: ANN401 - any JSON
+def _contains_nul(document: Any) -> bool:  # noqa: ANN401 - any JSON
     """Look for it decoded: the same six characters may be an escaped backslash and text."""
     waiting: list[object] = [document]
     while waiting:

@@ -4,8 +4,8 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from dueledger.ledger.intake.event_intake import Intake
-from dueledger.ledger.intake.settings import IntakeSettings
+from dueledger.ledger.intake.event_intake import EventIntake
+from dueledger.ledger.intake.settings import EventIntakeSettings
 from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
@@ -16,7 +16,7 @@ _PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
 
 
 @asynccontextmanager
-async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
+async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[EventIntake]:
     """Have an intake under an actor name of its own, its topics made.
 
     Raises Unavailable when Postgres or Kafka cannot be reached.
@@ -45,16 +45,16 @@ async def open_intake(settings: IntakeSettings) -> AsyncGenerator[Intake]:
             actor_no = await register_actor(connection, name, ActorKind.INTAKE)
         log = get_logger("intake")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
-        yield Intake(pool, reader, actor_no=actor_no)
+        yield EventIntake(pool, reader, actor_no=actor_no)
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 
-async def run_intake(settings: IntakeSettings, stop: Stop) -> None:
+async def run_intake(settings: EventIntakeSettings, stop: Stop) -> None:
     """Take events in until a stop is asked for. Any number of processes may."""
     await run_to_stop(_run(settings, stop), stop)
 
 
-async def _run(settings: IntakeSettings, stop: Stop) -> None:
+async def _run(settings: EventIntakeSettings, stop: Stop) -> None:
     async with open_intake(settings) as intake:
-        stop.begin()
+        stop.mark_started()
         await run_service("intake", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

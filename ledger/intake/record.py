@@ -11,17 +11,27 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from dueledger.ledger.errors import InvalidEvent
-from dueledger.ledger.intake.apply.events_by_subject import Read, Story, read_event, tell_stories
-from dueledger.ledger.intake.apply.item_endings import Ending, Moment, earliest_births, endings
-from dueledger.ledger.intake.apply.rules_in_force import Rulebook, Subject
+from dueledger.ledger.intake.apply.events_by_subject import (
+    InterpretedEvent,
+    SubjectEvents,
+    group_by_subject,
+    interpret_event,
+)
+from dueledger.ledger.intake.apply.item_endings import (
+    EventOrder,
+    ItemEnding,
+    find_item_endings,
+    first_implied,
+)
+from dueledger.ledger.intake.apply.rules_in_force import ItemSubject, RulesInForce
 from dueledger.ledger.kafka.partitioner import partitions_of
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
-from dueledger.ledger.rules.schedule_drafts import MISSED
+from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.events import (
     InboxEvent,
-    Recorded,
+    RecordedEvent,
     list_key_events,
     lock_business_keys,
     record_events,
@@ -33,13 +43,13 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.states import TransitionEvent
 
-BUCKETS: Final = 3360
+KEY_LOCK_BUCKETS: Final = 3360
 """Divisible by every number of partitions up to 8, by 10, 12, 14 to 16, 20, 24, 28, 30, 32 …: while
 producers key their events by business key, processes that share such a topic share no bucket."""
 
 
 @dataclass(slots=True)
-class Taken:
+class AppliedEvents:
     """What became of a batch: `skipped` came too late to be owed, and `emitted` are the rest."""
 
     events: int = 0
@@ -49,9 +59,9 @@ class Taken:
     skipped: int = 0
     withdrawn: int = 0
 
-    def __add__(self, other: "Taken") -> "Taken":
+    def __add__(self, other: "AppliedEvents") -> "AppliedEvents":
         """Add up two halves of a batch."""
-        return Taken(
+        return AppliedEvents(
             self.events + other.events,
             self.duplicates + other.duplicates,
             self.unmatched + other.unmatched,
@@ -61,9 +71,13 @@ class Taken:
         )
 
 
-async def take_batch(
-    connection: Connection, rulebook: Rulebook, reads: Sequence[Read], *, actor_no: int
-) -> Taken:
+async def record_batch(
+    connection: Connection,
+    rulebook: RulesInForce,
+    reads: Sequence[InterpretedEvent],
+    *,
+    actor_no: int,
+) -> AppliedEvents:
     """Land the events and apply those that are new; the caller's transaction decides.
 
     Repeating it is harmless: what the inbox knows already is not applied again.
@@ -73,53 +87,51 @@ async def take_batch(
     known = await _known_events(connection, rulebook, keys)
     recorded = await record_events(connection, [_inbox_event(read) for read in reads])
     fresh = [(read, answer) for read, answer in zip(reads, recorded, strict=True) if answer.new]
-    taken = Taken(
+    taken = AppliedEvents(
         events=len(reads),
         duplicates=len(reads) - len(fresh),
-        unmatched=sum(read.meanings is None for read, _ in fresh),
+        unmatched=sum(read.effects is None for read, _ in fresh),
     )
-    stories = tell_stories(known, [read for read, _ in fresh])
+    stories = group_by_subject(known, [read for read, _ in fresh])
     ends = await _endings(connection, stories)
     taken.emitted, taken.skipped = await _emit(connection, fresh, actor_no)
     taken.withdrawn = await _withdraw(connection, ends, actor_no)
     return taken
 
 
-def _keys(reads: Sequence[Read]) -> set[tuple[str, str]]:
+def _keys(reads: Sequence[InterpretedEvent]) -> set[tuple[str, str]]:
     return {
-        (meaning.subject[0], meaning.subject[2])
-        for read in reads
-        for meaning in read.meanings or ()
+        (meaning.subject[0], meaning.subject[2]) for read in reads for meaning in read.effects or ()
     }
 
 
-def _buckets(reads: Sequence[Read], keys: set[tuple[str, str]]) -> list[int]:
+def _buckets(reads: Sequence[InterpretedEvent], keys: set[tuple[str, str]]) -> list[int]:
     held = {business_key for _, business_key in keys}
     held.update(read.key or read.event.id for read in reads)
-    return sorted(set(partitions_of([key.encode() for key in held], BUCKETS)))
+    return sorted(set(partitions_of([key.encode() for key in held], KEY_LOCK_BUCKETS)))
 
 
 async def _known_events(
-    connection: Connection, rulebook: Rulebook, keys: set[tuple[str, str]]
-) -> list[Read]:
+    connection: Connection, rulebook: RulesInForce, keys: set[tuple[str, str]]
+) -> list[InterpretedEvent]:
     """Read what the inbox holds of these keys already, with what it means today."""
     if not keys:
         return []
     tenants, business_keys = zip(*sorted(keys), strict=True)
     rows = await list_key_events(connection, tenants, business_keys, rulebook.event_types)
-    known: list[Read] = []
+    known: list[InterpretedEvent] = []
     for row in rows:
         event = DomainEvent(
             row.tenant, row.source, row.id, row.type, row.occurred_at, row.subject, row.body
         )
         try:
-            known.append(read_event(rulebook, event))
+            known.append(interpret_event(rulebook, event))
         except InvalidEvent:
             continue  # an older rule could read it; what it made then stays as it is
     return known
 
 
-def _inbox_event(read: Read) -> InboxEvent:
+def _inbox_event(read: InterpretedEvent) -> InboxEvent:
     event = read.event
     return InboxEvent(
         event.tenant,
@@ -131,44 +143,46 @@ def _inbox_event(read: Read) -> InboxEvent:
         read.key,
         read.body,
         event.traceparent,
-        read.meanings is not None,
+        read.effects is not None,
     )
 
 
-async def _endings(connection: Connection, stories: Mapping[Subject, Story]) -> list[Ending]:
+async def _endings(
+    connection: Connection, stories: Mapping[ItemSubject, SubjectEvents]
+) -> list[ItemEnding]:
     """Return what must end: by the fold, and what is open though no event here tells its birth.
 
     The latter was emitted by a service itself, or under an older rule.
     """
-    ends: list[Ending] = []
+    ends: list[ItemEnding] = []
     asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    born: dict[Subject, dict[UUID, Moment]] = {}
+    born: dict[ItemSubject, dict[UUID, EventOrder]] = {}
     for subject, story in stories.items():
-        born[subject] = earliest_births(story.births)
-        ends += endings(born[subject], story.withdrawals)
-        if story.fresh:
+        born[subject] = first_implied(story.implied_items)
+        ends += find_item_endings(born[subject], story.withdrawals)
+        if story.new_withdrawals:
             tenant, kind, business_key = subject
             asked[tenant, kind].append(business_key)
     for (tenant, kind), business_keys in sorted(asked.items()):
         for item in await find_open_items(connection, tenant, kind, business_keys):
             subject = tenant, kind, item.business_key
             if item.id not in born[subject]:
-                first = min(stories[subject].fresh, key=attrgetter("moment"))
-                ends.append(first.end(item.id))
+                first = min(stories[subject].new_withdrawals, key=attrgetter("moment"))
+                ends.append(first.ending_of(item.id))
     return ends
 
 
 async def _emit(
-    connection: Connection, fresh: Sequence[tuple[Read, Recorded]], actor_no: int
+    connection: Connection, fresh: Sequence[tuple[InterpretedEvent, RecordedEvent]], actor_no: int
 ) -> tuple[int, int]:
     """Emit oldest event first: of one item's births in a batch the first gives its terms.
 
     Returns how many were made that are owed, and how many that are skipped.
     """
     owed = [
-        (read.moment, draft, meaning.definition_no, answer.event_no, _lapse(draft, answer))
+        (read.moment, draft, meaning.definition_no, answer.event_no, _skip_reason(draft, answer))
         for read, answer in fresh
-        for meaning in read.meanings or ()
+        for meaning in read.effects or ()
         if (draft := meaning.draft) is not None
     ]
     if not owed:
@@ -187,14 +201,14 @@ async def _emit(
     return made.count(None), len(made) - made.count(None)
 
 
-def _lapse(draft: ItemDraft, answer: Recorded) -> str | None:
-    if answer.received_at is None or not draft.is_lapsed(answer.received_at):
+def _skip_reason(draft: ItemDraft, answer: RecordedEvent) -> str | None:
+    if answer.received_at is None or not draft.is_too_late(answer.received_at):
         return None
-    return MISSED
+    return MISSED_REASON
 
 
-async def _withdraw(connection: Connection, ends: Sequence[Ending], actor_no: int) -> int:
-    groups: defaultdict[tuple[TransitionEvent, str], list[Ending]] = defaultdict(list)
+async def _withdraw(connection: Connection, ends: Sequence[ItemEnding], actor_no: int) -> int:
+    groups: defaultdict[tuple[TransitionEvent, str], list[ItemEnding]] = defaultdict(list)
     for ending in ends:
         groups[ending.event, ending.reason].append(ending)
     for (event, reason), group in sorted(groups.items()):

@@ -6,7 +6,7 @@ from dueledger.ledger.kafka.envelope import EVENT_TOPIC, REJECTED_TOPIC
 from dueledger.ledger.runtime.settings import Settings
 
 
-class IntakeSettings(Settings):
+class EventIntakeSettings(Settings):
     """How domain events are taken in."""
 
     event_topic: str = Field(

@@ -22,8 +22,8 @@ from aiokafka.errors import CorruptRecordException, KafkaError
 from aiokafka.record.control_record import ABORT_MARKER, ControlRecord
 from aiokafka.record.util import calc_crc32c
 
-from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX, Undecodable, decoded
-from dueledger.ledger.kafka.record_batches import RecordBatch, RecordReader
+from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX, DecompressionFailed, decompress
+from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
 from dueledger.ledger.kafka.record_format import (
     BATCH_HEADER_BYTES,
     CHECKED_OFFSET,
@@ -48,7 +48,7 @@ TOGETHER_BYTES_MAX: Final = DECODED_BYTES_MAX
 
 
 @final
-class _Room:
+class _FetchBudget:
     """How many bytes more what is fetched together may have."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class _Room:
 
 
 @final
-class _Fetched:
+class _FetchedPartition:
     """The bytes fetched of one partition; stands in for aiokafka's ``MemoryRecords``."""
 
     def __init__(self, data: bytes) -> None:
@@ -72,18 +72,18 @@ class _Fetched:
 
 
 @final
-class _Batches(PartitionRecords):
+class _PartitionBatches(PartitionRecords):
     """Iterates over what was fetched of one partition, by the batch, while there is room.
 
     What there is no room for is dropped as it came, and fetched again.
     """
 
-    def __init__(self, *given: Any, room: _Room, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
+    def __init__(self, *given: Any, room: _FetchBudget, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
         super().__init__(*given, **named)
         self._room = room
 
-    def _unpack_records(self) -> Iterator[RecordBatch]:
-        data = cast("_Fetched", self._records).data
+    def _unpack_records(self) -> Iterator[FetchedBatch]:
+        data = cast("_FetchedPartition", self._records).data
         view = memoryview(data)
         start = 0
         while self._room.bytes_left > 0 and (end := batch_end(data, start)) is not None:
@@ -101,7 +101,7 @@ class _Batches(PartitionRecords):
             if header.records > 0 and not self._is_hidden(header, batch):
                 body = _decoded(header, batch)
                 self._room.bytes_left -= len(body)
-                yield RecordBatch(header, body, first_offset)
+                yield FetchedBatch(header, body, first_offset)
 
     def _is_hidden(self, header: BatchHeader, batch: memoryview) -> bool:
         """Tell whether it holds a transaction's marker or what an aborted one wrote."""
@@ -110,7 +110,7 @@ class _Batches(PartitionRecords):
             return is_control
         self._consume_aborted_up_to(header.base_offset)
         if is_control:
-            marker = RecordReader(RecordBatch(header, _decoded(header, batch), 0)).next()
+            marker = RecordReader(FetchedBatch(header, _decoded(header, batch), 0)).next()
             if marker is not None and ControlRecord.parse(marker.key or b"") == ABORT_MARKER:
                 self._aborted_producers.discard(header.producer_id)
             return True
@@ -132,8 +132,8 @@ def _decoded(header: BatchHeader, batch: memoryview) -> bytes:
     """Return the records, decompressed; as they are where that is not possible: none is read."""
     records = batch[BATCH_HEADER_BYTES:]
     if header.magic == MAGIC:
-        with suppress(Undecodable):
-            return decoded(header.attributes & CODEC_MASK, records)
+        with suppress(DecompressionFailed):
+            return decompress(header.attributes & CODEC_MASK, records)
     return b"\xff" + records  # a length without an end
 
 
@@ -153,12 +153,12 @@ def _bound(function: Callable[..., Any], **names: object) -> Any:  # noqa: ANN40
     return bound
 
 
-class _Fetcher(Fetcher):
+class _BatchFetcher(Fetcher):
     def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
-        self.room = _Room()
-        batches = partial(_Batches, room=self.room)
+        self.room = _FetchBudget()
+        batches = partial(_PartitionBatches, room=self.room)
         proceed = _bound(
-            Fetcher._proc_fetch_request, MemoryRecords=_Fetched, PartitionRecords=batches
+            Fetcher._proc_fetch_request, MemoryRecords=_FetchedPartition, PartitionRecords=batches
         )
         self._proc_fetch_request = MethodType(proceed, self)
         super().__init__(*given, **named)  # which begins to fetch
@@ -167,18 +167,18 @@ class _Fetcher(Fetcher):
 class BatchConsumer(AIOKafkaConsumer):
     """aiokafka's consumer, of which `getbatches` is asked instead of `getmany`."""
 
-    start = _bound(AIOKafkaConsumer.start, Fetcher=_Fetcher)
+    start = _bound(AIOKafkaConsumer.start, Fetcher=_BatchFetcher)
 
     async def getbatches(
         self, *partitions: TopicPartition, timeout_ms: int, records_max: int
-    ) -> dict[TopicPartition, list[RecordBatch]]:
+    ) -> dict[TopicPartition, list[FetchedBatch]]:
         """Return batches, until their records are `records_max` or nothing more was fetched.
 
         Or until they are larger than `TOGETHER_BYTES_MAX`.
         """
-        found: dict[TopicPartition, list[RecordBatch]] = {}
+        found: dict[TopicPartition, list[FetchedBatch]] = {}
         size = taken = 0
-        room = cast("_Fetcher", self._fetcher).room
+        room = cast("_BatchFetcher", self._fetcher).room
         room.bytes_left = TOGETHER_BYTES_MAX
         # What was taken must be returned: its partitions have moved on. So once there is something,
         # nothing is waited for, and an error is left for the next call to meet.
@@ -201,7 +201,7 @@ class BatchConsumer(AIOKafkaConsumer):
             if not fetched:
                 break
             for partition, records in fetched.items():
-                batches = cast("list[RecordBatch]", records)
+                batches = cast("list[FetchedBatch]", records)
                 found.setdefault(partition, []).extend(batches)
                 taken += len(batches)
                 size += sum(batch.size for batch in batches)

@@ -18,36 +18,38 @@ _KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 _XERIAL_HEADER_BYTES: Final = 16
 
-_Decoder: TypeAlias = Callable[[memoryview, memoryview], int]
+_Decompressor: TypeAlias = Callable[[memoryview, memoryview], int]
 
 _lock: Final = Lock()
 # Decompressed bytes go here first, since their number is not known before; only pages that were
 # written to take memory.
-_scratch: Final = mmap.mmap(-1, DECODED_BYTES_MAX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+_output_buffer: Final = mmap.mmap(
+    -1, DECODED_BYTES_MAX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+)
 
 
-class Undecodable(Exception):
+class DecompressionFailed(Exception):
     """Bytes are not what the batch says, or more than a batch may hold."""
 
 
-def decoded(codec: int, compressed: memoryview) -> bytes:
+def decompress(codec: int, compressed: memoryview) -> bytes:
     """Decompress the records of a batch. Raises Undecodable."""
     if codec == 0:
         return bytes(compressed)
     decode = _DECODERS.get(codec)
     if decode is None:
-        raise Undecodable(f"there is no codec {codec}")
+        raise DecompressionFailed(f"there is no codec {codec}")
     with _lock:
         size = DECODED_BYTES_MAX
         try:
-            with memoryview(_scratch) as scratch:
+            with memoryview(_output_buffer) as scratch:
                 size = decode(compressed, scratch)
-            return _scratch[:size]
+            return _output_buffer[:size]
         except (cramjam.DecompressionError, struct.error) as error:
-            raise Undecodable(str(error)) from error
+            raise DecompressionFailed(str(error)) from error
         finally:
             if size > _KEPT_BYTES_MAX:
-                _scratch.madvise(mmap.MADV_DONTNEED)
+                _output_buffer.madvise(mmap.MADV_DONTNEED)
 
 
 def _snappy_into(view: memoryview, room: memoryview) -> int:
@@ -63,7 +65,7 @@ def _snappy_into(view: memoryview, room: memoryview) -> int:
     return size
 
 
-_DECODERS: Final[dict[int, _Decoder]] = {
+_DECODERS: Final[dict[int, _Decompressor]] = {
     1: cramjam.gzip.decompress_into,
     2: _snappy_into,
     3: cramjam.lz4.decompress_into,

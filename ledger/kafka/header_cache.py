@@ -15,7 +15,7 @@ from dueledger.ledger.kafka.record_format import VARINTS, header, header_name, r
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_KNOWN_MAX: Final = 4096
+_CACHE_MAX: Final = 4096
 # Between the position and what is an item's own, in the allocator's order.
 _SHARED: Final = slice(2, envelope.WORK_HEADERS.index(envelope.ID))
 _UUID_CHARACTERS: Final = 36
@@ -26,20 +26,20 @@ _ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
 _SUBJECT: Final = header_name(envelope.SUBJECT)
 _TRACEPARENT: Final = header_name(envelope.TRACEPARENT)
 
-_known: Final[dict[bytes, envelope.WorkHeaders]] = {}
+_cache: Final[dict[bytes, envelope.WorkHeaders]] = {}
 
 
-def remember(headers: Sequence[tuple[str, bytes | None]], told: envelope.WorkHeaders) -> None:
+def cache_headers(headers: Sequence[tuple[str, bytes | None]], told: envelope.WorkHeaders) -> None:
     """Keep what a record says for those that say the same."""
     names = tuple(name for name, _ in headers[: len(envelope.WORK_HEADERS)])
     if names == envelope.WORK_HEADERS:
-        if len(_known) >= _KNOWN_MAX:
-            _known.clear()
+        if len(_cache) >= _CACHE_MAX:
+            _cache.clear()
         shared = [header(name, value) for name, value in headers[_SHARED] if value is not None]
-        _known[b"".join(shared)] = told
+        _cache[b"".join(shared)] = told
 
 
-def read_told(body: bytes, at: int, end: int) -> envelope.WorkHeaders | None:
+def cached_headers(body: bytes, at: int, end: int) -> envelope.WorkHeaders | None:
     """Return what the headers from `at` to `end` say.
 
     None where nobody has said the same before, or where they are in another order or malformed.
@@ -55,16 +55,16 @@ def read_told(body: bytes, at: int, end: int) -> envelope.WorkHeaders | None:
         if not (text.isascii() and text.isdigit()):
             return None
         place.append(int(text))
-    return read_rest(body, at, end, (place[0], place[1]))
+    return cached_headers_after_position(body, at, end, (place[0], place[1]))
 
 
-def read_rest(
+def cached_headers_after_position(
     body: bytes, at: int, end: int, place: tuple[int, int]
 ) -> envelope.WorkHeaders | None:
     """Return what headers say whose fence and position are known and that go on at `at`."""
     fence, position = place
     own = body.find(_ID, at, end)
-    known = _known.get(body[at:own])
+    known = _cache.get(body[at:own])
     if known is None:
         return None
     fence_text = b"%d" % fence

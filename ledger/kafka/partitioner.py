@@ -14,9 +14,9 @@ _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
-_LANE_BYTES: Final = 8
+_WORD_BYTES: Final = 8
 # Below this many keys of one length the big integers cost more than hashing one by one.
-_LANES_MIN: Final = 24
+_PARALLEL_MIN: Final = 24
 
 
 def murmur2(key: bytes) -> int:
@@ -52,17 +52,17 @@ def partitions_of(keys: Sequence[bytes], partitions: int) -> list[int]:
         by_length.setdefault(len(key), []).append(index)
     found = [0] * len(keys)
     for length, indexes in by_length.items():
-        if len(indexes) < _LANES_MIN or sys.byteorder != "little":
+        if len(indexes) < _PARALLEL_MIN or sys.byteorder != "little":
             for index in indexes:
                 found[index] = partition_of(keys[index], partitions)
             continue
-        digests = _murmur2_lanes([keys[index] for index in indexes], length)
+        digests = _murmur2_parallel([keys[index] for index in indexes], length)
         for index, digest in zip(indexes, digests, strict=True):
             found[index] = (digest & _POSITIVE) % partitions
     return found
 
 
-def _murmur2_lanes(keys: Sequence[bytes], length: int) -> list[int]:
+def _murmur2_parallel(keys: Sequence[bytes], length: int) -> list[int]:
     """Hash keys that are all `length` bytes long, on a little-endian machine."""
     ones = int.from_bytes(b"\x01\0\0\0\0\0\0\0" * len(keys), "little")
     mask = ones * _MASK
@@ -72,16 +72,16 @@ def _murmur2_lanes(keys: Sequence[bytes], length: int) -> list[int]:
     stride = whole + (tail > 0)
     digest = ones * (_SEED ^ length)
     for position in range(whole):
-        mixed = _lanes(words[position::stride]) * _M & mask
+        mixed = _masked_word(words[position::stride]) * _M & mask
         # A shift brings the neighbour's low bits into this lane's upper half; the mask drops them.
         mixed ^= mixed >> 24 & mask
         digest = (digest * _M & mask) ^ (mixed * _M & mask)
     if tail:
-        digest = (digest ^ _lanes(words[whole::stride])) * _M & mask
+        digest = (digest ^ _masked_word(words[whole::stride])) * _M & mask
     digest = (digest ^ digest >> 13 & mask) * _M & mask
     digest ^= digest >> 15 & mask
-    return array("Q", digest.to_bytes(_LANE_BYTES * len(keys), "little")).tolist()
+    return array("Q", digest.to_bytes(_WORD_BYTES * len(keys), "little")).tolist()
 
 
-def _lanes(words: "array[int]") -> int:
+def _masked_word(words: "array[int]") -> int:
     return int.from_bytes(array("Q", words).tobytes(), "little")

@@ -12,13 +12,17 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from dueledger.ledger.errors import InvalidHeader, Problem
 from dueledger.ledger.kafka.envelope import parse_work_headers
-from dueledger.ledger.kafka.header_cache import read_rest, read_told, remember
+from dueledger.ledger.kafka.header_cache import (
+    cache_headers,
+    cached_headers,
+    cached_headers_after_position,
+)
 from dueledger.ledger.kafka.record_format import read_varint
 from dueledger.ledger.kafka.work_record_prefix import (
+    POSITION_HEADERS,
+    RECORD_PREFIXES,
     fence_header,
     kind_and_attempt,
-    openings,
-    positions,
 )
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ RawHeaders = list[tuple[bytes, bytes | None]]
 
 
 @final
-class RecordBatch:
+class FetchedBatch:
     """Records that were fetched together; those before `first_offset` were consumed before."""
 
     __slots__ = ("base_offset", "body", "first_offset", "next_offset", "size")
@@ -47,7 +51,7 @@ class RecordBatch:
         self.body = body
 
 
-class Salvaged(NamedTuple):
+class RawRecord(NamedTuple):
     """A record that was read, or what can be told of one that cannot be."""
 
     offset: int
@@ -64,13 +68,13 @@ class KafkaRecord:
     `rest` is where its headers go on after fence and position, where those are known.
     """
 
-    __slots__ = ("_body", "_end", "_rest", "_start", "offset")
+    __slots__ = ("_body", "_end", "_headers_from", "_start", "offset")
 
     def __init__(self, body: bytes, start: int, end: int, offset: int, rest: int = 0) -> None:
         self._body = body
         self._start = start
         self._end = end
-        self._rest = rest
+        self._headers_from = rest
         self.offset = offset
 
     @property
@@ -81,7 +85,7 @@ class KafkaRecord:
     @property
     def value(self) -> bytes | None:
         """The item's payload."""
-        if self._rest:
+        if self._headers_from:
             with suppress(ValueError, IndexError):
                 _, at = _read_bytes(self._body, _key_at(self._body, self._start))
                 return _read_bytes(self._body, at)[0]
@@ -92,36 +96,38 @@ class KafkaRecord:
         """Its headers, in the order written."""
         return _named(self._read()[2])
 
-    def told(self) -> WorkHeaders:
+    def work_headers(self) -> WorkHeaders:
         """Return what its headers say."""
-        told = read_told(self._body, self._headers_at(), self._end)
-        return self._told_by_all() if told is None else told
+        told = cached_headers(self._body, self._headers_at(), self._end)
+        return self._parse_all_headers() if told is None else told
 
-    def told_at(self, fence: int, position: int) -> WorkHeaders:
+    def work_headers_at(self, fence: int, position: int) -> WorkHeaders:
         """Return what its headers say, of which these are known."""
         told = None
-        if self._rest:
-            told = read_rest(self._body, self._rest, self._end, (fence, position))
-        return self._told_by_all() if told is None else told
+        if self._headers_from:
+            told = cached_headers_after_position(
+                self._body, self._headers_from, self._end, (fence, position)
+            )
+        return self._parse_all_headers() if told is None else told
 
-    def whole(self) -> Salvaged:
+    def read_all(self) -> RawRecord:
         """Return all of it, read at once."""
         key, value, headers = self._read()
-        return Salvaged(self.offset, key, value, _named(headers))
+        return RawRecord(self.offset, key, value, _named(headers))
 
-    def salvaged(self) -> Salvaged:
+    def read_best_effort(self) -> RawRecord:
         """Return what can be read of it, or else its bytes as the value."""
         try:
             key, value, headers = self._read()
         except InvalidHeader:
-            return Salvaged(self.offset, None, self._body[self._start : self._end], [])
+            return RawRecord(self.offset, None, self._body[self._start : self._end], [])
         told = [(name.decode(errors="backslashreplace"), each) for name, each in headers]
-        return Salvaged(self.offset, key, value, told)
+        return RawRecord(self.offset, key, value, told)
 
-    def _told_by_all(self) -> WorkHeaders:
+    def _parse_all_headers(self) -> WorkHeaders:
         headers = self.headers
         told = parse_work_headers(headers)
-        remember(headers, told)
+        cache_headers(headers, told)
         return told
 
     def _headers_at(self) -> int:
@@ -146,12 +152,12 @@ class KafkaRecord:
 class RecordReader:
     """Goes through the records of a batch once, from the first that was not consumed."""
 
-    def __init__(self, batch: RecordBatch) -> None:
+    def __init__(self, batch: FetchedBatch) -> None:
         self._body = batch.body
         self._base_offset = batch.base_offset
-        self._places = batch.next_offset - batch.base_offset
+        self._size = batch.next_offset - batch.base_offset
         self._at = 0
-        self._place = 0  # in the batch, counted from 0
+        self._index = 0  # in the batch, counted from 0
         self._first: KafkaRecord | None = None
         if batch.first_offset > batch.base_offset:
             record = self.next()
@@ -167,7 +173,7 @@ class RecordReader:
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        body, at, place = self._body, self._at, self._place
+        body, at, place = self._body, self._at, self._index
         if at >= len(body):
             return None
         try:
@@ -177,25 +183,29 @@ class RecordReader:
             size = start = 0
         end = start + size
         # Compaction leaves holes, but turns nobody round.
-        if size <= 0 or end > len(body) or not self._place <= place < self._places:
-            start, end, place = at, len(body), min(self._place, self._places - 1)
-        self._at, self._place = end, place + 1
+        if size <= 0 or end > len(body) or not self._index <= place < self._size:
+            start, end, place = at, len(body), min(self._index, self._size - 1)
+        self._at, self._index = end, place + 1
         return KafkaRecord(body, start, end, self._base_offset + place)
 
-    def alike(self, fence: int, position: int, kind: str, attempt: int) -> list[KafkaRecord]:
+    def next_of_claim(
+        self, fence: int, position: int, kind: str, attempt: int
+    ) -> list[KafkaRecord]:
         """Return the records from here on that are the next of their claim, in order.
 
         From `position` on, all of one kind and attempt, and as the allocator writes them: whichever
         differs ends them. The hottest loop of the worker.
         """
-        body, at, place = self._body, self._at, self._place
+        body, at, place = self._body, self._at, self._index
         base_offset, end_max = self._base_offset, len(body)
         beginning, going_on = fence_header(fence), kind_and_attempt(kind, attempt)
-        count = min(self._places - place, (end_max - at) // (len(beginning) + len(going_on)))
+        count = min(self._size - place, (end_max - at) // (len(beginning) + len(going_on)))
         found: list[KafkaRecord] = []
         append = found.append
         for opening, in_claim in zip(
-            openings.between(place, count), positions.between(position - 1, count), strict=False
+            RECORD_PREFIXES.slice_from(place, count),
+            POSITION_HEADERS.slice_from(position - 1, count),
+            strict=False,
         ):
             try:
                 size, start = body[at], at + 1
@@ -226,7 +236,7 @@ class RecordReader:
             append(KafkaRecord(body, start, end, base_offset + place, rest))
             place += 1
             at = end
-        self._at, self._place = at, place
+        self._at, self._index = at, place
         return found
 
 

@@ -16,7 +16,7 @@ _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordTooLargeError)
 
 @final
 @dataclass(frozen=True, slots=True)
-class Record:
+class ConsumedRecord:
     """A record as polled. One that cannot be read has its `fault`, and what was salvaged of it."""
 
     topic: str
@@ -27,20 +27,20 @@ class Record:
     headers: Sequence[tuple[str, bytes | None]]
     fault: InvalidHeader | None = None
 
-    def check(self) -> None:
+    def raise_if_unreadable(self) -> None:
         """Raise InvalidHeader where it cannot be read."""
         if self.fault is not None:
             raise self.fault
 
 
-class Rejected(NamedTuple):
+class RejectedRecord(NamedTuple):
     """A record that cannot be taken in, and why."""
 
-    record: Record
+    record: ConsumedRecord
     error: InvalidInput
 
 
-class _Copy(NamedTuple):
+class _RejectCopy(NamedTuple):
     """What is sent of a rejected record. Kafka's client refuses one without key and value."""
 
     key: bytes | None
@@ -50,14 +50,14 @@ class _Copy(NamedTuple):
 
 
 async def send_rejected(
-    producer: AIOKafkaProducer, topic: str, rejected: Sequence[Rejected]
+    producer: AIOKafkaProducer, topic: str, rejected: Sequence[RejectedRecord]
 ) -> None:
     """Send poison in its order and wait until it is acknowledged.
 
     With the reason a record may be larger than the broker allows. Then it goes without its value,
     or with the reason only: the origin still says where it lies.
     """
-    rest: Sequence[_Copy] = [_copy(record, error) for record, error in rejected]
+    rest: Sequence[_RejectCopy] = [_copy(record, error) for record, error in rejected]
     for shrink in (_whole, _without_value):
         rest = await _send(producer, topic, rest, shrink)
     for refused in await _send(producer, topic, rest, _reasons_only):
@@ -68,12 +68,12 @@ async def send_rejected(
 async def _send(
     producer: AIOKafkaProducer,
     topic: str,
-    copies: Sequence[_Copy],
-    shrink: Callable[[_Copy], _Copy],
-) -> list[_Copy]:
+    copies: Sequence[_RejectCopy],
+    shrink: Callable[[_RejectCopy], _RejectCopy],
+) -> list[_RejectCopy]:
     """Send each as `shrink` leaves it; return those that are too large even so."""
-    large: list[_Copy] = []
-    sent: list[tuple[_Copy, asyncio.Future[Any]]] = []
+    large: list[_RejectCopy] = []
+    sent: list[tuple[_RejectCopy, asyncio.Future[Any]]] = []
     for copy in copies:
         small = shrink(copy)
         # The stubs do not know that a header's value may be null.
@@ -93,7 +93,7 @@ async def _send(
     return large
 
 
-def _copy(record: Record, error: InvalidInput) -> _Copy:
+def _copy(record: ConsumedRecord, error: InvalidInput) -> _RejectCopy:
     reasons = rejected_headers(
         (),
         code=error.code,
@@ -102,19 +102,19 @@ def _copy(record: Record, error: InvalidInput) -> _Copy:
         origin=(record.topic, record.partition, record.offset),
     )
     value = b"" if record.key is None and record.value is None else record.value
-    return _Copy(record.key, value, record.headers, reasons)
+    return _RejectCopy(record.key, value, record.headers, reasons)
 
 
-def _whole(copy: _Copy) -> _Copy:
+def _whole(copy: _RejectCopy) -> _RejectCopy:
     return copy
 
 
-def _without_value(copy: _Copy) -> _Copy:
+def _without_value(copy: _RejectCopy) -> _RejectCopy:
     return copy._replace(value=b"")
 
 
-def _reasons_only(copy: _Copy) -> _Copy:
-    return _Copy(None, b"", (), copy.reasons)
+def _reasons_only(copy: _RejectCopy) -> _RejectCopy:
+    return _RejectCopy(None, b"", (), copy.reasons)
 
 
 def _field(fields: Mapping[str, Any]) -> str | None:

@@ -15,8 +15,8 @@ from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
-from dueledger.ledger.kafka.record_batches import RecordBatch, RecordReader
-from dueledger.ledger.kafka.rejects import Record, Rejected, send_rejected
+from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
+from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, send_rejected
 from dueledger.ledger.kafka.topics import make_topics, unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.settings import Settings
@@ -29,7 +29,7 @@ _STOP_SECONDS_MAX: Final = 5.0
 _REJECT_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
 _FETCH_WAIT_MS: Final = 100
 
-Polled: TypeAlias = Mapping[TopicPartition, Sequence[Record]]
+PolledRecords: TypeAlias = Mapping[TopicPartition, Sequence[ConsumedRecord]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +54,32 @@ class TopicReader:
         self._consumer = consumer
         self._producer = producer
         self._options = options
-        self._positions_right = True
-        self._alone: list[TopicPartition] = []
+        self._positions_known = True
+        self._failed_partitions: list[TopicPartition] = []
         self._log = get_logger("intake")
 
-    async def poll(self) -> Polled:
+    async def poll(self) -> PolledRecords:
         """Poll all partitions, or after a failure each alone, so that it holds up only its own.
 
         A poll that raises over one partition has moved past what it read of the others. What is
         polled ends with a record batch: there may be more records than are taken in at a time.
         """
-        if not self._positions_right:
+        if not self._positions_known:
             async with asyncio.timeout(OFFSET_SECONDS_MAX):
                 await self._seek_committed()
-            self._alone = sorted(self._consumer.assignment())
-        only = [self._alone.pop()] if self._alone else []
-        self._positions_right = bool(only)
+            self._failed_partitions = sorted(self._consumer.assignment())
+        only = [self._failed_partitions.pop()] if self._failed_partitions else []
+        self._positions_known = bool(only)
         polled = await self._consumer.getbatches(
             *only,
             timeout_ms=int(self._options.poll_seconds * 1000),
             records_max=self._options.records_max,
         )
         read = {place: list(_records(place, batches)) for place, batches in polled.items()}
-        self._positions_right = True
+        self._positions_known = True
         return {place: records for place, records in read.items() if records}
 
-    def parts(self, polled: Polled) -> Iterator[list[Record]]:
+    def parts(self, polled: PolledRecords) -> Iterator[list[ConsumedRecord]]:
         """Cut what was polled into what is taken in at a time, in order."""
         records = [record for partition in polled.values() for record in partition]
         size = self._options.records_max
@@ -94,19 +94,19 @@ class TopicReader:
             else:
                 self._consumer.seek(partition, offset)
 
-    def rewind(self, polled: Polled) -> None:
+    def rewind(self, polled: PolledRecords) -> None:
         """Read again what was polled and not settled; a partition lost meanwhile is another's."""
         assigned = self._consumer.assignment()
         for partition, records in polled.items():
             if partition in assigned:
                 self._consumer.seek(partition, records[0].offset)
 
-    async def reject(self, rejected: Sequence[Rejected]) -> None:
+    async def reject(self, rejected: Sequence[RejectedRecord]) -> None:
         """Send poison to the reject topic, unchanged, and wait until it is acknowledged there."""
         async with asyncio.timeout(REJECT_SECONDS_MAX):
             await send_rejected(self._producer, self._options.rejected_topic, rejected)
 
-    async def commit(self, polled: Polled) -> None:
+    async def commit(self, polled: PolledRecords) -> None:
         """Move the offsets. Where that fails the records come again, and are known by then."""
         assigned = self._consumer.assignment()
         offsets = {
@@ -175,16 +175,16 @@ async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[No
             stopping.result()
 
 
-def _records(place: TopicPartition, batches: Sequence[RecordBatch]) -> Iterator[Record]:
+def _records(place: TopicPartition, batches: Sequence[FetchedBatch]) -> Iterator[ConsumedRecord]:
     """Read records; one that cannot be read is told with its fault, and holds nothing up."""
     for batch in batches:
         reader = RecordReader(batch)
         while (found := reader.next()) is not None:
             fault = None
             try:
-                told = found.whole()
+                told = found.read_all()
             except InvalidHeader as error:
-                told, fault = found.salvaged(), error
-            yield Record(
+                told, fault = found.read_best_effort(), error
+            yield ConsumedRecord(
                 place.topic, place.partition, told.offset, told.key, told.value, told.headers, fault
             )

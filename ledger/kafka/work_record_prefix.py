@@ -15,14 +15,14 @@ PLACES_MAX: Final = 20_000
 _GROWTH: Final = 1024
 
 
-class _Places(list[bytes]):
+class _PositionTable(list[bytes]):
     """What a record at each place of its claim says; grows as far as it is asked for."""
 
     def __init__(self, make: Callable[[int], bytes]) -> None:
         super().__init__()
         self._make = make
 
-    def between(self, first: int, count: int) -> list[bytes]:
+    def slice_from(self, first: int, count: int) -> list[bytes]:
         """Return those of `count` places from `first` on, counted from 0, as far as there are."""
         end = min(first + count, PLACES_MAX)
         if len(self) < end:
@@ -31,8 +31,10 @@ class _Places(list[bytes]):
 
 
 # No attributes; as old as the first record of its batch; at this offset from it.
-openings: Final = _Places(lambda place: b"\0\0" + VARINTS[place])
-positions: Final = _Places(lambda place: header(envelope.POSITION, b"%d" % (place + 1)))
+RECORD_PREFIXES: Final = _PositionTable(lambda place: b"\0\0" + VARINTS[place])
+POSITION_HEADERS: Final = _PositionTable(
+    lambda place: header(envelope.POSITION, b"%d" % (place + 1))
+)
 
 
 def fence_header(fence: int) -> bytes:

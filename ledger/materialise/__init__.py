@@ -6,13 +6,13 @@ from dueledger.ledger.materialise.materialiser import (
     open_materialiser,
     run_materialiser,
 )
-from dueledger.ledger.materialise.tz_change import apply_reviewed, review
+from dueledger.ledger.materialise.tz_change import apply_tz_change, preview_tz_change
 
 __all__ = [
     "Materialiser",
     "MaterialiserSettings",
-    "apply_reviewed",
+    "apply_tz_change",
     "open_materialiser",
-    "review",
+    "preview_tz_change",
     "run_materialiser",
 ]

@@ -15,26 +15,26 @@ from pydantic import Field
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError, InvalidItem
-from dueledger.ledger.materialise.expansion import Stretch, expand_observed
-from dueledger.ledger.materialise.schedule_calendars import Reading, ScheduleCalendars
-from dueledger.ledger.materialise.version_change import OwedRound, issue_rounds
+from dueledger.ledger.materialise.expansion import Expansion, expand_observed
+from dueledger.ledger.materialise.schedule_calendars import CalendarSnapshot, ScheduleCalendars
+from dueledger.ledger.materialise.version_change import OwedOccurrence, emit_or_revise
 from dueledger.ledger.rules.catch_up import find_latest
-from dueledger.ledger.rules.schedule_drafts import MISSED
+from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, crash_point, run_service, run_to_stop
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.store import Connection, PlanProfile, Pool, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
-from dueledger.ledger.store.calendar_cache import of_tenant
+from dueledger.ledger.store.calendar_cache import calendars_of_tenant
 from dueledger.ledger.store.calendars import record_calendar_uses
 from dueledger.ledger.store.definitions import (
-    Materialisable,
+    DefinitionToMaterialise,
     advance_materialised,
     begin_chains,
-    list_chainless,
+    list_broken_chains,
     list_successors,
     mark_definition_failed,
-    record_lapses,
+    record_missed_ranges,
     supersede_waiting,
     take_materialisable,
 )
@@ -74,15 +74,15 @@ class MaterialiserSettings(Settings):
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class MaterialiseFailure:
     """A definition that cannot be expanded or emitted, and why."""
 
-    row: Materialisable
+    row: DefinitionToMaterialise
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class MaterialisedCounts:
     """How many items are new, recorded as skipped, taken over from older versions, or ended."""
 
     emitted: int = 0
@@ -90,9 +90,9 @@ class Made:
     revised: int = 0
     superseded: int = 0
 
-    def __add__(self, other: "Made") -> "Made":
+    def __add__(self, other: "MaterialisedCounts") -> "MaterialisedCounts":
         """Return both together."""
-        return Made(
+        return MaterialisedCounts(
             self.emitted + other.emitted,
             self.skipped + other.skipped,
             self.revised + other.revised,
@@ -128,27 +128,27 @@ class Materialiser:
             if not rows:
                 return {"definitions": 0}
             calendars = await self._calendars.read(connection, rows)
-            outdated = await self._find_outdated(connection, rows)
+            outdated = await self._find_superseded_latest(connection, rows)
             stretches, failures = self._expand(rows, calendars, outdated)
             made, refused = await self._emit_all(connection, stretches, rows)
             failures += refused
             for failure in failures:
                 await mark_definition_failed(connection, failure.row.definition_no, failure.reason)
-        self._report(failures)
+        self._log_failures(failures)
         counts = {
             "definitions": len(stretches) - len(refused),
             "emitted": made.emitted,
             "skipped": made.skipped,
             "revised": made.revised,
             "superseded": made.superseded,
-            "lapsed": sum(each.lapse.occurrences for each in stretches if each.lapse is not None),
+            "lapsed": sum(each.missed.occurrences for each in stretches if each.missed is not None),
             "failed": len(failures),
         }
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
         return counts
 
-    async def _find_outdated(
-        self, connection: Connection, rows: Sequence[Materialisable]
+    async def _find_superseded_latest(
+        self, connection: Connection, rows: Sequence[DefinitionToMaterialise]
     ) -> set[int]:
         """Find superseded versions that owe a latest which a newer version has a later one of."""
         ended = {
@@ -164,7 +164,7 @@ class Materialiser:
         )
         outdated: set[int] = set()
         for each in successors:
-            known = of_tenant(calendars, ended[each.definition_no])
+            known = calendars_of_tenant(calendars, ended[each.definition_no])
             try:
                 definition = parse_definition(each.document, source="newer", calendars=known)
                 if find_latest(definition, each.effective_from, each.until_at, 1):
@@ -174,11 +174,14 @@ class Materialiser:
         return outdated
 
     def _expand(
-        self, rows: Sequence[Materialisable], calendars: Reading, outdated: Collection[int]
-    ) -> tuple[list[Stretch], list[Failure]]:
+        self,
+        rows: Sequence[DefinitionToMaterialise],
+        calendars: CalendarSnapshot,
+        outdated: Collection[int],
+    ) -> tuple[list[Expansion], list[MaterialiseFailure]]:
         """Expand until the pass is full; what is left over is taken by the next one."""
-        stretches: list[Stretch] = []
-        failures: list[Failure] = []
+        stretches: list[Expansion] = []
+        failures: list[MaterialiseFailure] = []
         room = self._settings.materialise_pass_items_max
         for row in rows:
             if room <= 0:
@@ -191,13 +194,13 @@ class Materialiser:
                     outdated=row.definition_no in outdated,
                 )
             except _UNREADABLE as error:
-                failures.append(Failure(row, f"{type(error).__name__}: {error}"))
+                failures.append(MaterialiseFailure(row, f"{type(error).__name__}: {error}"))
                 continue
             stretches.append(stretch)
-            room -= stretch.weight
+            room -= stretch.pass_cost
         return stretches, failures
 
-    def _read(self, row: Materialisable) -> Definition:
+    def _read(self, row: DefinitionToMaterialise) -> Definition:
         """Read a version once: it never changes."""
         known = self._definitions.get(row.definition_no)
         if known is None:
@@ -209,8 +212,11 @@ class Materialiser:
         return known
 
     async def _emit_all(
-        self, connection: Connection, stretches: Sequence[Stretch], rows: Sequence[Materialisable]
-    ) -> tuple[Made, list[Failure]]:
+        self,
+        connection: Connection,
+        stretches: Sequence[Expansion],
+        rows: Sequence[DefinitionToMaterialise],
+    ) -> tuple[MaterialisedCounts, list[MaterialiseFailure]]:
         """Emit all together; where the database refuses, one by one, so that only one fails."""
         try:
             async with connection.transaction():
@@ -218,33 +224,37 @@ class Materialiser:
         except InvalidItem:
             pass
         row_of = {row.definition_no: row for row in rows}
-        made = Made()
-        refused: list[Failure] = []
+        made = MaterialisedCounts()
+        refused: list[MaterialiseFailure] = []
         # What a newer version lets go of, another definition may have from then on.
-        for stretch in sorted(stretches, key=lambda each: not each.takes_over):
+        for stretch in sorted(stretches, key=lambda each: not each.replaces_older):
             try:
                 async with connection.transaction():
                     made += await self._emit(connection, [stretch])
             except InvalidItem as error:
-                refused.append(Failure(row_of[stretch.definition_no], str(error)))
+                refused.append(MaterialiseFailure(row_of[stretch.definition_no], str(error)))
         return made, refused
 
-    async def _emit(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
+    async def _emit(
+        self, connection: Connection, stretches: Sequence[Expansion]
+    ) -> MaterialisedCounts:
         """Emit stretches and move their watermarks; return what was made of them."""
-        first = [stretch for stretch in stretches if not stretch.takes_over]
+        first = [stretch for stretch in stretches if not stretch.replaces_older]
         made = await self._emit_first(connection, first)
         for stretch in stretches:
-            if stretch.takes_over:
-                made += await self._take_over(connection, stretch)
+            if stretch.replaces_older:
+                made += await self._emit_new_version(connection, stretch)
         made += await self._begin_chains(connection, stretches)
-        await self._record_lapses(connection, stretches)
-        if uses := [stretch.use for stretch in stretches if stretch.use is not None]:
+        await self._record_missed_ranges(connection, stretches)
+        if uses := [
+            stretch.calendar_use for stretch in stretches if stretch.calendar_use is not None
+        ]:
             await record_calendar_uses(connection, uses, actor_no=self._actor_no)
         crash_point("materialise.emitted")
-        passed: list[Stretch] = []
+        passed: list[Expansion] = []
         for stretch in stretches:
             ended = await self._supersede(connection, stretch) if stretch.contested else 0
-            made += Made(superseded=ended)
+            made += MaterialisedCounts(superseded=ended)
             if ended < self._settings.materialise_pass_items_max:  # else there may be more
                 passed.append(stretch)
         crash_point("materialise.superseded")
@@ -255,7 +265,9 @@ class Materialiser:
         )
         return made
 
-    async def _emit_first(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
+    async def _emit_first(
+        self, connection: Connection, stretches: Sequence[Expansion]
+    ) -> MaterialisedCounts:
         """Emit what first versions owe, all together."""
         owed = [
             (stretch.definition_no, draft) for stretch in stretches for draft in stretch.owed.drafts
@@ -267,34 +279,38 @@ class Materialiser:
                 connection, drafts, actor_no=self._actor_no, definition_nos=definition_nos
             )
             known = [
-                OwedRound(definition_no, answer.draft, None)
+                OwedOccurrence(definition_no, answer.draft, None)
                 for definition_no, answer in zip(definition_nos, answers, strict=True)
                 if not answer.created
             ]
-            issued = await issue_rounds(connection, known, actor_no=self._actor_no)
+            issued = await emit_or_revise(connection, known, actor_no=self._actor_no)
             emitted += len(answers) - len(known) + sum(each.created for each in issued)
         lapsed = [
-            OwedRound(stretch.definition_no, skip.draft, None, skip.reason)
+            OwedOccurrence(stretch.definition_no, skip.draft, None, skip.reason)
             for stretch in stretches
             for skip in stretch.owed.skipped
         ]
-        skipped = await issue_rounds(connection, lapsed, actor_no=self._actor_no)
-        return Made(emitted, sum(each.created for each in skipped))
+        skipped = await emit_or_revise(connection, lapsed, actor_no=self._actor_no)
+        return MaterialisedCounts(emitted, sum(each.created for each in skipped))
 
-    async def _take_over(self, connection: Connection, stretch: Stretch) -> Made:
+    async def _emit_new_version(
+        self, connection: Connection, stretch: Expansion
+    ) -> MaterialisedCounts:
         """Emit what a newer version owes, and take over what older ones owe alike."""
         number, since = stretch.definition_no, stretch.effective_from
-        owed = [OwedRound(number, draft, since) for draft in stretch.owed.drafts]
-        skips = [OwedRound(number, skip.draft, since, skip.reason) for skip in stretch.owed.skipped]
-        items = await issue_rounds(connection, owed, actor_no=self._actor_no)
-        skipped = await issue_rounds(connection, skips, actor_no=self._actor_no)
-        return Made(
+        owed = [OwedOccurrence(number, draft, since) for draft in stretch.owed.drafts]
+        skips = [
+            OwedOccurrence(number, skip.draft, since, skip.reason) for skip in stretch.owed.skipped
+        ]
+        items = await emit_or_revise(connection, owed, actor_no=self._actor_no)
+        skipped = await emit_or_revise(connection, skips, actor_no=self._actor_no)
+        return MaterialisedCounts(
             sum(each.created for each in items),
             sum(each.created or each.revised for each in skipped),
             sum(each.revised for each in items),
         )
 
-    async def _supersede(self, connection: Connection, stretch: Stretch) -> int:
+    async def _supersede(self, connection: Connection, stretch: Expansion) -> int:
         return await supersede_waiting(
             connection,
             stretch.definition_no,
@@ -304,46 +320,52 @@ class Materialiser:
             limit=self._settings.materialise_pass_items_max,
         )
 
-    async def _record_lapses(self, connection: Connection, stretches: Sequence[Stretch]) -> None:
-        lapses = {each.definition_no: each.lapse for each in stretches if each.lapse is not None}
+    async def _record_missed_ranges(
+        self, connection: Connection, stretches: Sequence[Expansion]
+    ) -> None:
+        lapses = {each.definition_no: each.missed for each in stretches if each.missed is not None}
         if not lapses:
             return
-        await record_lapses(
+        await record_missed_ranges(
             connection,
             list(lapses),
             [lapse.from_at for lapse in lapses.values()],
             [lapse.until_at for lapse in lapses.values()],
             [lapse.occurrences for lapse in lapses.values()],
-            reason=MISSED,
+            reason=MISSED_REASON,
             actor_no=self._actor_no,
         )
 
-    async def _begin_chains(self, connection: Connection, stretches: Sequence[Stretch]) -> Made:
+    async def _begin_chains(
+        self, connection: Connection, stretches: Sequence[Expansion]
+    ) -> MaterialisedCounts:
         chains = {
             stretch.definition_no: (stretch, stretch.chain)
             for stretch in stretches
             if stretch.chain is not None
         }
-        chainless = await list_chainless(connection, list(chains)) if chains else []
+        chainless = await list_broken_chains(connection, list(chains)) if chains else []
         if not chainless:
-            return Made()
+            return MaterialisedCounts()
         owed = [
-            OwedRound(no, chain.first, stretch.effective_from if stretch.takes_over else None)
+            OwedOccurrence(
+                no, chain.first, stretch.effective_from if stretch.replaces_older else None
+            )
             for no in chainless
             for stretch, chain in (chains[no],)
         ]
-        issued = await issue_rounds(connection, owed, actor_no=self._actor_no)
+        issued = await emit_or_revise(connection, owed, actor_no=self._actor_no)
         await begin_chains(
             connection,
             [each.draft.id for each in issued],
             chainless,
             [chains[definition_no][1].delay_seconds for definition_no in chainless],
         )
-        return Made(
+        return MaterialisedCounts(
             sum(each.created for each in issued), revised=sum(each.revised for each in issued)
         )
 
-    def _report(self, failures: Sequence[Failure]) -> None:
+    def _log_failures(self, failures: Sequence[MaterialiseFailure]) -> None:
         for failure in failures:
             self._log.warning(
                 LogEvent.DEFINITION_FAILED,
@@ -383,7 +405,7 @@ async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
 
 async def _run(settings: MaterialiserSettings, stop: Stop) -> None:
     async with open_materialiser(settings) as materialiser:
-        stop.begin()
+        stop.mark_started()
         await run_service(
             "materialiser",
             materialiser.tick,

@@ -8,26 +8,31 @@ from typing import Any
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError
-from dueledger.ledger.rules.calendar_change import draft_overtaken
+from dueledger.ledger.rules.calendar_change import drafts_moved_before
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.schedule_drafts import STRETCH_TIMES_MAX
+from dueledger.ledger.rules.schedule_drafts import EXPANSION_TIMES_MAX
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.calendar_cache import Calendars, CalendarShelf, name_in, of_tenant
+from dueledger.ledger.store.calendar_cache import (
+    CalendarCache,
+    CalendarsByKey,
+    calendar_name_of,
+    calendars_of_tenant,
+)
 from dueledger.ledger.store.calendars import (
     CalendarUse,
     list_calendar_uses,
     list_calendar_versions,
     list_last_calendar_uses,
 )
-from dueledger.ledger.store.definitions import DefinitionVersion, Materialisable
+from dueledger.ledger.store.definitions import DefinitionToMaterialise, DefinitionVersion
 
-Phases = list[tuple[datetime, Definition]]
+CalendarPeriods = list[tuple[datetime, Definition]]
 """A definition with each calendar that it has observed, and from when on, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class ObservingDefinition:
     """A definition with its calendar. `use` is to be recorded: another version than the last.
 
     `overtaken` is what that version owes before the watermark and the last was to owe after it.
@@ -39,78 +44,84 @@ class Observed:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class CalendarSnapshot:
     """The newest calendars of one transaction, and those by which definitions were expanded."""
 
-    newest: Calendars
+    newest: CalendarsByKey
     last: Mapping[int, CalendarUse]
     kept: Mapping[int, Calendar]
 
-    def observe(self, definition: Definition, row: Materialisable) -> Observed:
+    def observe(self, definition: Definition, row: DefinitionToMaterialise) -> ObservingDefinition:
         """Give a schedule the calendar that it names. UnknownCalendar where there is none.
 
         A stretch that was begun by one version, and not passed yet, is finished by the same.
         """
         name, last = definition.calendar_name, self.last.get(row.definition_no)
         if name is None or not definition.is_schedule:
-            return Observed(definition)
+            return ObservingDefinition(definition)
         begun = None
         if last is not None and last.from_at == row.materialised_until:
             begun = self.kept.get(last.calendar_no)
         if begun is not None:
-            return Observed(definition.observing({name: begun}))
-        observing = definition.observing(of_tenant(self.newest, row.tenant))
+            return ObservingDefinition(definition.with_calendar({name: begun}))
+        observing = definition.with_calendar(calendars_of_tenant(self.newest, row.tenant))
         calendar_no = self.newest[row.tenant, name].version.calendar_no
         if last is not None and last.calendar_no == calendar_no:
-            return Observed(observing)
+            return ObservingDefinition(observing)
         use = CalendarUse(row.definition_no, row.materialised_until, calendar_no)
         before = None if last is None else self.kept.get(last.calendar_no)
         if before is None:
-            return Observed(observing, use)
+            return ObservingDefinition(observing, use)
         since, at = row.effective_from, row.materialised_until
-        overtaken = draft_overtaken(observing, before, since, at, times_max=STRETCH_TIMES_MAX)
-        return Observed(observing, use, overtaken)
+        overtaken = drafts_moved_before(observing, before, since, at, times_max=EXPANSION_TIMES_MAX)
+        return ObservingDefinition(observing, use, overtaken)
 
 
 class ScheduleCalendars:
     """Reads what a pass needs; keeps the days of each version that it has read."""
 
     def __init__(self) -> None:
-        self._shelf = CalendarShelf()
+        self._shelf = CalendarCache()
 
-    async def read(self, connection: Connection, rows: Sequence[Materialisable]) -> Reading:
+    async def read(
+        self, connection: Connection, rows: Sequence[DefinitionToMaterialise]
+    ) -> CalendarSnapshot:
         """Read the calendars that these definitions name, in their transaction."""
-        named = [row.definition_no for row in rows if name_in(row.document) is not None]
+        named = [row.definition_no for row in rows if calendar_name_of(row.document) is not None]
         if not named:
-            return Reading({}, {}, {})
+            return CalendarSnapshot({}, {}, {})
         newest = await self.newest(connection, ((row.tenant, row.document) for row in rows))
         uses = await list_last_calendar_uses(connection, named)
-        kept = await self._shelf.numbered(connection, {use.calendar_no for use in uses})
-        return Reading(newest, {use.definition_no: use for use in uses}, kept)
+        kept = await self._shelf.by_number(connection, {use.calendar_no for use in uses})
+        return CalendarSnapshot(newest, {use.definition_no: use for use in uses}, kept)
 
     async def newest(
         self, connection: Connection, documents: Iterable[tuple[str, Mapping[str, Any]]]
-    ) -> Calendars:
+    ) -> CalendarsByKey:
         """Read the newest version of each calendar that documents of tenants name."""
-        keys = {(tenant, name) for tenant, one in documents if (name := name_in(one)) is not None}
-        return await self._shelf.newest(connection, keys)
+        keys = {
+            (tenant, name)
+            for tenant, one in documents
+            if (name := calendar_name_of(one)) is not None
+        }
+        return await self._shelf.newest_versions(connection, keys)
 
 
 async def read_phases(
     connection: Connection, versions: Sequence[DefinitionVersion]
-) -> dict[int, Phases | str]:
+) -> dict[int, CalendarPeriods | str]:
     """Read by which calendars versions placed their items, or why that cannot be told.
 
     A schedule's are those it was expanded by; an event rule's all that there were.
     """
-    named = {(each.tenant, name) for each in versions if (name := name_in(each.document))}
+    named = {(each.tenant, name) for each in versions if (name := calendar_name_of(each.document))}
     line = await list_calendar_versions(connection, named) if named else []
     numbers = [each.definition_no for each in versions]
     used = await list_calendar_uses(connection, numbers) if named else {}
-    days = await CalendarShelf().numbered(connection, {each.calendar_no for each in line})
-    found: dict[int, Phases | str] = {}
+    days = await CalendarCache().by_number(connection, {each.calendar_no for each in line})
+    found: dict[int, CalendarPeriods | str] = {}
     for version in versions:
-        number, name = version.definition_no, name_in(version.document)
+        number, name = version.definition_no, calendar_name_of(version.document)
         try:
             definition = parse_definition(version.document, source=version.name, calendars=None)
         except DueledgerError as error:
@@ -125,7 +136,7 @@ async def read_phases(
             uses = [(use.from_at, use.calendar_no) for use in used.get(number, ())]
             steps = uses or [(version.effective_from, each.calendar_no) for each in own[-1:]]
         phases = [
-            (from_at, definition.observing({name: days[calendar_no]}))
+            (from_at, definition.with_calendar({name: days[calendar_no]}))
             for from_at, calendar_no in steps
             if calendar_no in days
         ]

@@ -14,24 +14,24 @@ from typing import Final
 import orjson
 
 from dueledger.ledger.errors import Conflict
-from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.materialise.tz_difference import find_differences
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.definitions import hold_versions, read_versions
+from dueledger.ledger.store.definitions import lock_versions, read_versions
 from dueledger.ledger.store.items import emit_items, move_items
 from dueledger.ledger.store.tz_changes import (
-    Step,
-    ZoneChange,
-    ZonePart,
-    ZoneStep,
+    TzChange,
+    TzChangeVersion,
+    TzStep,
+    TzStepKind,
     begin_zone_change,
     close_zone_change,
-    hold_zone_changes,
-    hold_zone_part,
     list_zone_changes,
     list_zone_parts,
     list_zone_steps,
+    lock_tz_change_version,
+    lock_tz_changes,
     mark_zone_part_applied,
     open_zone_change,
     record_zone_steps,
@@ -41,17 +41,17 @@ STEPS_PAGE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Review:
+class TzChangePreview:
     """The change to look at. `begun`: it is open already, and may be applied in part."""
 
-    change: ZoneChange
-    begun: bool
+    change: TzChange
+    is_partly_applied: bool
 
 
 @asynccontextmanager
-async def review(
+async def preview_tz_change(
     connection: Connection, *, actor_no: int, from_at: datetime | None = None
-) -> AsyncGenerator[Review]:
+) -> AsyncGenerator[TzChangePreview]:
     """Show the change that is to be applied: one that is open, or one drawn up for the occasion.
 
     It can be read inside the context, and is gone with it: nothing is changed.
@@ -59,17 +59,17 @@ async def review(
     transaction = connection.transaction()
     await transaction.start()
     try:
-        await hold_zone_changes(connection)
+        await lock_tz_changes(connection)
         begun = await _find_open(connection)
-        change = begun or await _draw_up(connection, from_at, actor_no)
-        yield Review(change, begun=begun is not None)
+        change = begun or await _record_differences(connection, from_at, actor_no)
+        yield TzChangePreview(change, is_partly_applied=begun is not None)
     finally:
         await transaction.rollback()
 
 
-async def apply_reviewed(
+async def apply_tz_change(
     connection: Connection, digest: str, *, actor_no: int, from_at: datetime | None = None
-) -> ZoneChange:
+) -> TzChange:
     """Apply the change of this digest wholly, or go on with it where it was left.
 
     What has been handed out since, or is due already, stays as it is; so does a definition of which
@@ -77,7 +77,7 @@ async def apply_reviewed(
     nothing, where what there is to change now has another digest.
     """
     async with connection.transaction():
-        await hold_zone_changes(connection)
+        await lock_tz_changes(connection)
         change = await _find_open(connection)
         if change is None:
             change = await _open_reviewed(connection, digest, from_at, actor_no)
@@ -97,14 +97,14 @@ async def apply_reviewed(
 
 async def _open_reviewed(
     connection: Connection, digest: str, from_at: datetime | None, actor_no: int
-) -> ZoneChange:
+) -> TzChange:
     """Draw up what there is to change, and keep it if it is what was reviewed.
 
     Where it is not, and what was reviewed is done already, return that.
     """
     drawing = connection.transaction()
     await drawing.start()
-    found = await _draw_up(connection, from_at, actor_no)
+    found = await _record_differences(connection, from_at, actor_no)
     if found.digest == digest:
         await drawing.commit()
         return found
@@ -119,20 +119,22 @@ async def _open_reviewed(
     )
 
 
-async def _find_open(connection: Connection) -> ZoneChange | None:
+async def _find_open(connection: Connection) -> TzChange | None:
     newest = await list_zone_changes(connection, limit=1)
     return newest[0] if newest and newest[0].closed_at is None else None
 
 
-async def _read(connection: Connection, digest: str) -> ZoneChange:
+async def _read(connection: Connection, digest: str) -> TzChange:
     (found,) = await list_zone_changes(connection, digest, limit=1)
     return found
 
 
-async def _draw_up(connection: Connection, from_at: datetime | None, actor_no: int) -> ZoneChange:
+async def _record_differences(
+    connection: Connection, from_at: datetime | None, actor_no: int
+) -> TzChange:
     """Record what is to be changed. The caller's transaction keeps it, or lets it be gone."""
     number = await begin_zone_change(connection, tzdata_version(), from_at, actor_no=actor_no)
-    async for found in find_changes(connection, from_at):
+    async for found in find_differences(connection, from_at):
         if found.steps or found.failure:
             await record_zone_steps(
                 connection,
@@ -165,14 +167,14 @@ def _line(*values: object) -> bytes:
 
 
 async def _apply_part(
-    connection: Connection, change: ZoneChange, part: ZonePart, actor_no: int
+    connection: Connection, change: TzChange, part: TzChangeVersion, actor_no: int
 ) -> None:
     """Apply what a change has of one version, in one transaction; once, whoever else does."""
     number, definition_no, items = change.change_no, part.definition_no, 0
     async with connection.transaction():
-        if not await hold_zone_part(connection, number, definition_no):
+        if not await lock_tz_change_version(connection, number, definition_no):
             return
-        await hold_versions(connection, part.tenant, part.name)
+        await lock_versions(connection, part.tenant, part.name)
         (version,) = await read_versions(connection, [definition_no])
         overtaken = version.superseded_at != part.superseded_at
         if not overtaken:
@@ -184,12 +186,12 @@ async def _apply_part(
 
 async def _apply(
     connection: Connection,
-    change: ZoneChange,
+    change: TzChange,
     definition_no: int,
-    steps: Sequence[ZoneStep],
+    steps: Sequence[TzStep],
     actor_no: int,
 ) -> int:
-    moved = [step for step in steps if step.step is not Step.ADDED]
+    moved = [step for step in steps if step.step is not TzStepKind.ADDED]
     changed = await move_items(
         connection,
         [each.id for each in moved],

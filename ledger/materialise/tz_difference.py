@@ -14,15 +14,15 @@ from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import BeyondCalendar, DueledgerError
-from dueledger.ledger.materialise.schedule_calendars import Phases, read_phases
+from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_phases
 from dueledger.ledger.materialise.version_change import NEWER_VERSION
 from dueledger.ledger.rules.calendar_change import known_until
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import (
-    Scheduled,
+    ScheduleDrafts,
     draft_occurrences,
     issue_draft,
-    split_cycle,
+    split_issue,
 )
 from dueledger.ledger.schedule import (
     AfterCompletion,
@@ -35,9 +35,13 @@ from dueledger.ledger.schedule import (
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.definitions import DefinitionVersion, list_expanded_ahead, read_versions
-from dueledger.ledger.store.items import ZonedItem, list_zoned_waiting
-from dueledger.ledger.store.tz_changes import Issue, Step, ZoneStep, find_issues
+from dueledger.ledger.store.definitions import (
+    DefinitionVersion,
+    list_materialised_ahead,
+    read_versions,
+)
+from dueledger.ledger.store.items import ItemOfOtherTzdata, list_items_of_other_tzdata
+from dueledger.ledger.store.tz_changes import OccurrenceIssue, TzStep, TzStepKind, find_issues
 
 NEWER_TZDATA: Final = "tzdata"
 """Why an item is revised or superseded that a newer tz database moves."""
@@ -50,49 +54,51 @@ _SLICE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TzDifference:
     """Some of what a newer database changes of one version: what moves, what is owed besides.
 
     `failure`: why that cannot be told of all that waits; what cannot be told stays.
     """
 
     version: DefinitionVersion
-    steps: Sequence[ZoneStep] = ()
+    steps: Sequence[TzStep] = ()
     failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _DueTime:
     due_at: datetime
     decision: str
 
 
 @dataclass(slots=True)
-class _Rounds:
+class _OccurrenceTimes:
     """Where each round falls due now, before its smear, by every calendar it may be placed by."""
 
-    placed: defaultdict[str, list[_Placed]] = field(
-        default_factory=lambda: defaultdict[str, list[_Placed]](list)
+    due_times: defaultdict[str, list[_DueTime]] = field(
+        default_factory=lambda: defaultdict[str, list[_DueTime]](list)
     )
     skipped: dict[str, str] = field(default_factory=dict[str, str])
 
-    def add(self, scheduled: Scheduled) -> None:
+    def add(self, scheduled: ScheduleDrafts) -> None:
         """Take up what is owed in a slice of time by one calendar."""
         for draft in scheduled.drafts:
             at = draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
-            self.placed[draft.cycle].append(_Placed(at, draft.decision or ""))
+            self.due_times[draft.cycle].append(_DueTime(at, draft.decision or ""))
         for skip in scheduled.skipped:
             self.skipped[skip.draft.cycle] = skip.reason
 
 
-class _Versions:
+class _VersionCache:
     """Versions and the calendars that placed their items: the last that were read are kept."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._kept: dict[int, tuple[DefinitionVersion, Phases | str]] = {}
+        self._kept: dict[int, tuple[DefinitionVersion, CalendarPeriods | str]] = {}
 
-    async def read(self, numbers: Collection[int]) -> list[tuple[DefinitionVersion, Phases | str]]:
+    async def read(
+        self, numbers: Collection[int]
+    ) -> list[tuple[DefinitionVersion, CalendarPeriods | str]]:
         """Read versions by number, in the order asked."""
         missing = [number for number in numbers if number not in self._kept]
         if len(self._kept) + len(missing) > _VERSIONS_KEPT:
@@ -107,9 +113,9 @@ class _Versions:
         return [self._kept[number] for number in numbers]
 
 
-async def find_changes(
+async def find_differences(
     connection: Connection, from_at: datetime | None = None
-) -> AsyncIterator[Found]:
+) -> AsyncIterator[TzDifference]:
     """Compare what waits, and the rounds up to each watermark, with this process's tz database.
 
     Reads all that waits, a page at a time, and yields what it finds, a version of a page at a time;
@@ -117,20 +123,20 @@ async def find_changes(
     """
     now = await read_now(connection)
     begins = now if from_at is None else max(now, from_at)
-    versions = _Versions(connection)
+    versions = _VersionCache(connection)
     after: int | None = 0
     while after is not None:
-        items, after = await list_zoned_waiting(
+        items, after = await list_items_of_other_tzdata(
             connection, tzdata_version(), from_at, after, limit=_PAGE_ITEMS
         )
-        by_definition: defaultdict[int, list[ZonedItem]] = defaultdict(list)
+        by_definition: defaultdict[int, list[ItemOfOtherTzdata]] = defaultdict(list)
         for item in items:
             by_definition[item.definition_no].append(item)
         for version, phases in await versions.read(by_definition):
             yield _find_moved(version, phases, by_definition[version.definition_no])
     number, numbers = 0, [0]
     while numbers:
-        numbers = await list_expanded_ahead(connection, number, limit=_PAGE_VERSIONS)
+        numbers = await list_materialised_ahead(connection, number, limit=_PAGE_VERSIONS)
         for version, phases in await versions.read(numbers):
             number = version.definition_no
             async for found in _find_added(connection, version, phases, begins):
@@ -138,46 +144,50 @@ async def find_changes(
 
 
 def _find_moved(
-    version: DefinitionVersion, phases: Phases | str, items: Sequence[ZonedItem]
-) -> Found:
+    version: DefinitionVersion, phases: CalendarPeriods | str, items: Sequence[ItemOfOtherTzdata]
+) -> TzDifference:
     if isinstance(phases, str):
-        return Found(version, failure=phases)
+        return TzDifference(version, failure=phases)
     if isinstance(phases[0][1].when, AfterCompletion):
-        return Found(version)
+        return TzDifference(version)
     try:
         dated = isinstance(phases[0][1].when, Relative)
-        rounds, whole = (_Rounds(), False) if dated else _place(phases, items)
+        rounds, whole = (_OccurrenceTimes(), False) if dated else _place(phases, items)
     except DueledgerError as error:
-        return Found(version, failure=str(error))
-    steps: list[ZoneStep] = []
+        return TzDifference(version, failure=str(error))
+    steps: list[TzStep] = []
     failure: str | None = None
     for item in items:
-        cycle = split_cycle(item.cycle)[0]
+        cycle = split_issue(item.cycle)[0]
         smear = timedelta(seconds=item.smear_seconds or 0)
-        placed = _place_dated(phases, item) if dated else rounds.placed.get(cycle, ())
+        placed = _place_dated(phases, item) if dated else rounds.due_times.get(cycle, ())
         # A calendar moves by whole days, a tz database by hours: the nearest is by its calendar.
         found = min(placed, key=lambda each: abs(each.due_at + smear - item.due_at), default=None)
         if found is not None:
             if found.due_at + smear != item.due_at:
-                step = _step(item, Step.MOVED)
+                step = _step(item, TzStepKind.MOVED)
                 steps.append(replace(step, due_at=found.due_at + smear, decision=found.decision))
         elif not whole:
             failure = f"its calendar does not tell of {item.cycle}"
         elif cycle in rounds.skipped:
-            steps.append(replace(_step(item, Step.SKIPPED), skip_reason=rounds.skipped[cycle]))
+            steps.append(
+                replace(_step(item, TzStepKind.SKIPPED), skip_reason=rounds.skipped[cycle])
+            )
         else:
-            steps.append(_step(item, Step.WITHDRAWN))
-    return Found(version, steps, failure)
+            steps.append(_step(item, TzStepKind.WITHDRAWN))
+    return TzDifference(version, steps, failure)
 
 
-def _step(item: ZonedItem, step: Step) -> ZoneStep:
+def _step(item: ItemOfOtherTzdata, step: TzStepKind) -> TzStep:
     what = item.id, step, item.cycle, item.zone
-    return ZoneStep(item.due_at, *what, due_at=None, tzdata_before=item.tzdata)
+    return TzStep(item.due_at, *what, due_at=None, tzdata_before=item.tzdata)
 
 
-def _place(phases: Phases, items: Sequence[ZonedItem]) -> tuple[_Rounds, bool]:
+def _place(
+    phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]
+) -> tuple[_OccurrenceTimes, bool]:
     """Say where rounds near these items fall due now, and whether every day there is known."""
-    rounds, whole = _Rounds(), True
+    rounds, whole = _OccurrenceTimes(), True
     begins = min(item.due_at for item in items) - _SHIFT_MAX
     ends = max(item.due_at for item in items) + _SHIFT_MAX
     for start, end in _slices(begins, ends):
@@ -191,18 +201,21 @@ def _place(phases: Phases, items: Sequence[ZonedItem]) -> tuple[_Rounds, bool]:
     return rounds, whole
 
 
-def _place_dated(phases: Phases, item: ZonedItem) -> Iterator[_Placed]:
+def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[_DueTime]:
     """Say where an event's item falls due now, by every calendar that there was."""
     for _, definition in phases:
         if isinstance(definition.when, Relative):
             with suppress(BeyondCalendar):
                 found = due_for(definition.when, item.effective_date, definition.observance())
-                yield _Placed(found.due_at, found.decision.value)
+                yield _DueTime(found.due_at, found.decision.value)
 
 
 async def _find_added(
-    connection: Connection, version: DefinitionVersion, phases: Phases | str, begins: datetime
-) -> AsyncIterator[Found]:
+    connection: Connection,
+    version: DefinitionVersion,
+    phases: CalendarPeriods | str,
+    begins: datetime,
+) -> AsyncIterator[TzDifference]:
     """Find rounds that a schedule owes before its watermark, and that no item stands for."""
     if version.event_type is not None or version.materialised_until is None:
         return
@@ -211,7 +224,7 @@ async def _find_added(
     if begins >= ends:
         return
     if isinstance(phases, str):
-        yield Found(version, failure=phases)
+        yield TzDifference(version, failure=phases)
         return
     bounds = [begins, *(min(max(from_at, begins), ends) for from_at, _ in phases[1:]), ends]
     for (_, definition), (first, last) in zip(phases, pairwise(bounds), strict=True):
@@ -220,13 +233,13 @@ async def _find_added(
                 until = known_until(definition, start, end)
                 drafts = draft_occurrences(definition, start, until).drafts
             except DueledgerError as error:
-                yield Found(version, failure=str(error))
+                yield TzDifference(version, failure=str(error))
                 return
-            owed = await _find_unissued(connection, definition, drafts)
-            yield Found(version, [_added(draft) for draft in owed])
+            owed = await _find_missing_issues(connection, definition, drafts)
+            yield TzDifference(version, [_added(draft) for draft in owed])
 
 
-async def _find_unissued(
+async def _find_missing_issues(
     connection: Connection, definition: Definition, drafts: Sequence[ItemDraft]
 ) -> list[ItemDraft]:
     """Return the next issue of each round that no item stands for: the first, if there is none."""
@@ -240,13 +253,13 @@ async def _find_unissued(
             issue = known.get(identity.bytes)
             if issue is None:
                 owed.append(issue_draft(draft, number))
-            elif _ended_for_another(issue, definition):
+            elif _ended_by_older_rules(issue, definition):
                 ended.append(draft)
         left, number = ended, number + 1
     return owed
 
 
-def _ended_for_another(issue: Issue, definition: Definition) -> bool:
+def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> bool:
     """Tell whether a version or a tz database that decides no more is why an issue has ended.
 
     A gap is why, where this version skips those of the same zone, too: what an older one skipped
@@ -263,9 +276,9 @@ def _ended_for_another(issue: Issue, definition: Definition) -> bool:
     return issue.event == TransitionEvent.SKIPPED and issue.reason == SkipReason.GAP and alike
 
 
-def _added(draft: ItemDraft) -> ZoneStep:
-    what = draft.id, Step.ADDED, draft.cycle, draft.zone or "UTC"
-    return ZoneStep(draft.due_at, *what, draft.due_at, draft.decision, draft=draft)
+def _added(draft: ItemDraft) -> TzStep:
+    what = draft.id, TzStepKind.ADDED, draft.cycle, draft.zone or "UTC"
+    return TzStep(draft.due_at, *what, draft.due_at, draft.decision, draft=draft)
 
 
 def _slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:

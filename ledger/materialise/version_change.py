@@ -17,15 +17,15 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import issue_draft
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.findings import find_known_ids
-from dueledger.ledger.store.items import Standing, emit_items, revise_items, skip_items
-from dueledger.ledger.store.schedule_keys import find_shared_rounds
+from dueledger.ledger.store.items import RevisionResult, emit_items, revise_items, skip_items
+from dueledger.ledger.store.schedule_keys import find_shared_occurrences
 
 NEWER_VERSION: Final = "version"
 """Why an item is revised or superseded when a version takes over."""
 
 
 @dataclass(frozen=True, slots=True)
-class OwedRound:
+class OwedOccurrence:
     """What a version owes of a round: an item, or a record that it is skipped, and why.
 
     Where an item of the same round stands, no more than what was due at `since` or later is
@@ -39,7 +39,7 @@ class OwedRound:
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class EmittedOccurrence:
     """The item of a round as it stands now. `revised`: it stood before, under other terms."""
 
     draft: ItemDraft
@@ -47,13 +47,13 @@ class Issued:
     revised: bool = False
 
 
-async def issue_rounds(
+async def emit_or_revise(
     connection: Connection,
-    owed: Sequence[OwedRound],
+    owed: Sequence[OwedOccurrence],
     *,
     actor_no: int,
     reason: str = NEWER_VERSION,
-) -> list[Issued]:
+) -> list[EmittedOccurrence]:
     """Emit rounds, or let the newer terms hold for what waits of them; in input order.
 
     All are items, or all are skipped. A round whose every issue was superseded by a version is
@@ -61,27 +61,27 @@ async def issue_rounds(
     counts. Repeating it is harmless. Raises InvalidItem where a round stands as an item of another
     definition.
     """
-    issued: dict[int, Issued] = {}
+    issued: dict[int, EmittedOccurrence] = {}
     left, issue = list(range(len(owed))), 1
     while left:
         drafts = [issue_draft(owed[place].draft, issue) for place in left]
         rounds = [owed[place] for place in left]
         created = await _emit(connection, drafts, rounds, actor_no)
         for place, draft, new in zip(left, drafts, created, strict=True):
-            issued[place] = Issued(draft, new)
+            issued[place] = EmittedOccurrence(draft, new)
         stand = [place for place, new in zip(left, created, strict=True) if not new]
         ended = set(await _find_withdrawn(connection, owed, issued, stand))
         own = [place for place in stand if owed[place].since is not None and place not in ended]
         answers = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
-        begun = [place for place in own if answers[place] is Standing.BEGUN]
-        ended.update(place for place in own if answers[place] is Standing.SUPERSEDED)
-        left = sorted([*ended, *await _find_issued(connection, owed, begun, issue)])
+        begun = [place for place in own if answers[place] is RevisionResult.BEGUN]
+        ended.update(place for place in own if answers[place] is RevisionResult.SUPERSEDED)
+        left = sorted([*ended, *await _find_existing_issues(connection, owed, begun, issue)])
     return [issued[place] for place in range(len(owed))]
 
 
 async def _emit(
-    connection: Connection, drafts: list[ItemDraft], rounds: list[OwedRound], actor_no: int
+    connection: Connection, drafts: list[ItemDraft], rounds: list[OwedOccurrence], actor_no: int
 ) -> list[bool]:
     definition_nos = [each.definition_no for each in rounds]
     reasons = [each.skip_reason for each in rounds if each.skip_reason is not None]
@@ -98,15 +98,15 @@ async def _emit(
 
 async def _find_withdrawn(
     connection: Connection,
-    owed: Sequence[OwedRound],
-    issued: Mapping[int, Issued],
+    owed: Sequence[OwedOccurrence],
+    issued: Mapping[int, EmittedOccurrence],
     places: Sequence[int],
 ) -> list[int]:
     """Return the places whose issue another definition withdrew; refuse those it has not."""
     if not places:
         return []
     drafts = [issued[place].draft for place in places]
-    shared = await find_shared_rounds(
+    shared = await find_shared_occurrences(
         connection,
         [draft.id for draft in drafts],
         [draft.effective_date for draft in drafts],
@@ -123,8 +123,8 @@ async def _find_withdrawn(
     return [places[each.place] for each in shared]
 
 
-async def _find_issued(
-    connection: Connection, owed: Sequence[OwedRound], places: Sequence[int], issue: int
+async def _find_existing_issues(
+    connection: Connection, owed: Sequence[OwedOccurrence], places: Sequence[int], issue: int
 ) -> list[int]:
     """Return the places of which this issue stands, and so the one before has ended."""
     if not places:
@@ -136,13 +136,13 @@ async def _find_issued(
 
 async def _revise(
     connection: Connection,
-    owed: Sequence[OwedRound],
-    issued: dict[int, Issued],
+    owed: Sequence[OwedOccurrence],
+    issued: dict[int, EmittedOccurrence],
     places: list[int],
     *,
     actor_no: int,
     reason: str,
-) -> dict[int, Standing | None]:
+) -> dict[int, RevisionResult | None]:
     """Revise what stands; return the answer for each place."""
     since = [each for place in places if (each := owed[place].since) is not None]
     answers = await revise_items(
@@ -155,6 +155,6 @@ async def _revise(
         skip_reasons=[owed[place].skip_reason for place in places],
     )
     for place, answer in zip(places, answers, strict=True):
-        if answer is Standing.REVISED:
+        if answer is RevisionResult.REVISED:
             issued[place] = replace(issued[place], revised=True)
     return dict(zip(places, answers, strict=True))

@@ -11,7 +11,7 @@ from typing import Final
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import BeyondCalendar
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.schedule_drafts import draft_occurrences, draft_window, owed_window
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences, draft_window, expand_schedule
 from dueledger.ledger.schedule import (
     RECURRING,
     Business,
@@ -20,7 +20,7 @@ from dueledger.ledger.schedule import (
     Occurrence,
     Recurring,
     Roll,
-    Window,
+    ScheduleWindow,
     load_zone,
     resolve,
 )
@@ -34,7 +34,7 @@ _MONTH_MAX: Final = timedelta(days=31)
 _DAY: Final = timedelta(days=1)
 
 
-def reach_of(definition: Definition, before: Calendar) -> timedelta:
+def change_reach(definition: Definition, before: Calendar) -> timedelta:
     """Return how far from the instant of a change the same occurrence may stand on either side."""
     observance = definition.observance()
     if observance is None:
@@ -45,7 +45,7 @@ def reach_of(definition: Definition, before: Calendar) -> timedelta:
     return sum(rolls, start=SCAN_MARGIN + _MONTH_MAX)
 
 
-def draft_overtaken(
+def drafts_moved_before(
     definition: Definition,
     before: Calendar,
     since: datetime,
@@ -61,12 +61,12 @@ def draft_overtaken(
     when, observance = definition.when, definition.observance()
     if observance is None or not isinstance(when, RECURRING):
         return []
-    low = max(since, at - reach_of(definition, before))
+    low = max(since, at - change_reach(definition, before))
     if isinstance(when, Business) and when.business.nth is not None:
-        found = owed_window(definition, low, at).occurrences
+        found = expand_schedule(definition, low, at).occurrences
         if not found:
             return []
-        earlier = owed_window(definition.observing({before.name: before}), low, at)
+        earlier = expand_schedule(definition.with_calendar({before.name: before}), low, at)
         done = [_month(each) for each in earlier.occurrences]
         late = [each for each in found if _month(each) not in done]
     else:
@@ -74,12 +74,12 @@ def draft_overtaken(
         if roll is Roll.SKIP:
             return []
         low = max(low, _nearest_from(before, observance.calendar, at))
-        found = owed_window(definition, low, at, times_max=times_max).occurrences
+        found = expand_schedule(definition, low, at, times_max=times_max).occurrences
         late = [each for each in found if _due_by(each, when, Observance(before, roll)) >= at]
-    return draft_window(definition, Window(tuple(late), ()), at).drafts if late else []
+    return draft_window(definition, ScheduleWindow(tuple(late), ()), at).drafts if late else []
 
 
-def known_ends(definition: Definition) -> list[datetime]:
+def calendar_ends(definition: Definition) -> list[datetime]:
     """Return up to where a schedule can be expanded by its calendar, the latest guess first.
 
     Its last day may be in doubt where a day beyond is rolled back to it, and its last month where
@@ -90,7 +90,7 @@ def known_ends(definition: Definition) -> list[datetime]:
         return []
     zone = load_zone(getattr(definition.when, "timezone", "UTC"))
     beyond = observance.calendar.last_day + _DAY
-    last = observance.calendar.outermost(Beyond.AFTER)
+    last = observance.calendar.last_known_business_day(Beyond.AFTER)
     days = {beyond, beyond.replace(day=1), last or beyond}
     return [
         datetime(day.year, day.month, day.day, tzinfo=zone) for day in sorted(days, reverse=True)
@@ -101,7 +101,7 @@ def known_until(definition: Definition, start: datetime, end: datetime) -> datet
     """Return `end`, or as far before it as the definition's calendar tells what is owed."""
     if not isinstance(definition.when, RECURRING):
         return end
-    for known in (end, *(known for known in known_ends(definition) if start < known < end)):
+    for known in (end, *(known for known in calendar_ends(definition) if start < known < end)):
         with suppress(BeyondCalendar):
             draft_occurrences(definition, start, known)
             return known
@@ -117,7 +117,7 @@ def _nearest_from(before: Calendar, after: Calendar, at: datetime) -> datetime:
     if before.last_day is not None:  # what nobody knew then counts as later
         day = min(day, before.last_day)
     for calendar in (before, after):
-        day = calendar.spread(day, day)[0]
+        day = calendar.source_days(day, day)[0]
     return datetime(day.year, day.month, day.day, tzinfo=UTC) - _DAY - SCAN_MARGIN
 
 

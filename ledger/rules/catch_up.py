@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
-from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.rules.schedule_drafts import expand_schedule
 from dueledger.ledger.schedule import RECURRING, Occurrence
 
 RECORDED_MAX: Final = 1_000
@@ -22,18 +22,18 @@ _STEP_MIN: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CatchUpDecision:
     """Of what was missed, that due at `owed_from` or later is owed.
 
     `in_one`: the rest is one record with its count and range, not a record each.
     """
 
     owed_from: datetime
-    in_one: bool
+    as_one_range: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Lapse:
+class MissedRange:
     """How many occurrences of a definition, due in [from_at, until_at), are owed no more."""
 
     from_at: datetime
@@ -41,14 +41,14 @@ class Lapse:
     occurrences: int
 
 
-def judge_missed(
+def decide_catch_up(
     definition: Definition,
     start: datetime,
     until: datetime,
     now: datetime,
     *,
     outdated: bool = False,
-) -> Judgement:
+) -> CatchUpDecision:
     """Say what is still owed of what lies before `now` in [start, until).
 
     `until` is earlier than now where a newer version took over. The latest of all is owed once: of
@@ -56,7 +56,7 @@ def judge_missed(
     """
     catch_up, end = definition.catch_up, min(until, now)
     if catch_up.keeps_all or start >= end:
-        return Judgement(start, in_one=False)
+        return CatchUpDecision(start, as_one_range=False)
     limit = catch_up.max_items or RECORDED_MAX
     latest = find_latest(definition, start, end, limit + 1)
     too_many = len(latest) > limit
@@ -70,7 +70,7 @@ def judge_missed(
             owed_from = end
     if catch_up.window is not None:
         owed_from = min(max(owed_from, now - catch_up.window), end)
-    return Judgement(owed_from, in_one=too_many)
+    return CatchUpDecision(owed_from, as_one_range=too_many)
 
 
 def find_latest(
@@ -81,16 +81,16 @@ def find_latest(
     step = _stretch(definition, start, end, count)
     while end > start and len(found) < count:
         low = max(start, end - step)
-        found = [*owed_window(definition, low, end).occurrences, *found]
+        found = [*expand_schedule(definition, low, end).occurrences, *found]
         end, step = low, step * 2
     return found[-count:]
 
 
-def count_lapsed(definition: Definition, start: datetime, end: datetime) -> Lapse:
+def count_missed(definition: Definition, start: datetime, end: datetime) -> MissedRange:
     """Count what lapses from `start` on, up to `end` or as far as about COUNTED_MAX reach."""
     until = min(end, start + _stretch(definition, start, end, COUNTED_MAX))
-    window = owed_window(definition, start, until)
-    return Lapse(start, until, len(window.occurrences) + len(window.skipped))
+    window = expand_schedule(definition, start, until)
+    return MissedRange(start, until, len(window.occurrences) + len(window.skipped))
 
 
 def _stretch(definition: Definition, start: datetime, end: datetime, count: int) -> timedelta:

@@ -55,16 +55,16 @@ class ItemDraft:
     smear_seconds: int | None = None
     overlap: Overlap | None = None
     overlap_key: str | None = None
-    owed_until: datetime | None = None
+    catch_up_until: datetime | None = None
 
     @property
     def id(self) -> UUID:
         """Return the identity that deduplicates it."""
         return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
 
-    def is_lapsed(self, received_at: datetime) -> bool:
+    def is_too_late(self, received_at: datetime) -> bool:
         """Tell whether an event received then comes too late to owe it: it is skipped instead."""
-        return self.owed_until is not None and self.owed_until < received_at
+        return self.catch_up_until is not None and self.catch_up_until < received_at
 
 
 @dataclass(frozen=True, slots=True)

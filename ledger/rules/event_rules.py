@@ -110,7 +110,7 @@ def _document(event: DomainEvent) -> dict[str, object]:
     }
 
 
-class _Rule:
+class _CompiledRule:
     """A definition made ready: every path compiled once."""
 
     def __init__(self, definition: Definition, when: Relative) -> None:
@@ -127,7 +127,7 @@ class _Rule:
         self.cancels = _matches(definition.cancel_on)
         self.supersedes = _matches(definition.supersede_on)
         self.partition_key = definition.dispatch.partition_key
-        self.partition_field = f"dispatch.{definition.dispatch.way}.partition_key"
+        self.partition_field = f"dispatch.{definition.dispatch.method}.partition_key"
         self.start_within = definition.sla.start_within
         self.complete_within = definition.sla.complete_within
         self.payload = _payload(definition.payload)
@@ -177,7 +177,7 @@ class _Rule:
             smear_seconds=smear_by,
             overlap=self.overlap,
             overlap_key=None if self.overlap is None else f"{self.name}/{business_key}",
-            owed_until=due_at + self.window if self.window else None,
+            catch_up_until=due_at + self.window if self.window else None,
         )
 
     def text_of(
@@ -218,7 +218,7 @@ class _Rule:
         try:
             occurrence = self.when.due_for(effective_date, self.observance)
         except InvalidItem as error:
-            raise InvalidEvent(self.complaint, error.problems, definition=self.name) from None
+            raise InvalidEvent(self.problem_heading, error.problems, definition=self.name) from None
         if not DUE_MIN <= occurrence.due_at < DUE_END:
             shown = occurrence.due_at.isoformat()
             raise self.refused("due_at", self.effective_date, shown, "outside 1970 to 2199")
@@ -265,20 +265,20 @@ class _Rule:
         place = f"{path} (as {field})" if path else field
         shown = "" if value is None else shown_value(value)
         problem = Problem(place, shown, reason, accepted)
-        return InvalidEvent(self.complaint, [problem], definition=self.name, path=path)
+        return InvalidEvent(self.problem_heading, [problem], definition=self.name, path=path)
 
     @property
-    def complaint(self) -> str:
+    def problem_heading(self) -> str:
         """Return the sentence above the problems."""
         return f"Definition {self.name} of {self.tenant} cannot apply to the event."
 
 
 @lru_cache(maxsize=65_536)
-def _compiled(definition: Definition) -> _Rule:
+def _compiled(definition: Definition) -> _CompiledRule:
     if not isinstance(definition.when, Relative):
         problem = Problem("when", "", "recurs by itself; no event moves it")
         raise InvalidItem(f"{definition.definition} is no event rule.", [problem])
-    return _Rule(definition, definition.when)
+    return _CompiledRule(definition, definition.when)
 
 
 @lru_cache(maxsize=65_536)
@@ -289,11 +289,11 @@ def evaluator(path: str) -> Evaluate:
     0.3 microseconds instead of 4.
     """
     if _NAMES.fullmatch(path):
-        return partial(_look_up, tuple(path.split(".")))
+        return partial(_follow_names, tuple(path.split(".")))
     return cast("Evaluate", jmespath.compile(path).search)
 
 
-def _look_up(names: tuple[str, ...], document: object) -> object:
+def _follow_names(names: tuple[str, ...], document: object) -> object:
     """Follow names as JMESPath does: in anything but an object there is nothing to be found."""
     found = document
     for name in names:

@@ -17,22 +17,22 @@ from dueledger.ledger.schedule import (
     Decision,
     Occurrence,
     Relative,
+    ScheduleWindow,
     Skipped,
-    Window,
     expand,
     load_zone,
     tzdata_version,
 )
 from dueledger.ledger.schedule.expansion import TIMES_MAX
-from dueledger.ledger.schedule.smear import rooms, smear_seconds
+from dueledger.ledger.schedule.smear import gaps_after, smear_seconds
 
-MISSED: Final = "catch_up"
+MISSED_REASON: Final = "catch_up"
 """Why an occurrence is recorded as skipped that was missed and is owed no more."""
 
-TRIGGERED: Final = "manual-"
+TRIGGERED_PREFIX: Final = "manual-"
 """How the cycle of a round begins that a person triggered."""
 
-STRETCH_TIMES_MAX: Final = 250_000
+EXPANSION_TIMES_MAX: Final = 250_000
 """Local times looked at for one stretch that is materialised, at most: a fraction of a second.
 
 More than a day has that no calendar heaps up; a definition beyond it fails, for others wait for it.
@@ -51,25 +51,25 @@ _NO_OFFSET: Final = timedelta(0)
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduled:
+class ScheduleDrafts:
     """What a schedule owes in a window: items, and occurrences recorded as skipped."""
 
     drafts: list[ItemDraft]
     skipped: list[SkippedDraft]
 
 
-def draft_occurrences(definition: Definition, start: datetime, end: datetime) -> Scheduled:
+def draft_occurrences(definition: Definition, start: datetime, end: datetime) -> ScheduleDrafts:
     """Return what a schedule owes in the half-open [start, end), in order of time.
 
     Cycle is the nominal local time, with ``#2`` for the second of two instants that are both
     owed; the effective date is the nominal local date.
     """
-    return draft_window(definition, owed_window(definition, start, end), end)
+    return draft_window(definition, expand_schedule(definition, start, end), end)
 
 
-def owed_window(
+def expand_schedule(
     definition: Definition, start: datetime, end: datetime, *, times_max: int = TIMES_MAX
-) -> Window:
+) -> ScheduleWindow:
     """Return a schedule's own occurrences in the half-open [start, end), not yet smeared.
 
     Raises WindowTooLarge and BeyondCalendar as `expand` does.
@@ -79,13 +79,17 @@ def owed_window(
         problem = Problem("when", "relative", "hangs on an event; it has no window of its own")
         raise InvalidItem(f"{definition.definition} is no schedule.", [problem])
     if isinstance(when, AfterCompletion):
-        return Window((), ())  # only what ends owes the next: see draft_first
+        return ScheduleWindow((), ())  # only what ends owes the next: see draft_first
     return expand(when, start, end, definition.observance(), times_max=times_max)
 
 
 def draft_window(
-    definition: Definition, window: Window, end: datetime, *, owed_from: datetime | None = None
-) -> Scheduled:
+    definition: Definition,
+    window: ScheduleWindow,
+    end: datetime,
+    *,
+    owed_from: datetime | None = None,
+) -> ScheduleDrafts:
     """Return the drafts of a window that was expanded up to `end`.
 
     What was due before `owed_from` is recorded as skipped: it was missed.
@@ -100,13 +104,13 @@ def draft_window(
     for found, smear in zip(window.occurrences, smears, strict=True):
         draft = _scheduled_draft(constant, definition, found, smear)
         if owed_from is not None and found.due_at < owed_from:
-            skipped.append(SkippedDraft(draft, MISSED))
+            skipped.append(SkippedDraft(draft, MISSED_REASON))
         else:
             owed.append(draft)
-    return Scheduled(owed, skipped)
+    return ScheduleDrafts(owed, skipped)
 
 
-def draft_first(definition: Definition, when: AfterCompletion, at: datetime) -> ItemDraft:
+def draft_chain_start(definition: Definition, when: AfterCompletion, at: datetime) -> ItemDraft:
     """Return the item that begins the chain of a fixed delay at an instant."""
     return _scheduled_draft(_constant_fields(definition), definition, when.first(at))
 
@@ -120,7 +124,7 @@ def draft_triggered(definition: Definition, name: str, at: datetime) -> ItemDraf
     sla = definition.sla
     return ItemDraft(
         **_constant_fields(definition),
-        cycle=TRIGGERED + name.removeprefix(TRIGGERED),
+        cycle=TRIGGERED_PREFIX + name.removeprefix(TRIGGERED_PREFIX),
         effective_date=local_time(definition, at).date(),
         due_at=at,
         start_by=at + sla.start_within if sla.start_within else None,
@@ -161,7 +165,7 @@ def issue_draft(draft: ItemDraft, issue: int) -> ItemDraft:
     return draft if issue == 1 else replace(draft, cycle=reissue_cycle(draft.cycle, issue))
 
 
-def split_cycle(cycle: str) -> tuple[str, int]:
+def split_issue(cycle: str) -> tuple[str, int]:
     """Return a schedule's round and which issue of it a cycle names."""
     base, _, issue = cycle.partition("~")
     return base, int(issue) if issue.isdecimal() else 1
@@ -185,15 +189,15 @@ def _constant_fields(definition: Definition) -> dict[str, Any]:
 
 
 def _smears(
-    definition: Definition, window: Window, end: datetime
+    definition: Definition, window: ScheduleWindow, end: datetime
 ) -> Iterable[tuple[timedelta, timedelta] | None]:
     """Return, of each occurrence, the smear's window and the time until the next one."""
     smear, found = definition.smear, window.occurrences
     if smear is None or not found:
         return repeat(None, len(found))
     reach = found[-1].due_at + smear
-    following = owed_window(definition, end, reach).occurrences if reach > end else ()
-    return zip(repeat(smear), rooms(found, following))
+    following = expand_schedule(definition, end, reach).occurrences if reach > end else ()
+    return zip(repeat(smear), gaps_after(found, following))
 
 
 def _scheduled_draft(

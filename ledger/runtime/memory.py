@@ -18,7 +18,7 @@ _TOP_PAD: Final = (-2, 2**20)
 _COLLECT: Final = (50_000, 20, 50)
 
 
-def keep_memory() -> None:
+def tune_memory() -> None:
     """Keep what is freed, up to 128 MiB, and collect seldom. Once, when everything is imported.
 
     Where the C library is not glibc, only the collector changes.

@@ -21,7 +21,7 @@ BACKOFF_BASE_SECONDS: Final = 0.1
 
 DRAIN_SECONDS: Final = 10.0
 """For processes that have no setting of their own."""
-TAIL_SECONDS: Final = 5.0
+CLOSE_SECONDS: Final = 5.0
 """After a drain: for what it found to be written, and connections to be closed."""
 CANCEL_SECONDS: Final = 1.0
 CANCELS_MAX: Final = 5
@@ -37,18 +37,18 @@ class Stop:
 
     def __init__(self) -> None:
         self._asked = asyncio.Event()
-        self.has_begun = False
+        self.has_started = False
 
-    def begin(self) -> None:
+    def mark_started(self) -> None:
         """Tell that from now on there is something to drain."""
-        self.has_begun = True
+        self.has_started = True
 
-    def ask(self) -> None:
+    def request(self) -> None:
         """Ask to stop; repeating it is harmless."""
         self._asked.set()
 
     @property
-    def asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Tell whether a stop was asked for."""
         return self._asked.is_set()
 
@@ -56,13 +56,13 @@ class Stop:
         """Wait until a stop is asked for, or the time is over; tell whether it was."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._asked.wait(), timeout_seconds)
-        return self.asked
+        return self.is_requested
 
     def on_signals(self) -> None:
         """Let SIGTERM and SIGINT ask."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.ask)
+            loop.add_signal_handler(number, self.request)
 
 
 async def run_to_stop(
@@ -79,8 +79,8 @@ async def run_to_stop(
     cut_off = False
     try:
         await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
-        if stop.has_begun:
-            await asyncio.wait({task}, timeout=drain_seconds + TAIL_SECONDS)
+        if stop.has_started:
+            await asyncio.wait({task}, timeout=drain_seconds + CLOSE_SECONDS)
         cut_off = not task.done()
     finally:
         asked.cancel()
@@ -94,7 +94,7 @@ async def run_to_stop(
     ended = task.done() and not task.cancelled()
     error = task.exception() if ended else None
     log = get_logger("process")
-    if stop.has_begun:
+    if stop.has_started:
         log.warning(
             LogEvent.DRAIN_CANCELLED,
             drain_seconds=drain_seconds,
@@ -120,7 +120,7 @@ async def run_service(
     """
     log = get_logger(name)
     failures = 0
-    while not stop.asked:
+    while not stop.is_requested:
         began = monotonic()
         try:
             counts = await tick()

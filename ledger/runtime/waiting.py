@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 CANCEL_SECONDS: Final = 5.0  # in which work that was given up must end
 
 
-async def wait_at_most(event: asyncio.Event, seconds: float) -> None:
+async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
     """Return when the event is set or the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
-async def unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool:
+async def run_unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool:
     """Finish the work, or give it up when asked to stop; tell whether it finished."""
     task = asyncio.create_task(work)
     asked = asyncio.create_task(stop.wait())
@@ -38,7 +38,7 @@ async def unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool:
     return True
 
 
-async def pass_on(stop: Stop, to: Stop) -> None:
+async def forward_stop(stop: Stop, to: Stop) -> None:
     """Ask `to` once `stop` is asked."""
     await stop.wait()
-    to.ask()
+    to.request()

@@ -16,9 +16,9 @@ from dueledger.ledger.schedule.resolution import (
     Fold,
     Gap,
     Occurrence,
+    ScheduleWindow,
     Skipped,
     SkipReason,
-    Window,
     resolve,
 )
 from dueledger.ledger.schedule.rrule import Rrule
@@ -54,11 +54,11 @@ __all__ = [
     "Relative",
     "Roll",
     "Rrule",
+    "ScheduleWindow",
     "SkipReason",
     "Skipped",
     "Weekday",
     "When",
-    "Window",
     "due_for",
     "expand",
     "load_zone",

@@ -6,8 +6,8 @@ from datetime import date, datetime
 from pydantic import Field
 
 from dueledger.ledger.schedule.expressions import LocalTime, ZoneName
-from dueledger.ledger.schedule.local_rule import LocalRule, Ruling
-from dueledger.ledger.schedule.local_times import Times, midnight_of
+from dueledger.ledger.schedule.local_rule import LocalRule, ResolutionPolicy
+from dueledger.ledger.schedule.local_times import LocalTimesOfDay, midnight_of
 from dueledger.ledger.schedule.resolution import Fold, Gap, naive_bounds
 from dueledger.ledger.schedule.zones import load_zone
 
@@ -21,16 +21,16 @@ class At(LocalRule):
     fold: Fold = Field(default=Fold.FIRST)
 
     @property
-    def ruling(self) -> Ruling:
+    def ruling(self) -> ResolutionPolicy:
         """Return how its local time becomes an instant."""
-        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+        return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
     def days(self, first: date, last: date) -> Iterator[date]:
         """Yield its day where that is one of `first` to `last`."""
         if first <= self.at.date() <= last:
             yield self.at.date()
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return its time on its day."""
         return (self.at - midnight_of(day),) if day == self.at.date() else ()
 

@@ -13,15 +13,15 @@ from typing import Annotated, Final, Self, cast
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from dueledger.ledger.schedule.calendars import Calendar, Roll
-from dueledger.ledger.schedule.expansion import observed_window
-from dueledger.ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, refused
-from dueledger.ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
-from dueledger.ledger.schedule.local_times import Times, midnight_of, times_between
+from dueledger.ledger.schedule.expansion import expand_window
+from dueledger.ledger.schedule.expressions import LocalTime, TimeOfDay, ZoneName, value_error
+from dueledger.ledger.schedule.local_rule import LocalRule, ResolutionPolicy, check_bounds
+from dueledger.ledger.schedule.local_times import LocalTimesOfDay, midnight_of, times_between
 from dueledger.ledger.schedule.observance import Observance
 from dueledger.ledger.schedule.resolution import (
     Fold,
     Gap,
-    Window,
+    ScheduleWindow,
     collapse,
     naive_bounds,
     resolve_all,
@@ -50,15 +50,15 @@ def parse_business(raw: object) -> BusinessDay:
     if raw in ("last", "first"):
         return BusinessDay(nth=-1 if raw == "last" else 1)
     if not isinstance(raw, Mapping):
-        raise refused("not a business day", _ACCEPTED)
+        raise value_error("not a business day", _ACCEPTED)
     fields = dict(cast("Mapping[str, object]", raw))
     if set(fields) == {"nth"}:
         return BusinessDay(nth=_number(fields["nth"], "nth", -_DAYS_MAX))
     if "day_of_month" not in fields or set(fields) - {"day_of_month", "roll"}:
-        raise refused("not a business day", _ACCEPTED)
+        raise value_error("not a business day", _ACCEPTED)
     roll = fields.get("roll")
     if roll is not None and roll not in _ROLLS:
-        raise refused("no such roll", "roll: " + ", ".join(_ROLLS))
+        raise value_error("no such roll", "roll: " + ", ".join(_ROLLS))
     day = _number(fields["day_of_month"], "day_of_month", 1)
     return BusinessDay(day_of_month=day, roll=None if roll is None else Roll(str(roll)))
 
@@ -66,7 +66,7 @@ def parse_business(raw: object) -> BusinessDay:
 def _number(raw: object, field: str, low: int) -> int:
     if not isinstance(raw, int) or isinstance(raw, bool) or not low <= raw <= _DAYS_MAX or not raw:
         counted = "1 to 31" + (", or -31 to -1 from the end of the month" if low < 0 else "")
-        raise refused(f"{field} is outside its range", counted)
+        raise value_error(f"{field} is outside its range", counted)
     return raw
 
 
@@ -123,11 +123,11 @@ class Business(LocalRule):
         return self
 
     @property
-    def ruling(self) -> Ruling:
+    def ruling(self) -> ResolutionPolicy:
         """Return how its local times become instants."""
-        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+        return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
-    def observed(self, start: datetime, end: datetime, observance: Observance) -> Window:
+    def observed(self, start: datetime, end: datetime, observance: Observance) -> ScheduleWindow:
         """Return what falls into [start, end); BeyondCalendar where that cannot be known.
 
         A roll of its own goes before the calendar's.
@@ -135,7 +135,7 @@ class Business(LocalRule):
         calendar, ruling = observance.calendar, self.ruling
         if self.business.nth is None:
             rolled = Observance(calendar, self.business.roll or observance.roll)
-            return observed_window(self, ruling, rolled, (start, end))
+            return expand_window(self, ruling, rolled, (start, end))
         low, high = naive_bounds(start, end)
         shown = (start.astimezone(ruling.zone), (end - _INSTANT).astimezone(ruling.zone))
         known = (shown[0].date(), shown[1].date())
@@ -162,7 +162,7 @@ class Business(LocalRule):
                 if first <= day <= last:
                     yield day
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return its time of a day between its own start and end."""
         of_day = datetime.combine(day, self.at) - midnight_of(day)
         return times_between((of_day,), day, self.start, self.end)
@@ -176,7 +176,7 @@ class Business(LocalRule):
             length = monthrange(month.year, month.month)[1]
             days = [month.replace(day=day) for day in range(1, length + 1)]
             outside = next(
-                ((day, side) for day in days if (side := calendar.beyond(day)) is not None), None
+                ((day, side) for day in days if (side := calendar.outside(day)) is not None), None
             )
             if outside is not None:
                 if known[0] <= days[-1] and days[0] <= known[1] and self._may_count(days):

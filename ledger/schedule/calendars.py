@@ -14,7 +14,7 @@ from typing import Annotated, Final, Self, assert_never
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from dueledger.ledger.errors import BeyondCalendar, Problem
-from dueledger.ledger.schedule.expressions import CalendarDate, misfit
+from dueledger.ledger.schedule.expressions import CalendarDate, field_error
 
 DAYS_LISTED_MAX: Final = 5_000
 CLOSED_DAYS_MAX: Final = 366
@@ -86,20 +86,24 @@ class Calendar(BaseModel):
     @model_validator(mode="after")
     def _can_be_asked(self) -> Self:
         if len(self.weekend) == len(WEEK):
-            raise misfit("weekend", "every day of the week", "at most six days, such as [sat, sun]")
+            raise field_error(
+                "weekend", "every day of the week", "at most six days, such as [sat, sun]"
+            )
         first, last = self.first_day, self.last_day
         if first is not None and last is not None and last < first:
-            raise misfit("last_day", "before the first day", "a last day not before `first_day`")
+            raise field_error(
+                "last_day", "before the first day", "a last day not before `first_day`"
+            )
         if both := self._closed & self._worked:
             reason = f"{min(both).isoformat()} is a holiday, too"
-            raise misfit("workdays", reason, "each day in one of both lists")
+            raise field_error("workdays", reason, "each day in one of both lists")
         for field, days in (("holidays", self.holidays), ("workdays", self.workdays)):
-            if outside := next((day for day in days if self.beyond(day) is not None), None):
+            if outside := next((day for day in days if self.outside(day) is not None), None):
                 reason = f"{outside.isoformat()} lies outside first_day to last_day"
-                raise misfit(field, reason, "days that the calendar covers")
+                raise field_error(field, reason, "days that the calendar covers")
         if self.closed_days_max > CLOSED_DAYS_MAX:
             reason = f"no business day for more than {CLOSED_DAYS_MAX} days in a row"
-            raise misfit("holidays", reason, "the single days that are closed")
+            raise field_error("holidays", reason, "the single days that are closed")
         return self
 
     @cached_property
@@ -127,7 +131,7 @@ class Calendar(BaseModel):
             longest = max(longest, run)
         return longest + 2 * len(self.weekend)
 
-    def beyond(self, day: date) -> Beyond | None:
+    def outside(self, day: date) -> Beyond | None:
         """Return on which side of what it knows `day` lies, or None where it knows it."""
         if self.first_day is not None and day < self.first_day:
             return Beyond.BEFORE
@@ -137,7 +141,7 @@ class Calendar(BaseModel):
 
     def is_business_day(self, day: date) -> bool:
         """Tell whether `day` counts. Raises BeyondCalendar outside its first to last day."""
-        side = self.beyond(day)
+        side = self.outside(day)
         if side is not None:
             raise self.unknown(day, side)
         return self._open(day)
@@ -158,7 +162,7 @@ class Calendar(BaseModel):
         after: date | Beyond = Beyond.AFTER
         run_end = date.min  # up to where `before` and `after` hold, exclusive
         for day in days:
-            side = self.beyond(day)
+            side = self.outside(day)
             if side is not None:
                 yield day, side
             elif roll is Roll.SKIP or self._open(day):
@@ -179,29 +183,31 @@ class Calendar(BaseModel):
             case Roll.PRECEDING:
                 return before
             case Roll.MODIFIED_FOLLOWING:
-                return after if _month(self.edge(after, day)) == _month(day) else before
+                return (
+                    after if _month(self.first_unknown_day(after, day)) == _month(day) else before
+                )
             case Roll.NEAREST:
-                ahead = self.edge(after, day) - day
-                back = day - self.edge(before, day)
+                ahead = self.first_unknown_day(after, day) - day
+                back = day - self.first_unknown_day(before, day)
                 return after if ahead <= back else before
             case Roll.SKIP:
                 return day
             case _:
                 assert_never(roll)
 
-    def spread(self, first: date, last: date) -> tuple[date, date]:
+    def source_days(self, first: date, last: date) -> tuple[date, date]:
         """Return the first and the last day that may be rolled into `first` to `last`.
 
         A roll passes no business day, so these reach to the next one on either side, and no further
         than what is known.
         """
-        while self.beyond(first - _DAY) is None and not self._open(first - _DAY):
+        while self.outside(first - _DAY) is None and not self._open(first - _DAY):
             first -= _DAY
-        while self.beyond(last + _DAY) is None and not self._open(last + _DAY):
+        while self.outside(last + _DAY) is None and not self._open(last + _DAY):
             last += _DAY
         return first, last
 
-    def edge(self, found: date | Beyond, day: date) -> date:
+    def first_unknown_day(self, found: date | Beyond, day: date) -> date:
         """Return `found`, or the first day outside what is known on that side."""
         match found:
             case Beyond.BEFORE:
@@ -211,7 +217,7 @@ class Calendar(BaseModel):
             case _:
                 return found
 
-    def outermost(self, side: Beyond) -> date | None:
+    def last_known_business_day(self, side: Beyond) -> date | None:
         """Return the business day nearest to the unknown on one side, or None without such."""
         known = self.first_day if side is Beyond.BEFORE else self.last_day
         if known is None:
@@ -243,7 +249,7 @@ class Calendar(BaseModel):
                 day += step
             except OverflowError:
                 return Beyond.AFTER if step > timedelta() else Beyond.BEFORE
-            side = self.beyond(day)
+            side = self.outside(day)
             if side is not None:
                 return side
             if self._open(day):

@@ -20,9 +20,14 @@ from pydantic_core import PydanticCustomError
 from dueledger.ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
 from dueledger.ledger.schedule.cron_plan import CronPlan, expand_plan, plan_cron
 from dueledger.ledger.schedule.expressions import LocalTime, ZoneName
-from dueledger.ledger.schedule.local_rule import LocalRule, Preset, Ruling, check_bounds
-from dueledger.ledger.schedule.local_times import Times, days_between, nominals_of, times_between
-from dueledger.ledger.schedule.resolution import Fold, Gap, Window
+from dueledger.ledger.schedule.local_rule import LocalRule, Preset, ResolutionPolicy, check_bounds
+from dueledger.ledger.schedule.local_times import (
+    LocalTimesOfDay,
+    days_between,
+    nominals_of,
+    times_between,
+)
+from dueledger.ledger.schedule.resolution import Fold, Gap, ScheduleWindow
 from dueledger.ledger.schedule.zones import load_zone
 
 # Feb 29 on a given weekday comes every 28 years, every 40 across 2100.
@@ -81,9 +86,9 @@ class Cron(LocalRule):
         return parse_cron(self.cron)
 
     @property
-    def ruling(self) -> Ruling:
+    def ruling(self) -> ResolutionPolicy:
         """Return how its local times become instants."""
-        return Ruling(load_zone(self.timezone), self.gap, self.fold)
+        return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
     @classmethod
     def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:
@@ -125,7 +130,7 @@ class Cron(LocalRule):
             },
         )
 
-    def expand(self, start: datetime, end: datetime) -> Window:
+    def expand(self, start: datetime, end: datetime) -> ScheduleWindow:
         """Return what falls into the half-open [start, end)."""
         return expand_plan(
             self._plan,
@@ -150,7 +155,7 @@ class Cron(LocalRule):
         """Yield the days that match from `first` to `last`, as far as its start and end reach."""
         return self._plan.days_matching(*days_between(first, last, self.start, self.end))
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return its times of a day between its own start and end."""
         return times_between(self._plan.times(), day, self.start, self.end)
 

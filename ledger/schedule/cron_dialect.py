@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Never
 
-from dueledger.ledger.schedule.expressions import refused
+from dueledger.ledger.schedule.expressions import value_error
 
 EXPRESSION_CHARS_MAX: Final = 500
 _FIELDS_WITHOUT_SECONDS: Final = 5
@@ -45,7 +45,7 @@ _WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 @dataclass(frozen=True, slots=True)
-class _Field:
+class _CronField:
     name: str
     low: int
     high: int
@@ -56,12 +56,12 @@ class _Field:
         return tuple(range(self.low, self.high + 1))
 
 
-_SECOND: Final = _Field("second", 0, 59)
-_MINUTE: Final = _Field("minute", 0, 59)
-_HOUR: Final = _Field("hour", 0, 23)
-_DAY: Final = _Field("day of month", 1, 31)
-_MONTH: Final = _Field("month", 1, 12, _MONTH_NAMES)
-_WEEKDAY: Final = _Field("day of week", 0, 6, _WEEKDAY_NAMES)
+_SECOND: Final = _CronField("second", 0, 59)
+_MINUTE: Final = _CronField("minute", 0, 59)
+_HOUR: Final = _CronField("hour", 0, 23)
+_DAY: Final = _CronField("day of month", 1, 31)
+_MONTH: Final = _CronField("month", 1, 12, _MONTH_NAMES)
+_WEEKDAY: Final = _CronField("day of week", 0, 6, _WEEKDAY_NAMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def parse_cron(expression: str) -> CronFields:
         wildcard=any("*" in text or _numbers(text, field) == field.all for text, field in times),
     )
     if (nth_weekdays or last_weekdays) and fields.restricts_day:
-        raise refused(
+        raise value_error(
             "`#` and `L` weekdays together with a day of month are read in different ways",
             "`*` as the day of month, or two definitions",
         )
@@ -156,40 +156,42 @@ _YEARS: Final = re.compile(r"(19|20|21)\d\d([-,/]\d+)*", re.ASCII)
 
 def _split(expression: str) -> list[str]:
     if not expression.isascii():
-        raise refused("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")
+        raise value_error("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")
     if len(expression) > EXPRESSION_CHARS_MAX:
-        raise refused(f"longer than {EXPRESSION_CHARS_MAX} characters", "steps and ranges")
+        raise value_error(f"longer than {EXPRESSION_CHARS_MAX} characters", "steps and ranges")
     text = expression.strip().lower()
     if text.startswith(("tz=", "cron_tz=")):
-        raise refused("a time zone inside the expression", "`timezone:` beside `cron:`")
+        raise value_error("a time zone inside the expression", "`timezone:` beside `cron:`")
     if text.startswith("@every"):
-        raise refused("`@every` counts elapsed time", "`every: PT5M` with an `anchor:`")
+        raise value_error("`@every` counts elapsed time", "`every: PT5M` with an `anchor:`")
     if text.startswith("@"):
         if text not in _MACROS:
-            raise refused("an unknown macro", "five fields, or " + ", ".join(sorted(_MACROS)))
+            raise value_error("an unknown macro", "five fields, or " + ", ".join(sorted(_MACROS)))
         text = _MACROS[text]
     texts = text.split()
     if len(texts) == _FIELDS_WITH_SECONDS + 1:
-        raise refused("seven fields: years are not accepted", "six fields, and `end:` for an end")
+        raise value_error(
+            "seven fields: years are not accepted", "six fields, and `end:` for an end"
+        )
     if len(texts) == _FIELDS_WITH_SECONDS and _YEARS.fullmatch(texts[-1]):
-        raise refused("a year as the last field: years are not accepted", "`end:` for an end")
+        raise value_error("a year as the last field: years are not accepted", "`end:` for an end")
     if len(texts) not in {_FIELDS_WITHOUT_SECONDS, _FIELDS_WITH_SECONDS}:
-        raise refused(
+        raise value_error(
             f"{len(texts)} fields instead of five",
             "minute hour day-of-month month day-of-week, or six with seconds first",
         )
     return texts
 
 
-def _listed(numbers: tuple[int, ...], field: _Field) -> str:
+def _listed(numbers: tuple[int, ...], field: _CronField) -> str:
     return "*" if numbers == field.all else ",".join(map(str, numbers))
 
 
-def _refuse(field: _Field, text: str, reason: str, accepted: str) -> Never:
-    raise refused(f"{field.name} `{text}`: {reason}", accepted)
+def _refuse(field: _CronField, text: str, reason: str, accepted: str) -> Never:
+    raise value_error(f"{field.name} `{text}`: {reason}", accepted)
 
 
-def _numbers(text: str, field: _Field) -> tuple[int, ...]:
+def _numbers(text: str, field: _CronField) -> tuple[int, ...]:
     return _sorted(number for part in text.split(",") for number in _part(part, field))
 
 
@@ -201,7 +203,7 @@ _PART: Final = re.compile(r"(?P<low>\*|\?|\w+)(?:-(?P<high>\w+))?(?:/(?P<step>\d
 _FOREIGN: Final = re.compile(r"(?:h|r)(?:\(.*\))?(?:/\d+)?", re.ASCII)
 
 
-def _part(text: str, field: _Field) -> tuple[int, ...]:
+def _part(text: str, field: _CronField) -> tuple[int, ...]:
     match = _PART.fullmatch(text)
     if match is None or _FOREIGN.fullmatch(text):
         _refuse_part(text, field)
@@ -237,7 +239,7 @@ def _part(text: str, field: _Field) -> tuple[int, ...]:
     return _ranged(low, high, step, field)
 
 
-def _check_step(text: str, field: _Field, step: int, values: int) -> None:
+def _check_step(text: str, field: _CronField, step: int, values: int) -> None:
     """Refuse a step past the end of the field: who wrote it meant a period."""
     if step > values:
         _refuse(
@@ -248,14 +250,14 @@ def _check_step(text: str, field: _Field, step: int, values: int) -> None:
         )
 
 
-def _starred(text: str, field: _Field, step: int) -> tuple[int, ...]:
+def _starred(text: str, field: _CronField, step: int) -> tuple[int, ...]:
     if text.startswith("?") and (text != "?" or field not in {_DAY, _WEEKDAY}):
         _refuse(field, text, "`?` stands alone, in a day field", "`*`")
     _check_step(text, field, step, len(field.all))
     return field.all[::step]
 
 
-def _ranged(low: int, high: int, step: int, field: _Field) -> tuple[int, ...]:
+def _ranged(low: int, high: int, step: int, field: _CronField) -> tuple[int, ...]:
     if low <= high:
         numbers = range(low, high + 1, step)
     else:  # 22-2, sat-tue: past the end and on from the start
@@ -264,7 +266,7 @@ def _ranged(low: int, high: int, step: int, field: _Field) -> tuple[int, ...]:
     return tuple(number % 7 for number in numbers) if field is _WEEKDAY else tuple(numbers)
 
 
-def _number(name: str, text: str, field: _Field) -> int:
+def _number(name: str, text: str, field: _CronField) -> int:
     if name.isdigit():
         number = int(name)
         if field.low <= number <= field.high or (field is _WEEKDAY and number == 7):  # noqa: PLR2004
@@ -275,7 +277,7 @@ def _number(name: str, text: str, field: _Field) -> int:
     return field.names.index(name) + field.low
 
 
-def _refuse_part(text: str, field: _Field) -> Never:
+def _refuse_part(text: str, field: _CronField) -> Never:
     if _FOREIGN.fullmatch(text) or re.match(r"[hr]\(", text):
         _refuse(
             field,

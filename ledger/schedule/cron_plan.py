@@ -13,20 +13,25 @@ from itertools import pairwise, product, repeat
 from typing import Final, final
 
 from dueledger.ledger.schedule.cron_dialect import CronFields
-from dueledger.ledger.schedule.local_times import Times, midnight_of, times_between, times_within
+from dueledger.ledger.schedule.local_times import (
+    LocalTimesOfDay,
+    midnight_of,
+    times_between,
+    times_within,
+)
 from dueledger.ledger.schedule.resolution import (
     SCAN_MARGIN,
     Decision,
     Fold,
     Gap,
     Occurrence,
+    ScheduleWindow,
     Skipped,
-    Window,
     collapse,
     naive_bounds,
     resolve_all,
 )
-from dueledger.ledger.schedule.zone_offsets import day_offsets, reach_into
+from dueledger.ledger.schedule.zone_offsets import day_offsets, day_reach
 from dueledger.ledger.schedule.zones import load_zone
 
 _DAY: Final = timedelta(days=1)
@@ -40,18 +45,18 @@ _MONTHS: Final = 12
 _TIMES_MANY: Final = 1440  # of a day; of what ticks by the second only a few are kept
 _KEPT_WINDOW_MAX: Final = 100  # occurrences: of 1,024 windows some 25 MB at most
 
-OfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+TimesOfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 
 @final
 class CronPlan:
     """An expression made ready. `either`: one of its restrictions of days suffices."""
 
-    __slots__ = ("_days", "_either", "_fields", "_months")
+    __slots__ = ("_any_day_rule", "_days", "_fields", "_months")
 
     def __init__(self, fields: CronFields, *, either: bool) -> None:
         self._fields = fields
-        self._either = either
+        self._any_day_rule = either
         self._months = frozenset(fields.months)
         self._days: dict[tuple[int, int], tuple[int, ...]] = {}  # a month has 28 shapes, no more
 
@@ -64,7 +69,9 @@ class CronPlan:
                 shape = monthrange(year, month)
                 found = self._days.get(shape)
                 if found is None:
-                    found = self._days[shape] = _days_of_month(self._fields, shape, self._either)
+                    found = self._days[shape] = _days_of_month(
+                        self._fields, shape, self._any_day_rule
+                    )
                 if (year, month) == begin:
                     found = tuple(day for day in found if day >= first.day)
                 if (year, month) == end:
@@ -93,12 +100,12 @@ class CronPlan:
         hours, minutes, seconds = self._of_day()
         return len(hours) * len(minutes) * len(seconds)
 
-    def times(self) -> Times:
+    def times(self) -> LocalTimesOfDay:
         """Return its times of day since midnight, in order."""
         many = self.times_a_day > _TIMES_MANY
         return (_many_times if many else _few_times)(*self._of_day())
 
-    def _of_day(self) -> OfDay:
+    def _of_day(self) -> TimesOfDay:
         return self._fields.hours, self._fields.minutes, self._fields.seconds
 
     @lru_cache(maxsize=4096)  # noqa: B019 -- plans are kept as long, and no more of them
@@ -143,7 +150,7 @@ def expand_plan(
     policy: tuple[Gap, Fold],
     bounds: tuple[datetime, datetime],
     own: tuple[datetime | None, datetime | None] = (None, None),
-) -> Window:
+) -> ScheduleWindow:
     """Return the occurrences whose instants lie in the half-open `bounds`, and what is skipped.
 
     Nominal times count from `own[0]` on and before `own[1]`. Definitions that share an expression
@@ -160,7 +167,7 @@ def _expand(
     policy: tuple[Gap, Fold],
     bounds: tuple[datetime, datetime],
     own: tuple[datetime | None, datetime | None],
-) -> Window:
+) -> ScheduleWindow:
     start, end = window = bounds[0].astimezone(UTC), bounds[1].astimezone(UTC)
     low, high = naive_bounds(start, end)
     low, high = max(low, own[0] or low), min(high, own[1] or high)
@@ -175,7 +182,7 @@ def _expand(
         skipped.extend(found.skipped)
         unsteady.clear()
 
-    def take(midnight: datetime, within: Times, offset: timedelta) -> None:
+    def take(midnight: datetime, within: LocalTimesOfDay, offset: timedelta) -> None:
         if unsteady:
             settle()
         base = midnight.replace(tzinfo=UTC) - offset
@@ -194,7 +201,7 @@ def _expand(
             if least == most and whole_from <= midnight <= whole_to:
                 take(midnight, times, least)
                 continue
-            reach = reach_into(zone_name, midnight.date(), window)
+            reach = day_reach(zone_name, midnight.date(), window)
             if reach is None:
                 continue
             earliest, latest = max(reach.low, low - midnight), min(reach.high, high - midnight)
@@ -204,7 +211,7 @@ def _expand(
             else:
                 take(midnight, within, reach.offset)
     settle()
-    return Window(tuple(occurrences), tuple(skipped))
+    return ScheduleWindow(tuple(occurrences), tuple(skipped))
 
 
 _expand_kept = lru_cache(maxsize=1024)(_expand)
@@ -244,7 +251,9 @@ def _each(weekday: int, first: int, length: int) -> range:
     return range(1 + (weekday - first) % _DAYS_A_WEEK, length + 1, _DAYS_A_WEEK)
 
 
-def _times(hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]) -> Times:
+def _times(
+    hours: tuple[int, ...], minutes: tuple[int, ...], seconds: tuple[int, ...]
+) -> LocalTimesOfDay:
     since_midnight = (
         hour * 3600 + minute * 60 + second
         for hour, minute, second in product(hours, minutes, seconds)

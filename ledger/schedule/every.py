@@ -11,9 +11,9 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from dueledger.ledger.schedule.expressions import Instant, Period
-from dueledger.ledger.schedule.local_rule import Ruling, check_bounds
-from dueledger.ledger.schedule.local_times import Times, midnight_of
-from dueledger.ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, Window
+from dueledger.ledger.schedule.local_rule import ResolutionPolicy, check_bounds
+from dueledger.ledger.schedule.local_times import LocalTimesOfDay, midnight_of
+from dueledger.ledger.schedule.resolution import Decision, Fold, Gap, Occurrence, ScheduleWindow
 from dueledger.ledger.schedule.zones import load_zone
 
 _DAY: Final = timedelta(days=1)
@@ -36,9 +36,9 @@ class Every(BaseModel):
         return self
 
     @property
-    def ruling(self) -> Ruling:
+    def ruling(self) -> ResolutionPolicy:
         """Return how nominal times become instants: they are UTC."""
-        return Ruling(load_zone("UTC"), Gap.SKIP, Fold.BOTH)
+        return ResolutionPolicy(load_zone("UTC"), Gap.SKIP, Fold.BOTH)
 
     def days(self, first: date, last: date) -> Iterator[date]:
         """Yield the days of UTC from `first` to `last` on which one may fall."""
@@ -50,7 +50,7 @@ class Every(BaseModel):
             after = midnight_of(day).replace(tzinfo=UTC) + _DAY
             day = self._from(after).date() if self.every > _DAY else after.date()
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day of UTC."""
         midnight = midnight_of(day).replace(tzinfo=UTC)
         end = midnight + _DAY if self.end is None else min(midnight + _DAY, self.end)
@@ -66,9 +66,11 @@ class Every(BaseModel):
         """Return the first instant at or after `low`, which is not before its begin."""
         return self.anchor - (self.anchor - low) // self.every * self.every
 
-    def expand(self, start: datetime, end: datetime) -> Window:
+    def expand(self, start: datetime, end: datetime) -> ScheduleWindow:
         """Return what falls into the half-open [start, end)."""
-        return Window(tuple(_exactly(instant) for instant in self._instants(start, end)), ())
+        return ScheduleWindow(
+            tuple(_exactly(instant) for instant in self._instants(start, end)), ()
+        )
 
     def _instants(self, start: datetime, end: datetime) -> Iterator[datetime]:
         start = max(start, self.anchor if self.start is None else self.start)
@@ -87,5 +89,5 @@ def _exactly(instant: datetime) -> Occurrence:
 
 
 @lru_cache(maxsize=16)  # days that begin alike share one; 4 MB each at most
-def _ticks(first: timedelta, every: timedelta, count: int) -> Times:
+def _ticks(first: timedelta, every: timedelta, count: int) -> LocalTimesOfDay:
     return tuple(first + n * every for n in range(count))

@@ -14,50 +14,55 @@ from typing import Final, final
 
 from dueledger.ledger.errors import WindowTooLarge
 from dueledger.ledger.schedule.calendars import Beyond, Roll
-from dueledger.ledger.schedule.local_rule import Ruling
-from dueledger.ledger.schedule.local_times import LocalTimes, Times, midnight_of, times_within
+from dueledger.ledger.schedule.local_rule import ResolutionPolicy
+from dueledger.ledger.schedule.local_times import (
+    LocalTimes,
+    LocalTimesOfDay,
+    midnight_of,
+    times_within,
+)
 from dueledger.ledger.schedule.observance import Observance, roll_days_max
 from dueledger.ledger.schedule.resolution import (
     SCAN_MARGIN,
     Decision,
     Occurrence,
+    ScheduleWindow,
     Skipped,
     SkipReason,
-    Window,
     collapse,
     instant_of,
     naive_bounds,
     resolve_all,
 )
-from dueledger.ledger.schedule.zone_offsets import Reach, reach_into
+from dueledger.ledger.schedule.zone_offsets import DayReach, day_reach
 
 TIMES_MAX: Final = 2_000_000
 _DAY: Final = timedelta(days=1)
 _INSTANT: Final = timedelta(microseconds=1)
 
-Found = Occurrence | Skipped
-Origins = dict[timedelta, list[date]]
+ResolvedTime = Occurrence | Skipped
+SourceDays = dict[timedelta, list[date]]
 """Of each time of a day, the days it comes from: that day itself, then those rolled onto it."""
 
 
-def observed_window(
+def expand_window(
     rule: LocalTimes,
-    ruling: Ruling,
+    ruling: ResolutionPolicy,
     observance: Observance | None,
     bounds: tuple[datetime, datetime],
     times_max: int = TIMES_MAX,
-) -> Window:
+) -> ScheduleWindow:
     """Resolve what a rule names, each time on the day that the calendar gives it.
 
     Windows compose. Raises WindowTooLarge where more than `times_max` local times would be looked
     at, and BeyondCalendar where an answer depends on days that the calendar does not know.
     """
-    return _Landing(rule, ruling, observance, bounds, times_max).window()
+    return _WindowExpansion(rule, ruling, observance, bounds, times_max).window()
 
 
 def falls_due(
     rule: LocalTimes,
-    ruling: Ruling,
+    ruling: ResolutionPolicy,
     observance: Observance | None,
     bounds: tuple[datetime, datetime],
 ) -> bool:
@@ -66,19 +71,19 @@ def falls_due(
     Days that the calendar leaves out are not looked into. True as well where something hangs on
     days after the last that the calendar knows.
     """
-    return _Landing(rule, ruling, observance, bounds, TIMES_MAX).falls_due()
+    return _WindowExpansion(rule, ruling, observance, bounds, TIMES_MAX).falls_due()
 
 
 @final
-class _Landing:
+class _WindowExpansion:
     """One window of a rule: what it names is taken by the day on which it lands."""
 
-    __slots__ = ("_bounds", "_observance", "_room", "_rule", "_ruling", "_times_max")
+    __slots__ = ("_bounds", "_observance", "_rule", "_ruling", "_times_left", "_times_max")
 
     def __init__(
         self,
         rule: LocalTimes,
-        ruling: Ruling,
+        ruling: ResolutionPolicy,
         observance: Observance | None,
         bounds: tuple[datetime, datetime],
         times_max: int,
@@ -87,9 +92,9 @@ class _Landing:
         self._ruling = ruling
         self._observance = observance
         self._bounds = bounds[0].astimezone(UTC), bounds[1].astimezone(UTC)
-        self._times_max = self._room = times_max
+        self._times_max = self._times_left = times_max
 
-    def window(self) -> Window:
+    def window(self) -> ScheduleWindow:
         found = collapse(self._found(), self._bounds)
         if self._observance is not None:
             self._check_known(self._observance, found)
@@ -105,20 +110,20 @@ class _Landing:
                 case _ if self._leaves_out(landing):
                     continue
                 case _:
-                    landed = self._into(landing, self._counted(day))
+                    landed = self._resolve_within(landing, self._counted(day))
                     found = any(isinstance(each, Occurrence) for each in landed)
             if found:
                 return True
         return False
 
-    def _found(self) -> Iterator[Found]:
-        for day, origins in self._landing():
+    def _found(self) -> Iterator[ResolvedTime]:
+        for day, origins in self._days_by_rolled_day():
             reach = self._reach(day)
             if reach is None:
                 continue
-            yield from self._land(day, self._origins(day, origins, reach), reach.offset)
+            yield from self._resolve_day(day, self._origins(day, origins, reach), reach.offset)
 
-    def _landing(self) -> Iterator[tuple[date, list[date]]]:
+    def _days_by_rolled_day(self) -> Iterator[tuple[date, list[date]]]:
         """Yield the days on which times land, and those they come from."""
         # Days land in their own order, whatever the roll.
         for day, group in groupby(self._rolled(), key=itemgetter(1)):
@@ -131,32 +136,34 @@ class _Landing:
         if self._observance is None:
             return ((day, day) for day in self._rule.days(first, last))
         calendar, roll = self._observance.calendar, self._observance.roll
-        spread = (first, last) if roll is Roll.SKIP else calendar.spread(first, last)
+        spread = (first, last) if roll is Roll.SKIP else calendar.source_days(first, last)
         return calendar.roll_all(self._rule.days(*spread), roll)
 
-    def _origins(self, landing: date, days: list[date], reach: Reach) -> Origins:
+    def _origins(self, landing: date, days: list[date], reach: DayReach) -> SourceDays:
         """Return the times that land within reach. Days that are alike are looked into once."""
 
         def in_order(days: list[date]) -> list[date]:
             return sorted(days, key=lambda day: (day != landing, day))
 
-        alike: dict[int, tuple[Times, list[date]]] = {}
+        alike: dict[int, tuple[LocalTimesOfDay, list[date]]] = {}
         for day in in_order(days):
             times = self._counted(day)
             alike.setdefault(id(times), (times, []))[1].append(day)
-        equal: dict[Times, list[date]] = {}
+        equal: dict[LocalTimesOfDay, list[date]] = {}
         for times, own in alike.values():
             within = times_within(times, reach.low, reach.high)
             equal[within] = in_order([*equal.get(within, ()), *own])
-        self._spend(len(days) + sum(map(len, equal)))
-        origins: Origins = {}
+        self._count_times(len(days) + sum(map(len, equal)))
+        origins: SourceDays = {}
         for times, own in equal.items():
             for of_day in times:
                 known = origins.get(of_day)
                 origins[of_day] = own if known is None else in_order([*known, *own])
         return origins
 
-    def _land(self, day: date, origins: Origins, offset: timedelta | None) -> Iterator[Found]:
+    def _resolve_day(
+        self, day: date, origins: SourceDays, offset: timedelta | None
+    ) -> Iterator[ResolvedTime]:
         """Yield what falls due on a day, `offset` being the only one around it, or None."""
         midnight = midnight_of(day)
         left_out = self._leaves_out(day)
@@ -164,7 +171,7 @@ class _Landing:
             nominals = [midnight + of_day for of_day in sorted(origins)]
             for found in resolve_all(nominals, *self._ruling.policy):
                 days = origins[found.nominal - midnight]
-                yield from self._come_from(day, days, found, left_out=left_out)
+                yield from self._attribute_to_days(day, days, found, left_out=left_out)
             return
         base = midnight.replace(tzinfo=UTC) - offset
         for of_day, days in origins.items():
@@ -177,20 +184,20 @@ class _Landing:
                 nominal = midnight_of(days[0]) + of_day
                 yield Occurrence(due_at, nominal, offset, Decision.ROLLED)
 
-    def _come_from(
-        self, day: date, days: list[date], found: Found, *, left_out: bool
-    ) -> Iterator[Found]:
+    def _attribute_to_days(
+        self, day: date, days: list[date], found: ResolvedTime, *, left_out: bool
+    ) -> Iterator[ResolvedTime]:
         """Yield what was resolved on `day` for each of the days whose time it is.
 
         Of those that collide only the one that `collapse` would keep.
         """
-        of_day, last = found.nominal - midnight_of(day), self._ruling.last
+        of_day, last = found.nominal - midnight_of(day), self._ruling.last_instant
         if last is not None and instant_of(found) > last:
             days = [each for each in days if each != day]
         if left_out:
-            yield from (_left_out(found) for _ in days)
+            yield from (_skipped_by_calendar(found) for _ in days)
         elif isinstance(found, Skipped):
-            self._spend(len(days))
+            self._count_times(len(days))
             yield from (replace(found, nominal=midnight_of(each) + of_day) for each in days)
         elif days:
             shown = found.due_at.replace(tzinfo=None) + found.utc_offset - of_day
@@ -203,9 +210,9 @@ class _Landing:
                 )
             yield found
 
-    def _counted(self, day: date) -> Times:
+    def _counted(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day that count: an instant of theirs is not after the last."""
-        times, last = self._rule.times_on(day), self._ruling.last
+        times, last = self._rule.times_on(day), self._ruling.last_instant
         if last is None or not times:
             return times
         midnight, edge = midnight_of(day), last.astimezone(UTC).replace(tzinfo=None)
@@ -217,27 +224,27 @@ class _Landing:
         counted = {found.nominal for found in resolved if instant_of(found) <= last}
         return tuple(of_day for of_day in times if midnight + of_day in counted)
 
-    def _check_known(self, observance: Observance, found: Window) -> None:
+    def _check_known(self, observance: Observance, found: ScheduleWindow) -> None:
         """Refuse where what lies beyond the calendar may fall into the window."""
         if observance.calendar.first_day is None and observance.calendar.last_day is None:
             return
         taken = {each.due_at for each in found.occurrences}
-        cleared: dict[tuple[int, Beyond], Times] = {}
+        cleared: dict[tuple[int, Beyond], LocalTimesOfDay] = {}
         for day, side in self._unknown(observance):
             times = self._counted(day)
             if not times or (id(times), side) in cleared:
                 continue
             if observance.roll is Roll.SKIP:
-                may_fall = any(True for _ in self._into(day, times))
+                may_fall = any(True for _ in self._resolve_within(day, times))
             elif self._reaches_beyond(observance, day, side):
                 may_fall = True
             else:
-                landing = observance.calendar.outermost(side)
-                if landing is None or not _may_land(day, landing, side, observance.roll):
+                landing = observance.calendar.last_known_business_day(side)
+                if landing is None or not _may_roll_onto(day, landing, side, observance.roll):
                     continue
                 may_fall = any(
                     isinstance(each, Occurrence) and each.due_at not in taken
-                    for each in self._into(landing, times)
+                    for each in self._resolve_within(landing, times)
                 )
                 cleared[id(times), side] = times
             if may_fall:
@@ -247,8 +254,10 @@ class _Landing:
         """Yield the days that name times and of which nobody knows what they become."""
         calendar, roll = observance.calendar, observance.roll
         first, last = self._days(SCAN_MARGIN + roll_days_max(observance))
-        low = first if calendar.first_day is None else calendar.outermost(Beyond.BEFORE)
-        high = last if calendar.last_day is None else calendar.outermost(Beyond.AFTER)
+        low = (
+            first if calendar.first_day is None else calendar.last_known_business_day(Beyond.BEFORE)
+        )
+        high = last if calendar.last_day is None else calendar.last_known_business_day(Beyond.AFTER)
         if low is None or high is None:
             days = self._rule.days(first, last)
         else:  # between two business days all is known
@@ -266,10 +275,10 @@ class _Landing:
         first, last = (
             each.astimezone(self._ruling.zone).date() for each in (start, end - _INSTANT)
         )
-        outside = observance.calendar.edge(side, day)
+        outside = observance.calendar.first_unknown_day(side, day)
         return last >= outside if side is Beyond.AFTER else first <= outside
 
-    def _into(self, day: date, times: Times) -> Iterator[Found]:
+    def _resolve_within(self, day: date, times: LocalTimesOfDay) -> Iterator[ResolvedTime]:
         """Yield what these times of a day give within the window."""
         reach = self._reach(day)
         if reach is None:
@@ -291,16 +300,16 @@ class _Landing:
             return False
         return not self._observance.calendar.is_business_day(day)
 
-    def _reach(self, day: date) -> Reach | None:
-        return reach_into(self._ruling.zone.key, day, self._bounds)
+    def _reach(self, day: date) -> DayReach | None:
+        return day_reach(self._ruling.zone.key, day, self._bounds)
 
     def _days(self, margin: timedelta) -> tuple[date, date]:
         low, high = naive_bounds(*self._bounds, margin)
         return low.date(), high.date()
 
-    def _spend(self, times: int) -> None:
-        self._room -= times
-        if self._room < 0:
+    def _count_times(self, times: int) -> None:
+        self._times_left -= times
+        if self._times_left < 0:
             start, end = self._bounds
             raise WindowTooLarge(
                 f"From {start.isoformat()} to {end.isoformat()} more than {self._times_max:,} "
@@ -309,13 +318,13 @@ class _Landing:
             )
 
 
-def _left_out(found: Found) -> Skipped:
+def _skipped_by_calendar(found: ResolvedTime) -> Skipped:
     if isinstance(found, Skipped):
         return found
     return Skipped(found.due_at, found.nominal, SkipReason.CALENDAR, found.decision)
 
 
-def _may_land(day: date, landing: date, side: Beyond, roll: Roll) -> bool:
+def _may_roll_onto(day: date, landing: date, side: Beyond, roll: Roll) -> bool:
     match roll:
         case Roll.FOLLOWING:
             return side is Beyond.BEFORE

@@ -43,12 +43,12 @@ _LOCAL_TIME: Final = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?")
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def refused(reason: str, accepted: str) -> PydanticCustomError:
+def value_error(reason: str, accepted: str) -> PydanticCustomError:
     """Return the error that a field validator raises: why, and what to write instead."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason, "accepted": accepted})
 
 
-def misfit(
+def field_error(
     field: str, reason: str, accepted: str, *, withheld: bool = False
 ) -> PydanticCustomError:
     """Return the error of a check across fields, which names the one to change.
@@ -67,9 +67,9 @@ def parse_period(text: object) -> timedelta:
     if isinstance(text, timedelta):
         return text
     if not isinstance(text, str) or not text.isascii():
-        raise refused("a period is a text", _PERIOD_ACCEPTED)
+        raise value_error("a period is a text", _PERIOD_ACCEPTED)
     if len(text) > _PERIOD_CHARS_MAX:  # the question below takes quadratic time
-        raise refused("not a period of elapsed time", _PERIOD_ACCEPTED)
+        raise value_error("not a period of elapsed time", _PERIOD_ACCEPTED)
     return _read_period(text)
 
 
@@ -82,14 +82,16 @@ def _read_period(text: str) -> timedelta:
             re.fullmatch(r"P[\dYMWDT]*\d[YM][\dYMWDTHS]*", text)
             and "T" not in text.partition("M")[0]
         ):
-            raise refused("months and years have no fixed length", "the period in days or hours")
-        raise refused("not a period of elapsed time", _PERIOD_ACCEPTED)
+            raise value_error(
+                "months and years have no fixed length", "the period in days or hours"
+            )
+        raise value_error("not a period of elapsed time", _PERIOD_ACCEPTED)
     try:
         period = timedelta(**parts)
     except OverflowError:
         period = timedelta.max
     if not timedelta(seconds=1) <= period <= PERIOD_MAX:
-        raise refused("a period lies between one second and a century", _PERIOD_ACCEPTED)
+        raise value_error("a period lies between one second and a century", _PERIOD_ACCEPTED)
     return period
 
 
@@ -136,11 +138,11 @@ def parse_offset(text: object) -> DateOffset:
     sign = -1 if parts.pop("sign", "") == "-" else 1
     numbers = {unit: sign * int(value) for unit, value in parts.items() if value}
     if not numbers:
-        raise refused("not a distance in dates", accepted)
+        raise value_error("not a distance in dates", accepted)
     months = numbers.get("years", 0) * _MONTHS_A_YEAR + numbers.get("months", 0)
     days = numbers.get("weeks", 0) * 7 + numbers.get("days", 0)
     if abs(months) * 31 + abs(days) > OFFSET_DAYS_MAX:
-        raise refused("a distance of more than a century", accepted)
+        raise value_error("a distance of more than a century", accepted)
     return DateOffset(months, days)
 
 
@@ -155,7 +157,7 @@ def parse_time_of_day(text: object) -> time:
             return time(hours, minutes, seconds)
     except ValueError:
         pass  # 25:00 looks right and is not
-    raise refused("not a time of day", 'two-digit hours and minutes, such as "09:00"')
+    raise value_error("not a time of day", 'two-digit hours and minutes, such as "09:00"')
 
 
 def time_text(of_day: time) -> str:
@@ -168,16 +170,16 @@ def parse_instant(text: object) -> datetime:
     accepted = "an instant with Z or an offset, such as 2026-10-31T13:00:00Z"
     if isinstance(text, datetime):
         if text.tzinfo is None:
-            raise refused("an instant without an offset may mean any of 24 hours", accepted)
+            raise value_error("an instant without an offset may mean any of 24 hours", accepted)
         return text.astimezone(UTC)
     if not isinstance(text, str) or not _INSTANT.fullmatch(text):
-        raise refused("not an instant", accepted)
+        raise value_error("not an instant", accepted)
     try:
         instant = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise refused("not an instant of the calendar", accepted) from None
+        raise value_error("not an instant of the calendar", accepted) from None
     if not DUE_YEAR_MIN <= instant.year <= DUE_YEAR_MAX:
-        raise refused("outside 1970 to 2199", accepted)
+        raise value_error("outside 1970 to 2199", accepted)
     return instant
 
 
@@ -191,23 +193,23 @@ def parse_local_time(text: object) -> datetime:
     accepted = "a local time such as 2026-11-01T01:30; its zone is `timezone`"
     if isinstance(text, datetime):
         if text.tzinfo is not None or text.microsecond:
-            raise refused("a local time has no offset and whole seconds", accepted)
+            raise value_error("a local time has no offset and whole seconds", accepted)
         local = text.replace(fold=0)
     else:
         if not isinstance(text, str) or not text.isascii():
-            raise refused("a local time is a text", accepted)
+            raise value_error("a local time is a text", accepted)
         if _INSTANT.fullmatch(text):
-            raise refused("a local time has no offset", accepted)
+            raise value_error("a local time has no offset", accepted)
         if _DATE.fullmatch(text):
-            raise refused("a date without a time of day", accepted)
+            raise value_error("a date without a time of day", accepted)
         if not _LOCAL_TIME.fullmatch(text):
-            raise refused("not a local time", accepted)
+            raise value_error("not a local time", accepted)
         try:
             local = datetime.fromisoformat(text)
         except ValueError:
-            raise refused("not a time of the calendar", accepted) from None
+            raise value_error("not a time of the calendar", accepted) from None
     if not DUE_YEAR_MIN <= local.year <= DUE_YEAR_MAX:
-        raise refused("outside 1970 to 2199", accepted)
+        raise value_error("outside 1970 to 2199", accepted)
     return local
 
 
@@ -222,19 +224,19 @@ def parse_date(text: object) -> date:
     if isinstance(text, date) and not isinstance(text, datetime):
         return text
     if not isinstance(text, str) or not text.isascii() or not _DATE.fullmatch(text):
-        raise refused("not a date", accepted)
+        raise value_error("not a date", accepted)
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise refused("not a date of the calendar", accepted) from None
+        raise value_error("not a date of the calendar", accepted) from None
 
 
 def parse_zone_name(text: object) -> str:
     """Accept the exact name of a zone of the pinned tz database."""
     if not isinstance(text, str):
-        raise refused("a time zone is a name", "an IANA name such as Europe/Berlin, or UTC")
+        raise value_error("a time zone is a name", "an IANA name such as Europe/Berlin, or UTC")
     if text not in zone_names():
-        raise refused("unknown time zone", similar_zones(text))
+        raise value_error("unknown time zone", similar_zones(text))
     load_zone(text)
     return text
 

@@ -12,7 +12,7 @@ from dueledger.ledger.schedule.business import Business
 from dueledger.ledger.schedule.cron import Cron
 from dueledger.ledger.schedule.every import Every
 from dueledger.ledger.schedule.expansion import falls_due
-from dueledger.ledger.schedule.local_rule import Ruling
+from dueledger.ledger.schedule.local_rule import ResolutionPolicy
 from dueledger.ledger.schedule.observance import Observance, roll_days_max
 from dueledger.ledger.schedule.resolution import SCAN_MARGIN
 from dueledger.ledger.schedule.rrule import Rrule
@@ -72,8 +72,8 @@ def _business_due(
         return True
 
 
-def _ruling(when: Cron | Rrule | Every | At) -> Ruling:
+def _ruling(when: Cron | Rrule | Every | At) -> ResolutionPolicy:
     """Return how its times become instants; one that is long to count leaves some in any case."""
     if isinstance(when, Rrule) and (parse_rrule(when.rrule).count or 0) > _COUNTED_MAX:
-        return Ruling(load_zone(when.timezone), when.gap, when.fold)
+        return ResolutionPolicy(load_zone(when.timezone), when.gap, when.fold)
     return when.ruling

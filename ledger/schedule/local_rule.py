@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from dueledger.ledger.schedule.expressions import misfit
+from dueledger.ledger.schedule.expressions import field_error
 from dueledger.ledger.schedule.resolution import Fold, Gap
 
 
@@ -31,13 +31,13 @@ _POLICIES: Final[Mapping[Preset, tuple[Gap, Fold]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class ResolutionPolicy:
     """How the local times of a rule become instants; none counts after the instant `last`."""
 
     zone: ZoneInfo
     gap: Gap
     fold: Fold
-    last: datetime | None = None
+    last_instant: datetime | None = None
 
     @property
     def policy(self) -> tuple[ZoneInfo, Gap, Fold]:
@@ -48,7 +48,9 @@ class Ruling:
 def check_bounds(start: datetime | None, end: datetime | None) -> None:
     """Refuse an end that leaves nothing after the start."""
     if start is not None and end is not None and end <= start:
-        raise misfit("end", "not after the start", "an `end` later than `start`; it is exclusive")
+        raise field_error(
+            "end", "not after the start", "an `end` later than `start`; it is exclusive"
+        )
 
 
 def _show_preset(schema: dict[str, Any]) -> None:
@@ -81,9 +83,9 @@ class LocalRule(BaseModel):
         known = [one.value for one in cls.presets]
         if preset not in known:
             others = "" if preset not in list(Preset) else ", which belongs to cron"
-            raise misfit("preset", f"no preset of this kind{others}", " or ".join(known))
+            raise field_error("preset", f"no preset of this kind{others}", " or ".join(known))
         if given := [field for field in ("gap", "fold") if field in document]:
             reason = f"says {' and '.join(given)} already"
-            raise misfit("preset", reason, "a preset, or `gap` and `fold`")
+            raise field_error("preset", reason, "a preset, or `gap` and `fold`")
         gap, fold = cls.policies_of(Preset(str(preset)), document)
         return document | {"gap": gap, "fold": fold}

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from typing import Protocol
 
-Times = tuple[timedelta, ...]
+LocalTimesOfDay = tuple[timedelta, ...]
 """Times of day since midnight, in order, each once."""
 
 
@@ -19,7 +19,7 @@ class LocalTimes(Protocol):
         """Yield in order the days from `first` to `last` that may name a time."""
         ...
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return the times of one of these days; the same tuple where days are alike, if it can."""
         ...
 
@@ -29,14 +29,14 @@ def midnight_of(day: date) -> datetime:
     return datetime.combine(day, time.min)
 
 
-def times_within(times: Times, low: timedelta, high: timedelta) -> Times:
+def times_within(times: LocalTimesOfDay, low: timedelta, high: timedelta) -> LocalTimesOfDay:
     """Return those in [low, high); the same tuple where that is all of them."""
     return times[bisect_left(times, low) : bisect_left(times, high)]
 
 
 def times_between(
-    times: Times, day: date, start: datetime | None, end: datetime | None = None
-) -> Times:
+    times: LocalTimesOfDay, day: date, start: datetime | None, end: datetime | None = None
+) -> LocalTimesOfDay:
     """Return those that lie, on this day, from `start` on and before `end`."""
     midnight = midnight_of(day)
     first = 0 if start is None else bisect_left(times, start - midnight)

@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.errors import Problem, UnknownCalendar
 from dueledger.ledger.schedule.calendars import Calendar, ListedDays, Roll, Weekday, Weekend
-from dueledger.ledger.schedule.expressions import CalendarDate, misfit
+from dueledger.ledger.schedule.expressions import CalendarDate, field_error
 
 NO_CALENDARS: Final[Mapping[str, Calendar]] = {}
 _INLINE: Final = "{weekend: [sat, sun], holidays: [2026-12-25], roll: following}"
@@ -69,10 +69,12 @@ class CalendarRule(BaseModel):
         given = [field for field in inline if getattr(self, field) is not None]
         if self.name is not None:
             if given:
-                raise misfit(given[0], "stands beside a name", "`name` and `roll` alone, or inline")
+                raise field_error(
+                    given[0], "stands beside a name", "`name` and `roll` alone, or inline"
+                )
             return self
         if self.weekend is None:
-            raise misfit(
+            raise field_error(
                 "weekend", "without it nobody knows whether weekends count", "[sat, sun], or []"
             )
         try:
@@ -122,4 +124,4 @@ def roll_days_max(observance: Observance | None) -> timedelta:
 def _first_of(error: ValidationError) -> PydanticCustomError:
     details = error.errors(include_url=False)[0]
     context: dict[str, Any] = details.get("ctx") or {}
-    return misfit(str(context["field"]), str(context["reason"]), str(context["accepted"]))
+    return field_error(str(context["field"]), str(context["reason"]), str(context["accepted"]))

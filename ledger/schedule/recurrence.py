@@ -11,7 +11,7 @@ from datetime import date, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
-from dueledger.ledger.schedule.local_times import Times, days_between, times_between
+from dueledger.ledger.schedule.local_times import LocalTimesOfDay, days_between, times_between
 from dueledger.ledger.schedule.rrule_text import Frequency, RecurrenceRule
 
 _DAY_HOURS: Final = 24
@@ -41,7 +41,7 @@ class Recurrence:
             return self._monthly(first, last)
         return self._daily(first, last)
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day that it names."""
         times = self._picked(day).get(day, ()) if self._picks else self._times_of(day)
         return times_between(times, day, self.start, self._until)
@@ -108,7 +108,7 @@ class Recurrence:
                 yield from (day for day in self._picked(period) if first <= day <= last)
             period = _next_period(self.rule.frequency, period)
 
-    def _picked(self, day: date) -> Mapping[date, Times]:
+    def _picked(self, day: date) -> Mapping[date, LocalTimesOfDay]:
         """Return what BYSETPOS chooses among the times of the week, month or year of a day."""
         return _picks_of(self.rule, self.start, _period_of(self.rule, day))
 
@@ -123,7 +123,7 @@ class Recurrence:
                 periods = (_week_of(rule, day) - _week_of(rule, start)).days // 7
         return periods % rule.interval == 0
 
-    def _times_of(self, day: date) -> Times:
+    def _times_of(self, day: date) -> LocalTimesOfDay:
         match self.rule.frequency:
             case Frequency.HOURLY:
                 return _times_of_hours(self.rule, self.start, self._first_period(day))
@@ -134,7 +134,7 @@ class Recurrence:
 
 
 @lru_cache(maxsize=1024)
-def _times(rule: RecurrenceRule, start: datetime) -> Times:
+def _times(rule: RecurrenceRule, start: datetime) -> LocalTimesOfDay:
     """Return the times of day of a rule by the day or longer."""
     times = tuple(
         timedelta(hours=hour, minutes=minute, seconds=second)
@@ -148,7 +148,7 @@ def _times(rule: RecurrenceRule, start: datetime) -> Times:
 
 
 @lru_cache(maxsize=1024)
-def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> Times:
+def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> LocalTimesOfDay:
     within = [
         (minute, second)
         for minute in rule.minutes or (start.minute,)
@@ -165,7 +165,7 @@ def _times_of_hours(rule: RecurrenceRule, start: datetime, first: int) -> Times:
 
 
 @lru_cache(maxsize=1024)
-def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> Times:
+def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> LocalTimesOfDay:
     seconds = rule.seconds or (start.second,)
     if rule.positions:
         seconds = tuple(seconds[place] for place in _places(rule.positions, len(seconds)))
@@ -180,10 +180,12 @@ def _times_of_minutes(rule: RecurrenceRule, start: datetime, first: int) -> Time
 
 
 @lru_cache(maxsize=64)
-def _picks_of(rule: RecurrenceRule, start: datetime, period: date) -> Mapping[date, Times]:
+def _picks_of(
+    rule: RecurrenceRule, start: datetime, period: date
+) -> Mapping[date, LocalTimesOfDay]:
     times = _times(rule, start)
     days = _days_of(rule, start.date(), period, _next_period(rule.frequency, period))
-    picked: dict[date, Times] = {}
+    picked: dict[date, LocalTimesOfDay] = {}
     for place in _places(rule.positions, len(days) * len(times)):
         day = days[place // len(times)]
         picked[day] = (*picked.get(day, ()), times[place % len(times)])

@@ -82,7 +82,7 @@ def instant_of(found: Occurrence | Skipped) -> datetime:
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class ScheduleWindow:
     """What a schedule says of one half-open stretch of time, each part in order of time."""
 
     occurrences: tuple[Occurrence, ...]
@@ -151,7 +151,9 @@ def naive_bounds(
     return low - margin, high + margin
 
 
-def collapse(resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, datetime]) -> Window:
+def collapse(
+    resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, datetime]
+) -> ScheduleWindow:
     """Keep what falls into the half-open `bounds`, each instant once, in order of time.
 
     Instants that collide become one: that of the nominal time which is exactly so, else that of
@@ -172,7 +174,7 @@ def collapse(resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, d
                         kept[found.due_at] = found
             case _:
                 assert_never(found)
-    return Window(
+    return ScheduleWindow(
         tuple(kept[due_at] for due_at in sorted(kept)),
         tuple(sorted(skipped, key=lambda each: (each.at, each.nominal))),
     )

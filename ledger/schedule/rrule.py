@@ -12,10 +12,10 @@ from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
-from dueledger.ledger.schedule.expressions import LocalTime, ZoneName, misfit
-from dueledger.ledger.schedule.local_rule import LocalRule, Ruling, check_bounds
+from dueledger.ledger.schedule.expressions import LocalTime, ZoneName, field_error
+from dueledger.ledger.schedule.local_rule import LocalRule, ResolutionPolicy, check_bounds
 from dueledger.ledger.schedule.local_times import (
-    Times,
+    LocalTimesOfDay,
     days_between,
     midnight_of,
     nominals_of,
@@ -71,7 +71,7 @@ class Rrule(LocalRule):
         check_bounds(self.start, self.end)
         until = parse_rrule(self.rrule).until
         if until is not None and self._ends_before_start(until):
-            raise misfit("rrule", "UNTIL lies before `start`", "an UNTIL after the start")
+            raise field_error("rrule", "UNTIL lies before `start`", "an UNTIL after the start")
         if not self.sparse:
             self._check_dense()
         count = parse_rrule(self.rrule).count
@@ -80,7 +80,7 @@ class Rrule(LocalRule):
             most = 2 * self.estimate(self.start.replace(tzinfo=UTC), _SCAN_END.replace(tzinfo=UTC))
             if count > most + 2:
                 reason = f"COUNT={count} never ends: there are about {most / 2:.0f} before 2200"
-                raise misfit("rrule", reason, "a smaller COUNT, UNTIL or `end:`")
+                raise field_error("rrule", reason, "a smaller COUNT, UNTIL or `end:`")
         if count is not None and self.gap is Gap.SKIP:
             _ = self.ruling  # under this policy alone its times may come to nothing
         return self
@@ -97,7 +97,7 @@ class Rrule(LocalRule):
         if first is not None and until is not None and until.tzinfo is not None:
             first = first if first.due_at <= until else None
         if first is None:
-            raise misfit(
+            raise field_error(
                 "rrule",
                 f"it does not fall due within {_DENSE_YEARS} years of `start`, or before its end",
                 "days and times that the rule can meet, or sparse: true if that is meant",
@@ -108,21 +108,21 @@ class Rrule(LocalRule):
         return Recurrence(parse_rrule(self.rrule), self.start)
 
     @cached_property
-    def ruling(self) -> Ruling:
+    def ruling(self) -> ResolutionPolicy:
         """Return how its local times become instants, and after which none counts."""
         zone = load_zone(self.timezone)
         rule = parse_rrule(self.rrule)
         if rule.until is not None and rule.until.tzinfo is not None:
-            return Ruling(zone, self.gap, self.fold, rule.until)
+            return ResolutionPolicy(zone, self.gap, self.fold, rule.until)
         if rule.count is None:
-            return Ruling(zone, self.gap, self.fold)
-        return Ruling(zone, self.gap, self.fold, self._last(rule.count))
+            return ResolutionPolicy(zone, self.gap, self.fold)
+        return ResolutionPolicy(zone, self.gap, self.fold, self._last(rule.count))
 
     def days(self, first: date, last: date) -> Iterator[date]:
         """Yield the days from `first` to `last` that it names, those after `ruling.last` too."""
         return self._recurrence.days(*days_between(first, last, None, self._end))
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day that it names, those after `ruling.last` too."""
         return times_between(self._recurrence.times_on(day), day, None, self._end)
 
@@ -179,7 +179,7 @@ class Rrule(LocalRule):
         many = self.estimate(begin, begin + timedelta(days=30)) > _FEW
         for day in self.days(self.start.date(), _SCAN_END.date()):
             times, midnight = self.times_on(day), midnight_of(day)
-            steady = self._steady_offset(day) if many else None
+            steady = self._constant_offset(day) if many else None
             edge = midnight.replace(tzinfo=UTC) - SCAN_MARGIN
             passed = sorted(near if steady is not None else (at for at in near if at < edge))
             if count <= len(passed):
@@ -196,9 +196,9 @@ class Rrule(LocalRule):
                 count -= len(times)
         return sorted(near)[count - 1] if count <= len(near) else None
 
-    def _steady_offset(self, day: date) -> timedelta | None:
+    def _constant_offset(self, day: date) -> timedelta | None:
         offsets = day_offsets(self.timezone, day.year, day.month)[day.day - 1]
-        return offsets.least if offsets.steady else None
+        return offsets.least if offsets.is_constant else None
 
     def _first(self, low: datetime, high: datetime) -> Occurrence | None:
         """Return the first that falls due of the local times in [low, high)."""
@@ -219,7 +219,7 @@ def _count_skipped(before: int, found: Iterable[Occurrence | Skipped]) -> int:
     """Add up what gaps skip; refuses a rule of which they skip so many that it might never end."""
     skipped = before + sum(isinstance(each, Skipped) for each in found)
     if skipped > _SKIPPED_MAX:
-        raise misfit(
+        raise field_error(
             "rrule",
             "it does not fall due as often as it must: where clocks go forward more than "
             f"{_SKIPPED_MAX:,} of its times are skipped",

@@ -13,7 +13,7 @@ from enum import IntEnum
 from functools import lru_cache
 from typing import Final, Never
 
-from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, refused
+from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, value_error
 
 TEXT_CHARS_MAX: Final = 1000
 COUNT_MAX: Final = 10_000
@@ -34,7 +34,7 @@ class Frequency(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _PartBounds:
     """A list of numbers: its bounds, and whether they may count from the end."""
 
     high: int
@@ -42,15 +42,15 @@ class _Part:
     from_end: bool = False
 
 
-_PARTS: Final[Mapping[str, _Part]] = {
-    "BYSECOND": _Part(59),
-    "BYMINUTE": _Part(59),
-    "BYHOUR": _Part(23),
-    "BYMONTHDAY": _Part(31, 1, from_end=True),
-    "BYYEARDAY": _Part(366, 1, from_end=True),
-    "BYWEEKNO": _Part(53, 1, from_end=True),
-    "BYMONTH": _Part(12, 1),
-    "BYSETPOS": _Part(366, 1, from_end=True),
+_PARTS: Final[Mapping[str, _PartBounds]] = {
+    "BYSECOND": _PartBounds(59),
+    "BYMINUTE": _PartBounds(59),
+    "BYHOUR": _PartBounds(23),
+    "BYMONTHDAY": _PartBounds(31, 1, from_end=True),
+    "BYYEARDAY": _PartBounds(366, 1, from_end=True),
+    "BYWEEKNO": _PartBounds(53, 1, from_end=True),
+    "BYMONTH": _PartBounds(12, 1),
+    "BYSETPOS": _PartBounds(366, 1, from_end=True),
 }
 _NAMES: Final = ("FREQ", "INTERVAL", "COUNT", "UNTIL", "WKST", "BYDAY", *_PARTS)
 _NUMBER: Final = re.compile(r"[+-]?\d{1,9}", re.ASCII)
@@ -100,7 +100,7 @@ def parse_rrule(text: str) -> RecurrenceRule:
     count = _whole("COUNT", parts["COUNT"], COUNT_MAX) if "COUNT" in parts else None
     until = _until(parts["UNTIL"]) if "UNTIL" in parts else None
     if count is not None and until is not None:
-        raise refused("COUNT and UNTIL at once", "one of them")
+        raise value_error("COUNT and UNTIL at once", "one of them")
     rule = RecurrenceRule(
         text=";".join(f"{name}={value}" for name, value in parts.items()),
         frequency=frequency,
@@ -125,26 +125,26 @@ def parse_rrule(text: str) -> RecurrenceRule:
 
 def _split(text: str) -> dict[str, str]:
     if not text.isascii():
-        raise refused("holds characters beyond ASCII", _EXAMPLE)
+        raise value_error("holds characters beyond ASCII", _EXAMPLE)
     if len(text) > TEXT_CHARS_MAX:
-        raise refused(f"longer than {TEXT_CHARS_MAX} characters", "a shorter rule")
+        raise value_error(f"longer than {TEXT_CHARS_MAX} characters", "a shorter rule")
     rule = text.strip().upper()
     if "\n" in rule or rule.startswith(("DTSTART", "EXDATE", "RDATE", "EXRULE")):
-        raise refused(
+        raise value_error(
             "several lines of a calendar file", "the rule alone; `start:` for its DTSTART"
         )
     parts: dict[str, str] = {}
     for part in rule.removeprefix("RRULE:").split(";"):
         name, equals, value = (each.strip() for each in part.partition("="))
         if not equals or not value:
-            raise refused(f"`{part}` is no NAME=value", _EXAMPLE)
+            raise value_error(f"`{part}` is no NAME=value", _EXAMPLE)
         if name in parts:
-            raise refused(f"{name} is given twice", f"one {name}")
+            raise value_error(f"{name} is given twice", f"one {name}")
         if name in {"RSCALE", "SKIP"}:
-            raise refused(f"{name} of RFC 7529 is not accepted", "`business` for rolled days")
+            raise value_error(f"{name} of RFC 7529 is not accepted", "`business` for rolled days")
         if name not in _NAMES:
             close = get_close_matches(name, _NAMES, n=1)
-            raise refused(f"`{name}` is no part of a rule", close[0] if close else _EXAMPLE)
+            raise value_error(f"`{name}` is no part of a rule", close[0] if close else _EXAMPLE)
         parts[name] = value
     return parts
 
@@ -152,12 +152,14 @@ def _split(text: str) -> dict[str, str]:
 def _frequency(parts: Mapping[str, str]) -> Frequency:
     known = ", ".join(each.name for each in reversed(Frequency))
     if "FREQ" not in parts:
-        raise refused("says no FREQ", f"FREQ=… with one of {known}")
+        raise value_error("says no FREQ", f"FREQ=… with one of {known}")
     name = parts["FREQ"]
     if name == "SECONDLY":
-        raise refused("FREQ=SECONDLY is finer than a minute", "`every: PT30S` with an `anchor:`")
+        raise value_error(
+            "FREQ=SECONDLY is finer than a minute", "`every: PT30S` with an `anchor:`"
+        )
     if name not in Frequency.__members__:
-        raise refused(f"`{name}` is no frequency", known)
+        raise value_error(f"`{name}` is no frequency", known)
     return Frequency[name]
 
 
@@ -167,18 +169,18 @@ def _whole(name: str, text: str, high: int) -> int:
         accepted = f"{name}=1 to {high}"
         if name == "COUNT":
             accepted += "; UNTIL or `end:` for a longer one"
-        raise refused(f"{name} `{text}` is outside its range", accepted)
+        raise value_error(f"{name} `{text}` is outside its range", accepted)
     return number
 
 
-def _numbers(name: str, text: str, part: _Part) -> tuple[int, ...]:
+def _numbers(name: str, text: str, part: _PartBounds) -> tuple[int, ...]:
     found: set[int] = set()
     for each in text.split(","):
         number = int(each) if _NUMBER.fullmatch(each) else None
         size = number if number is None or not part.from_end else abs(number)
         if number is None or size is None or not part.low <= size <= part.high:
             back = f", or -{part.high} to -1 from the end" if part.from_end else ""
-            raise refused(
+            raise value_error(
                 f"{name} `{each}` is outside its range", f"{part.low} to {part.high}{back}"
             )
         found.add(number)
@@ -192,14 +194,14 @@ def _byday(text: str | None) -> tuple[tuple[int, ...], tuple[tuple[int, int], ..
         match = _BYDAY.fullmatch(each)
         number = 0 if match is None or match["nth"] is None else int(match["nth"])
         if match is None or (match["nth"] is not None and not 1 <= abs(number) <= 53):  # noqa: PLR2004 -- weeks of a year
-            raise refused(f"BYDAY `{each}` is not understood", "MO to SU, 2TU or -1FR")
+            raise value_error(f"BYDAY `{each}` is not understood", "MO to SU, 2TU or -1FR")
         day = WEEKDAYS.index(match["day"])
         if number:
             nth.add((number, day))
         else:
             plain.add(day)
     if plain and nth:
-        raise refused(
+        raise value_error(
             "BYDAY mixes plain and counted weekdays, which are read in different ways",
             "two definitions",
         )
@@ -208,22 +210,22 @@ def _byday(text: str | None) -> tuple[tuple[int, ...], tuple[tuple[int, int], ..
 
 def _week_start(text: str) -> int:
     if text not in WEEKDAYS:
-        raise refused(f"WKST `{text}` is no weekday", "MO to SU")
+        raise value_error(f"WKST `{text}` is no weekday", "MO to SU")
     return WEEKDAYS.index(text)
 
 
 def _until(text: str) -> datetime:
     accepted = "UNTIL=20271231T235959 for a local time, with Z for an instant"
     if re.fullmatch(r"\d{8}", text, re.ASCII):
-        raise refused("UNTIL is a date without a time of day", accepted)
+        raise value_error("UNTIL is a date without a time of day", accepted)
     if not _UNTIL.fullmatch(text):
-        raise refused(f"UNTIL `{text}` is not understood", accepted)
+        raise value_error(f"UNTIL `{text}` is not understood", accepted)
     try:
         until = datetime.strptime(text[:15], "%Y%m%dT%H%M%S")  # noqa: DTZ007 -- local, or Z below
     except ValueError:
-        raise refused(f"UNTIL `{text}` is not of the calendar", accepted) from None
+        raise value_error(f"UNTIL `{text}` is not of the calendar", accepted) from None
     if not DUE_YEAR_MIN <= until.year <= DUE_YEAR_MAX:
-        raise refused("UNTIL is outside 1970 to 2199", accepted)
+        raise value_error("UNTIL is outside 1970 to 2199", accepted)
     return until.replace(tzinfo=UTC) if text.endswith("Z") else until
 
 
@@ -238,7 +240,7 @@ def _check_together(rule: RecurrenceRule) -> None:
         if frequency is not Frequency.YEARLY:
             _refuse_part("BYWEEKNO", frequency, "FREQ=YEARLY with BYWEEKNO")
         if not rule.weekdays:
-            raise refused(
+            raise value_error(
                 "BYWEEKNO without BYDAY means one day of the week to some, all seven to others",
                 "BYWEEKNO with BYDAY",
             )
@@ -247,7 +249,7 @@ def _check_together(rule: RecurrenceRule) -> None:
         *(rule.month_days, rule.year_days, rule.week_numbers, rule.months),
     )
     if rule.positions and not any(others):
-        raise refused("BYSETPOS chooses among what no other BY… part names", _EXAMPLE)
+        raise value_error("BYSETPOS chooses among what no other BY… part names", _EXAMPLE)
 
 
 def _check_counted(rule: RecurrenceRule) -> None:
@@ -256,11 +258,11 @@ def _check_counted(rule: RecurrenceRule) -> None:
     if rule.frequency < Frequency.MONTHLY:
         _refuse_part("BYDAY counts weekdays", rule.frequency, "plain weekdays such as BYDAY=TU")
     if rule.week_numbers:
-        raise refused("BYDAY counts weekdays beside BYWEEKNO", "plain weekdays")
+        raise value_error("BYDAY counts weekdays beside BYWEEKNO", "plain weekdays")
     of_month = rule.frequency is Frequency.MONTHLY or rule.months
     if of_month and any(abs(nth) > 5 for nth, _ in rule.nth_weekdays):  # noqa: PLR2004 -- weeks of a month
-        raise refused("a month has one to five of a weekday", "1 to 5, or -5 to -1")
+        raise value_error("a month has one to five of a weekday", "1 to 5, or -5 to -1")
 
 
 def _refuse_part(part: str, frequency: Frequency, accepted: str) -> Never:
-    raise refused(f"{part} does not go with FREQ={frequency.name}", accepted)
+    raise value_error(f"{part} does not go with FREQ={frequency.name}", accepted)

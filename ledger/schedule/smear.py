@@ -26,14 +26,16 @@ _SAMPLE_SPAN: Final = timedelta(days=8 * 366)
 _SAMPLE_OCCURRENCES: Final = 1_000
 
 
-def smear_seconds(item: UUID, window: timedelta, room: timedelta | None = None) -> int:
+def smear_seconds(item: UUID, window: timedelta, gap: timedelta | None = None) -> int:
     """Return by how much the item is moved; `room` is the time until the next occurrence."""
-    width = window if room is None else min(window, room)
+    width = window if gap is None else min(window, gap)
     part = int.from_bytes(sha256(str(item).encode()).digest()[:8])
     return part * (width // _SECOND) >> 64
 
 
-def rooms(occurrences: Sequence[Occurrence], following: Sequence[Occurrence]) -> list[timedelta]:
+def gaps_after(
+    occurrences: Sequence[Occurrence], following: Sequence[Occurrence]
+) -> list[timedelta]:
     """Return the time from each occurrence to the next; `following` holds what comes after them.
 
     Where nothing follows there is room for ever.

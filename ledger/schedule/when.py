@@ -20,10 +20,10 @@ from dueledger.ledger.schedule.business import Business
 from dueledger.ledger.schedule.calendars import Roll
 from dueledger.ledger.schedule.cron import Cron
 from dueledger.ledger.schedule.every import Every
-from dueledger.ledger.schedule.expansion import TIMES_MAX, observed_window
+from dueledger.ledger.schedule.expansion import TIMES_MAX, expand_window
 from dueledger.ledger.schedule.observance import Observance, weekdays_rule
 from dueledger.ledger.schedule.relative import Relative
-from dueledger.ledger.schedule.resolution import Occurrence, Window
+from dueledger.ledger.schedule.resolution import Occurrence, ScheduleWindow
 from dueledger.ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
@@ -75,7 +75,7 @@ def expand(
     observance: Observance | None = None,
     *,
     times_max: int = TIMES_MAX,
-) -> Window:
+) -> ScheduleWindow:
     """Return the occurrences of a recurring `when` whose instants lie in [start, end).
 
     Windows compose: two that touch give what their union gives. Both bounds are aware; what lies
@@ -89,7 +89,7 @@ def expand(
         raise InvalidInput("A window needs instants.", [problem])
     low, high = max(start, DUE_MIN), min(end, DUE_END)
     if low >= high:
-        return Window((), ())
+        return ScheduleWindow((), ())
     if when.estimate(low, high) > OCCURRENCES_MAX:
         raise WindowTooLarge(
             f"From {low.isoformat()} to {high.isoformat()} there are more than "
@@ -99,7 +99,7 @@ def expand(
         return when.observed(low, high, observance or _WEEKDAYS)
     if observance is None and isinstance(when, Cron | Every):
         return when.expand(low, high)
-    return observed_window(when, when.ruling, observance, (low, high), times_max)
+    return expand_window(when, when.ruling, observance, (low, high), times_max)
 
 
 def due_for(

@@ -20,19 +20,19 @@ _PROBES_A_DAY: Final = _DAY // PROBE
 _PROBES_AROUND: Final = 2 * (SCAN_MARGIN // PROBE) + _PROBES_A_DAY
 
 
-class Offsets(NamedTuple):
+class OffsetRange(NamedTuple):
     """The least and the greatest offset in force within SCAN_MARGIN of a local day."""
 
     least: timedelta
     most: timedelta
 
     @property
-    def steady(self) -> bool:
+    def is_constant(self) -> bool:
         """Tell whether one offset settles the whole day."""
         return self.least == self.most
 
 
-class Reach(NamedTuple):
+class DayReach(NamedTuple):
     """What of a local day, in time since its midnight, may resolve into a window of instants."""
 
     low: timedelta
@@ -41,7 +41,7 @@ class Reach(NamedTuple):
 
 
 @lru_cache(maxsize=8192)
-def day_offsets(zone_name: str, year: int, month: int) -> tuple[Offsets, ...]:
+def day_offsets(zone_name: str, year: int, month: int) -> tuple[OffsetRange, ...]:
     """Return the offsets in force around each local day of a month, the first at 0."""
     zone = load_zone(zone_name)
     days = monthrange(year, month)[1]
@@ -51,15 +51,15 @@ def day_offsets(zone_name: str, year: int, month: int) -> tuple[Offsets, ...]:
         for number in range(_PROBES_A_DAY * (days - 1) + _PROBES_AROUND + 1)
     ]
     if probed.count(probed[0]) == len(probed):
-        return (Offsets(probed[0], probed[0]),) * days
+        return (OffsetRange(probed[0], probed[0]),) * days
     around = (
         probed[place : place + _PROBES_AROUND + 1]
         for place in range(0, days * _PROBES_A_DAY, _PROBES_A_DAY)
     )
-    return tuple(Offsets(min(near), max(near)) for near in around)
+    return tuple(OffsetRange(min(near), max(near)) for near in around)
 
 
-def reach_into(zone_name: str, day: date, bounds: tuple[datetime, datetime]) -> Reach | None:
+def day_reach(zone_name: str, day: date, bounds: tuple[datetime, datetime]) -> DayReach | None:
     """Return what of a local day may resolve into the half-open `bounds`, None where nothing may.
 
     Whatever the policies: a local time is resolved by one of the offsets around it, or to the end
@@ -69,4 +69,4 @@ def reach_into(zone_name: str, day: date, bounds: tuple[datetime, datetime]) -> 
     midnight = datetime.combine(day, time.min, UTC)
     low = max(bounds[0] - midnight + least, _NONE)
     high = min(bounds[1] - midnight + most, _DAY)
-    return Reach(low, high, least if least == most else None) if low < high else None
+    return DayReach(low, high, least if least == most else None) if low < high else None

@@ -9,26 +9,26 @@ from dueledger.ledger.store.connection import (
     CONNECTION_LOST,
     STATEMENT_REFUSED,
     Connection,
-    KeptConnection,
     PlanProfile,
     Pool,
+    ReconnectingConnection,
     Record,
     connect,
+    is_connection_lost,
     open_pool,
-    tells_of_a_lost_connection,
 )
-from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.error_mapping import mapped_errors
 
 __all__ = [
     "CONNECTION_LOST",
     "STATEMENT_REFUSED",
     "Connection",
-    "KeptConnection",
     "PlanProfile",
     "Pool",
+    "ReconnectingConnection",
     "Record",
     "connect",
+    "is_connection_lost",
+    "mapped_errors",
     "open_pool",
-    "tells_of_a_lost_connection",
-    "translated",
 ]

@@ -31,28 +31,30 @@ class NamedCalendar:
     version: CalendarVersion
 
 
-Calendars = Mapping[CalendarKey, NamedCalendar]
+CalendarsByKey = Mapping[CalendarKey, NamedCalendar]
 
 
-class CalendarShelf:
+class CalendarCache:
     """The versions of calendars that were read so far."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Calendar] = {}
 
-    async def newest(self, connection: Connection, keys: Collection[CalendarKey]) -> Calendars:
+    async def newest_versions(
+        self, connection: Connection, keys: Collection[CalendarKey]
+    ) -> CalendarsByKey:
         """Return the newest version of each; a name that is not there is left out."""
         if not keys:
             return {}
         versions = await find_calendars(connection, keys)
-        days = await self.numbered(connection, {version.calendar_no for version in versions})
+        days = await self.by_number(connection, {version.calendar_no for version in versions})
         return {
             (version.tenant, version.name): NamedCalendar(days[version.calendar_no], version)
             for version in versions
             if version.calendar_no in days
         }
 
-    async def numbered(
+    async def by_number(
         self, connection: Connection, calendar_nos: Collection[int]
     ) -> Mapping[int, Calendar]:
         """Return calendars by their numbers, the newest or not.
@@ -72,12 +74,12 @@ class CalendarShelf:
         return {number: self._kept[number] for number in calendar_nos if number in self._kept}
 
 
-def name_in(document: Mapping[str, Any]) -> str | None:
+def calendar_name_of(document: Mapping[str, Any]) -> str | None:
     """Return the name by which a stored definition asks for a calendar, if it does."""
     calendar = document.get("calendar")
     return None if calendar is None else calendar.get("name")
 
 
-def of_tenant(calendars: Calendars, tenant: str) -> dict[str, Calendar]:
+def calendars_of_tenant(calendars: CalendarsByKey, tenant: str) -> dict[str, Calendar]:
     """Return the calendars that a tenant's definitions may name."""
     return {name: named.calendar for (owner, name), named in calendars.items() if owner == tenant}

@@ -16,7 +16,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
-class PutCalendar:
+class CalendarPutResult:
     """The answer to a calendar: `changed` is False where the same document was the newest."""
 
     calendar_no: int
@@ -97,14 +97,14 @@ async def put_calendar(
     valid_to: date,
     source: str | None,
     actor_no: int,
-) -> PutCalendar:
+) -> CalendarPutResult:
     """Put a calendar's first or next version; the same document again changes nothing."""
     async with connection.transaction():
         await connection.fetch(statement("lock_calendar"), tenant, name)
         rows = await connection.fetch(
             statement("put_calendar"), tenant, name, document, valid_to, source, actor_no
         )
-    return PutCalendar(**rows[0])
+    return CalendarPutResult(**rows[0])
 
 
 async def find_calendars(

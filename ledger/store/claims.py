@@ -12,7 +12,7 @@ from dueledger.ledger.store.statements import statement
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
-class Floor(NamedTuple):
+class PendingFloor(NamedTuple):
     """Where a flow's waiting rows begin: none lies below, save what commits late.
 
     First attempts from `at` on; `block` orders those of the same instant, a thousand item numbers
@@ -25,7 +25,7 @@ class Floor(NamedTuple):
     serial_at: datetime = _EARLIEST
 
 
-BOTTOM: Final = Floor(_EARLIEST, 0)
+FLOOR_MIN: Final = PendingFloor(_EARLIEST, 0)
 OVERLAP_SECONDS: Final = 1.0
 """How far a floor stays behind now: rows of transactions shorter than this never lie below it."""
 
@@ -51,22 +51,24 @@ class DueFlow:
     dispatch_seconds: int = 30
     run_seconds: float | None = None
     lease_seconds: int = 60
-    held_by_topic: bool = False
-    limited: bool = False
-    counted: bool = False
-    plain: bool = True
-    serial: bool = False
+    settled_by_topic: bool = False
+    is_limited: bool = False
+    is_counted: bool = False
+    has_plain: bool = True
+    has_serial: bool = False
     rate_per_second: float | None = None
     due_seconds: float = 0.0
-    floor_at: datetime = BOTTOM.at
-    floor_block: int = BOTTOM.block
-    retry_floor_at: datetime = BOTTOM.retry_at
-    serial_floor_at: datetime = BOTTOM.serial_at
+    floor_at: datetime = FLOOR_MIN.at
+    floor_block: int = FLOOR_MIN.block
+    retry_floor_at: datetime = FLOOR_MIN.retry_at
+    serial_floor_at: datetime = FLOOR_MIN.serial_at
 
     @property
-    def floor(self) -> Floor:
+    def floor(self) -> PendingFloor:
         """Where its rows begin."""
-        return Floor(self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at)
+        return PendingFloor(
+            self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +84,15 @@ class NextDue:
     due_seconds: float | None
     floor_at: datetime
     floor_block: int
-    retry_floor_at: datetime = BOTTOM.retry_at
-    serial_floor_at: datetime = BOTTOM.serial_at
+    retry_floor_at: datetime = FLOOR_MIN.retry_at
+    serial_floor_at: datetime = FLOOR_MIN.serial_at
 
     @property
-    def floor(self) -> Floor:
+    def floor(self) -> PendingFloor:
         """Where to look for its rows from."""
-        return Floor(self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at)
+        return PendingFloor(
+            self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,7 @@ class Claim:
     dispatch_seconds: float = 30.0
     run_seconds: float | None = None
     flow_no: int | None = None
-    holder_no: int | None = None
+    settled_by_no: int | None = None
     lease_seconds: float | None = None
 
 
@@ -141,7 +145,7 @@ class ReapedRuns:
 
 
 @dataclass(frozen=True, slots=True)
-class Withdrawals:
+class WithdrawalCounts:
     """Withdrawal requests honoured, and those whose item had ended first."""
 
     applied: int
@@ -168,7 +172,7 @@ async def list_due_flows(
 async def find_next_due(
     connection: Connection,
     flow_nos: Sequence[int],
-    floors: Sequence[Floor],
+    floors: Sequence[PendingFloor],
     overlap_seconds: Sequence[float],
 ) -> list[NextDue]:
     """Say of each flow that is not paused when it has work again; the others are left out.
@@ -192,7 +196,7 @@ async def claim_items(
     connection: Connection,
     flow_nos: Sequence[int],
     quotas: Sequence[int],
-    floors: Sequence[Floor] | None = None,
+    floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     *,
     with_fences: bool = False,
@@ -208,7 +212,7 @@ async def claim_items(
     Raises UnseenPartition where a partition is newer than the plan: the transaction must be rolled
     back, and the same in a new one finds it.
     """
-    known = [BOTTOM] * len(flow_nos) if floors is None else floors
+    known = [FLOOR_MIN] * len(flow_nos) if floors is None else floors
     rows = await connection.fetch(
         statement("claim_items"),
         flow_nos,
@@ -219,7 +223,7 @@ async def claim_items(
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
     )
-    return _all_found(rows)
+    return _without_count_row(rows)
 
 
 async def claim_serial_items(
@@ -228,7 +232,7 @@ async def claim_serial_items(
     quotas: Sequence[int],
     actor_no: int,
     *,
-    floors: Sequence[Floor] | None = None,
+    floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
 ) -> list[Record]:
@@ -242,7 +246,7 @@ async def claim_serial_items(
     after it has locked it: so it sees what the one before did. Only in a transaction that also
     records the claims.
     """
-    floor_ats = [floor.serial_at for floor in floors or [BOTTOM] * len(flow_nos)]
+    floor_ats = [floor.serial_at for floor in floors or [FLOOR_MIN] * len(flow_nos)]
     known = [False] * len(flow_nos) if measured is None else measured
     locked = await connection.fetch(
         statement("lock_serial_stripes"), flow_nos, quotas, floor_ats, known
@@ -258,10 +262,10 @@ async def claim_serial_items(
         actor_no,
         with_fences,
     )
-    return _all_found(rows)
+    return _without_count_row(rows)
 
 
-def _all_found(rows: list[Record]) -> list[Record]:
+def _without_count_row(rows: list[Record]) -> list[Record]:
     """Return rows without their last, which says how many were taken."""
     taken: int = rows.pop()["item_no"]
     if taken != len(rows):
@@ -294,7 +298,7 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.queue_seconds,
                 claim.run_seconds,
                 claim.flow_no,
-                claim.holder_no,
+                claim.settled_by_no,
                 claim.lease_seconds,
             )
             for claim in claims
@@ -333,10 +337,10 @@ async def reap_runs(connection: Connection, limit: int, actor_no: int) -> Reaped
     return ReapedRuns(**row) if row else ReapedRuns(0, 0, 0, 0)
 
 
-async def apply_withdrawals(connection: Connection, limit: int) -> Withdrawals:
+async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCounts:
     """Honour requests whose item waits again, and forget those whose item has ended."""
     row = await connection.fetchrow(statement("apply_withdrawals"), limit)
-    return Withdrawals(**row) if row else Withdrawals(0, 0)
+    return WithdrawalCounts(**row) if row else WithdrawalCounts(0, 0)
 
 
 async def next_wake_seconds(connection: Connection) -> float | None:

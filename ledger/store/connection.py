@@ -34,7 +34,7 @@ STATEMENT_REFUSED: Final = asyncpg.PostgresError
 """Postgres refused a statement; where it tells of no lost connection, the next one may be sent."""
 
 
-def tells_of_a_lost_connection(error: Exception) -> bool:
+def is_connection_lost(error: Exception) -> bool:
     """Tell whether an error that came from anywhere is one of a broken connection.
 
     A file may raise an OSError too, and a wrong call an InterfaceError.
@@ -133,7 +133,7 @@ async def open_pool(
     size_max: int = 4,
     profile: PlanProfile = PlanProfile.HOT,
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
-    lent: bool = False,
+    lent_to_handlers: bool = False,
 ) -> AsyncGenerator[Pool]:
     """Open a pool whose connections carry our codecs and plan settings.
 
@@ -156,7 +156,7 @@ async def open_pool(
             min_size=1,
             max_size=size_max,
             init=_prepare,
-            reset=None if lent else _keep_session,
+            reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
             max_cached_statement_lifetime=0,
             command_timeout=60,
@@ -172,7 +172,7 @@ async def open_pool(
 
 
 @final
-class KeptConnection:
+class ReconnectingConnection:
     """A connection of a pool that one user keeps, until anything goes wrong with it.
 
     What it has planned stays planned. Not for use from several tasks at once.
@@ -183,7 +183,7 @@ class KeptConnection:
         self._kept: PoolConnectionProxy[Record] | None = None
 
     @asynccontextmanager
-    async def lent(self) -> AsyncGenerator[Connection]:
+    async def acquire(self) -> AsyncGenerator[Connection]:
         """Have the connection for the length of the block."""
         kept, self._kept = self._kept, None
         if kept is None or _is_lost(kept):

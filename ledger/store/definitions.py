@@ -8,13 +8,13 @@ from typing import Any
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.error_mapping import translated
-from dueledger.ledger.store.lock_wait import waiting_for
+from dueledger.ledger.store.error_mapping import mapped_errors
+from dueledger.ledger.store.lock_wait import conflict_on_lock_timeout
 from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
+class DefineResult:
     """The answer to a definition: `changed` is False where the same document was there."""
 
     definition_no: int
@@ -38,7 +38,7 @@ class DefinitionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Materialisable:
+class DefinitionToMaterialise:
     """A scheduled definition behind the horizon: expand [materialised_until, until).
 
     At `ends_at` a newer version takes over; what lies before `contested_until` older ones may have
@@ -168,7 +168,7 @@ async def define(
     event_type: str | None,
     effective_from: datetime | None,
     actor_no: int,
-) -> Defined:
+) -> DefineResult:
     """Create a definition or its next version; the same document again changes nothing.
 
     `effective_from` None means now. A schedule is materialised from then on, and the versions
@@ -178,11 +178,11 @@ async def define(
     short.
     """
     who = f"the definition {tenant}/{name}, or expands it"
-    with waiting_for(who):
+    with conflict_on_lock_timeout(who):
         async with connection.transaction():
-            await hold_definition(connection, tenant, name)
-            await hold_versions(connection, tenant, name)
-            with translated():
+            await lock_definition(connection, tenant, name)
+            await lock_versions(connection, tenant, name)
+            with mapped_errors():
                 rows = await connection.fetch(
                     statement("define"),
                     tenant,
@@ -193,17 +193,17 @@ async def define(
                     effective_from,
                     actor_no,
                 )
-    return Defined(**rows[0])
+    return DefineResult(**rows[0])
 
 
-async def hold_definition(connection: Connection, tenant: str, name: str) -> None:
+async def lock_definition(connection: Connection, tenant: str, name: str) -> None:
     """Hold a definition's name until the transaction ends: one at a time changes what it owes."""
     await connection.fetch(statement("lock_definition"), tenant, name)
 
 
-async def hold_versions(connection: Connection, tenant: str, name: str) -> None:
+async def lock_versions(connection: Connection, tenant: str, name: str) -> None:
     """Hold the watermarks of a definition's versions until the transaction ends."""
-    await connection.fetch(statement("hold_versions"), tenant, name)
+    await connection.fetch(statement("lock_versions"), tenant, name)
 
 
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:
@@ -243,7 +243,7 @@ async def take_materialisable(
     *,
     stride_seconds: float = 0.0,
     retry_seconds: float = 0.0,
-) -> list[Materialisable]:
+) -> list[DefinitionToMaterialise]:
     """Take definitions behind the horizon and hold them until the transaction ends.
 
     `until` lies `stride_seconds` beyond the horizon, so that each definition is touched once a
@@ -252,7 +252,7 @@ async def take_materialisable(
     rows = await connection.fetch(
         statement("take_materialisable"), horizon_seconds, stride_seconds, retry_seconds, limit
     )
-    return [Materialisable(**row) for row in rows]
+    return [DefinitionToMaterialise(**row) for row in rows]
 
 
 async def advance_materialised(
@@ -283,9 +283,9 @@ async def read_versions(
     return [DefinitionVersion(**row) for row in rows]
 
 
-async def list_expanded_ahead(connection: Connection, after: int, *, limit: int) -> list[int]:
+async def list_materialised_ahead(connection: Connection, after: int, *, limit: int) -> list[int]:
     """List a page of the versions that are expanded beyond now, by number, after this one."""
-    rows = await connection.fetch(statement("list_expanded_ahead"), after, limit)
+    rows = await connection.fetch(statement("list_materialised_ahead"), after, limit)
     return [row["definition_no"] for row in rows]
 
 
@@ -314,7 +314,7 @@ async def supersede_waiting(
     )
 
 
-async def record_lapses(
+async def record_missed_ranges(
     connection: Connection,
     definition_nos: Sequence[int],
     from_ats: Sequence[datetime],
@@ -330,7 +330,7 @@ async def record_lapses(
     definitions' watermarks.
     """
     await connection.execute(
-        statement("record_lapses"),
+        statement("record_missed_ranges"),
         definition_nos,
         from_ats,
         until_ats,
@@ -340,9 +340,9 @@ async def record_lapses(
     )
 
 
-async def list_chainless(connection: Connection, definition_nos: Sequence[int]) -> list[int]:
+async def list_broken_chains(connection: Connection, definition_nos: Sequence[int]) -> list[int]:
     """List definitions with a fixed delay that no item leads on."""
-    rows = await connection.fetch(statement("list_chainless"), definition_nos)
+    rows = await connection.fetch(statement("list_broken_chains"), definition_nos)
     return [row["definition_no"] for row in rows]
 
 
@@ -369,7 +369,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
 
     Raises Conflict where `limit_lock_wait` was too short.
     """
-    with waiting_for(f"the kind {policy.tenant}/{policy.kind}"):
+    with conflict_on_lock_timeout(f"the kind {policy.tenant}/{policy.kind}"):
         return await connection.fetchval(
             statement("put_kind_policy"),
             policy.tenant,

@@ -9,9 +9,9 @@ from uuid import UUID
 
 from asyncpg import BitString
 
-from dueledger.ledger.store.claims import Floor
+from dueledger.ledger.store.claims import PendingFloor
 from dueledger.ledger.store.connection import Connection, Record
-from dueledger.ledger.store.error_mapping import unseen_partitions
+from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
 DIRECT_TOPIC: Final = "direct"
@@ -23,7 +23,7 @@ _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
 @final
-class Instants(Sequence[datetime]):
+class LazyInstants(Sequence[datetime]):
     """Instants as Postgres sends them, read when they are asked for.
 
     Reading one takes half a microsecond, nearly as long as all else of an item.
@@ -43,23 +43,23 @@ class Instants(Sequence[datetime]):
     def __getitem__(self, index: slice) -> Sequence[datetime]: ...
     def __getitem__(self, index: int | slice) -> datetime | Sequence[datetime]:
         if isinstance(index, slice):
-            return Instants(self._sent[index])
+            return LazyInstants(self._sent[index])
         microseconds = int.from_bytes(self._sent[index], "big", signed=True)
         return _EPOCH + timedelta(microseconds=microseconds)
 
 
 @dataclass(frozen=True, slots=True)
-class TakenRun:
+class DirectRun:
     """A whole claim opened as one run: item `position` p (from 1) is at p − 1 of each column.
 
     `withdrawn` positions ended at this start. `traceparents` is None where no item has one. The
-    fields stand in the order of take_items.
+    fields stand in the order of claim_and_start_items.
     """
 
     run_no: int
     fence: int
-    crew: int
-    held_seconds: float
+    group_no: int
+    lease_seconds: float
     withdrawn: Sequence[int]
     attempts: Sequence[int]
     ids: Sequence[UUID]
@@ -73,7 +73,7 @@ class TakenRun:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowLook:
+class FlowScan:
     """What was seen of a flow: so many due rows, and of suspects, whose worker died with them.
 
     Where fewer than its quota were seen, `due_seconds` is how soon the next row is due, None if
@@ -84,19 +84,19 @@ class FlowLook:
     seen: int
     has_suspects: bool
     due_seconds: float | None
-    floor: Floor
+    floor: PendingFloor
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class DirectClaimResult:
     """The runs that were begun, and what was seen of the flows; of a paused one, nothing."""
 
-    runs: Sequence[TakenRun]
-    looks: Sequence[FlowLook]
+    runs: Sequence[DirectRun]
+    scans: Sequence[FlowScan]
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRun:
+class UnfinishedRun:
     """An open run of a worker, and which of its items have not ended, by index from 0."""
 
     run_no: int
@@ -104,20 +104,20 @@ class HeldRun:
     open_indexes: Sequence[int]
 
 
-async def take_items(
+async def claim_and_start_items(
     connection: Connection,
     flow_nos: Sequence[int],
     quotas: Sequence[int],
     *,
     crews: Sequence[int],
     apart: Sequence[bool],
-    floors: Sequence[Floor],
+    floors: Sequence[PendingFloor],
     run_seconds: Sequence[float | None],
     worker_no: int,
     lease_seconds: float,
     limited: bool = False,
     suspects: bool = False,
-) -> Taken:
+) -> DirectClaimResult:
     """Take due rows, up to each flow's quota, and start them: one claim and run a crew number.
 
     Flows of a crew number have the same `run_seconds`, the hard end of their runs, None for none.
@@ -131,9 +131,9 @@ async def take_items(
     """
     if any(after <= before for before, after in pairwise(flow_nos)):
         raise ValueError("flow numbers must ascend")
-    with unseen_partitions():
+    with mapped_unseen_partition():
         rows = await connection.fetch(
-            statement("take_items"),
+            statement("claim_and_start_items"),
             flow_nos,
             quotas,
             crews,
@@ -147,31 +147,33 @@ async def take_items(
             [floor.retry_at for floor in floors],
             run_seconds,
         )
-    runs: list[TakenRun] = []
-    looks: list[FlowLook] = []
+    runs: list[DirectRun] = []
+    looks: list[FlowScan] = []
     for row in rows:
         if row["run_no"] is None:
             looks += _looks(row)
         else:
             columns = list(row)[:_RUN_FIELDS]
-            columns[_DUE_ATS] = Instants(columns[_DUE_ATS])
-            runs.append(TakenRun(*columns))
-    return Taken(runs, looks)
+            columns[_DUE_ATS] = LazyInstants(columns[_DUE_ATS])
+            runs.append(DirectRun(*columns))
+    return DirectClaimResult(runs, looks)
 
 
-def _looks(row: Record) -> list[FlowLook]:
+def _looks(row: Record) -> list[FlowScan]:
     if row["flow_nos"] is None:
         return []
-    floors = map(Floor, row["floor_ats"], row["floor_blocks"])
+    floors = map(PendingFloor, row["floor_ats"], row["floor_blocks"])
     columns = (row["flow_nos"], row["seen"], row["has_suspects"], row["due_seconds"], floors)
-    return list(map(FlowLook, *columns))
+    return list(map(FlowScan, *columns))
 
 
-async def list_held_runs(connection: Connection, worker_no: int) -> list[HeldRun]:
+async def list_unfinished_runs(connection: Connection, worker_no: int) -> list[UnfinishedRun]:
     """List the open runs of a worker, the latest first, at most 10,000."""
-    rows = await connection.fetch(statement("list_held_runs"), worker_no)
-    return [HeldRun(row["run_no"], len(row["ended"]), _zeros(row["ended"])) for row in rows]
+    rows = await connection.fetch(statement("list_unfinished_runs"), worker_no)
+    return [
+        UnfinishedRun(row["run_no"], len(row["ended"]), _open_indexes(row["ended"])) for row in rows
+    ]
 
 
-def _zeros(bits: BitString) -> list[int]:
+def _open_indexes(bits: BitString) -> list[int]:
     return [index for index in range(len(bits)) if not bits[index]]

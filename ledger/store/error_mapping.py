@@ -22,7 +22,7 @@ _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
     "kind_name_shape": ("kind", "1 to 100 of A–Z, a–z, 0–9, '.', '_', '-'"),
     "flow_lane_length": ("lane", "it must have at most 100 characters"),
     **{
-        f"flow_{name}_range": (name, f"it must be {bounds.words}")
+        f"flow_{name}_range": (name, f"it must be {bounds.text}")
         for name, bounds in FLOW_BOUNDS.items()
     },
 }
@@ -35,7 +35,7 @@ class ClockRefused(DueledgerError):
 
 
 @contextmanager
-def unseen_partitions() -> Generator[None]:
+def mapped_unseen_partition() -> Generator[None]:
     """Turn the refusal of `ledger.none_lost` into UnseenPartition."""
     try:
         yield
@@ -46,7 +46,7 @@ def unseen_partitions() -> Generator[None]:
 
 
 @contextmanager
-def translated() -> Generator[None]:
+def mapped_errors() -> Generator[None]:
     """Turn what Postgres refuses about an item into an error that names the field."""
     try:
         yield

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 
@@ -30,7 +30,7 @@ class InboxEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedEvent:
     """The inbox's answer: `new` is False for a duplicate, within the batch or of long ago.
 
     `event_no` may be None for a duplicate that another process is landing right now;
@@ -58,9 +58,11 @@ class KeyEvent:
     traceparent: str | None
 
 
-async def record_events(connection: Connection, events: Sequence[InboxEvent]) -> list[Recorded]:
+async def record_events(
+    connection: Connection, events: Sequence[InboxEvent]
+) -> list[RecordedEvent]:
     """Land events; one with the same source, id and time is there already. Input order."""
-    with translated():
+    with mapped_errors():
         rows = await connection.fetch(
             statement("record_events"),
             [event.tenant for event in events],
@@ -74,7 +76,7 @@ async def record_events(connection: Connection, events: Sequence[InboxEvent]) ->
             [event.traceparent for event in events],
             [event.matched for event in events],
         )
-    return [Recorded(row["event_no"], row["new"], row["received_at"]) for row in rows]
+    return [RecordedEvent(row["event_no"], row["new"], row["received_at"]) for row in rows]
 
 
 async def list_key_events(

@@ -130,9 +130,9 @@ async def count_items_by_day(
     return {row["effective_date"]: row["item_count"] for row in rows}
 
 
-async def list_flow_facts(connection: Connection) -> list[Record]:
+async def list_flow_rules(connection: Connection) -> list[Record]:
     """List every flow with tenant, kind and grace."""
-    return await connection.fetch(statement("list_flow_facts"))
+    return await connection.fetch(statement("list_flow_rules"))
 
 
 async def list_stuck_runs(
@@ -373,12 +373,12 @@ def _signed(total: int) -> int:
     return total - (1 << 64) if total >= 1 << 63 else total
 
 
-async def list_lapses(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
+async def list_missed_ranges(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
     """Return the half-open ranges that are recorded as owed no more, by definition, in order."""
     found: dict[int, list[tuple[datetime, datetime]]] = {}
     after = (0, _EPOCH)
     while True:
-        rows = await connection.fetch(statement("list_lapses"), *after, LAPSES_PAGE)
+        rows = await connection.fetch(statement("list_missed_ranges"), *after, LAPSES_PAGE)
         for row in rows:
             found.setdefault(row["definition_no"], []).append((row["from_at"], row["until_at"]))
         if len(rows) < LAPSES_PAGE:

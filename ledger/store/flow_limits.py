@@ -8,7 +8,7 @@ from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class TopicCredit:
     """A topic: how many live workers grant, how many items they want waiting, how many wait."""
 
     topic: str
@@ -18,11 +18,11 @@ class Credit:
 
 
 @dataclass(frozen=True, slots=True)
-class Allowance:
+class FlowAllowance:
     """How many items a limited flow may be handed; where its bucket is empty, until it is not."""
 
     items: int
-    again_seconds: float | None
+    retry_seconds: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class FlaggedStreak:
 
 
 @dataclass(frozen=True, slots=True)
-class Woken:
+class WokenItems:
     """Waiting items woken, and the key to go on from; None once all keys were visited."""
 
     woken: int
@@ -76,15 +76,15 @@ async def measure_allowances(
     return {row["flow_no"]: row["allowance"] for row in rows}
 
 
-async def foresee_allowances(
+async def estimate_allowances(
     connection: Connection, flow_nos: Sequence[int], topic_window_items: int
-) -> dict[int, Allowance]:
+) -> dict[int, FlowAllowance]:
     """Say what `measure_allowances` would of flows that nobody locked: a guess, and when to look.
 
     It writes nothing, so that thousands of exhausted flows cost little.
     """
     rows = await connection.fetch(statement("measure_allowances"), flow_nos, topic_window_items)
-    return {row["flow_no"]: Allowance(row["allowance"], row["again_seconds"]) for row in rows}
+    return {row["flow_no"]: FlowAllowance(row["allowance"], row["again_seconds"]) for row in rows}
 
 
 async def spend_tokens(
@@ -94,9 +94,9 @@ async def spend_tokens(
     await connection.execute(statement("spend_tokens"), flow_nos, taken)
 
 
-async def read_credits(connection: Connection, topics: Sequence[str]) -> list[Credit]:
+async def read_credits(connection: Connection, topics: Sequence[str]) -> list[TopicCredit]:
     """Read what workers want and what waits for them, in the order asked."""
-    return [Credit(**row) for row in await connection.fetch(statement("read_credits"), topics)]
+    return [TopicCredit(**row) for row in await connection.fetch(statement("read_credits"), topics)]
 
 
 async def grant_credits(
@@ -120,12 +120,12 @@ async def prune_outcomes(connection: Connection) -> None:
     await connection.execute(statement("prune_outcomes"))
 
 
-async def judge_circuits(connection: Connection) -> list[CircuitChange]:
+async def update_circuits(connection: Connection) -> list[CircuitChange]:
     """Open, half-open and close circuits; return those that changed.
 
     Only outcomes of runs that began after a circuit's last change count.
     """
-    return [CircuitChange(**row) for row in await connection.fetch(statement("judge_circuits"))]
+    return [CircuitChange(**row) for row in await connection.fetch(statement("update_circuits"))]
 
 
 async def flag_streaks(connection: Connection, limit: int) -> list[FlaggedStreak]:
@@ -148,8 +148,8 @@ async def list_streaks(
     return [dict(row) for row in rows]
 
 
-async def release_keys(connection: Connection, after_serial: int | None, limit: int) -> Woken:
+async def release_keys(connection: Connection, after_serial: int | None, limit: int) -> WokenItems:
     """Wake what waits behind keys that nobody holds any more, `limit` keys from `after_serial`."""
     start = -(2**63) if after_serial is None else after_serial
     row = await connection.fetchrow(statement("release_keys"), start, limit)
-    return Woken(**row) if row else Woken(0, None)
+    return WokenItems(**row) if row else WokenItems(0, None)

@@ -8,8 +8,8 @@ from uuid import UUID
 from dueledger.ledger.errors import InvalidItem, Problem
 from dueledger.ledger.flow_bounds import FLOW_BOUNDS
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.error_mapping import translated
-from dueledger.ledger.store.items import Answer, Answered
+from dueledger.ledger.store.error_mapping import mapped_errors
+from dueledger.ledger.store.items import ItemRequestResult, RequestResult
 from dueledger.ledger.store.statements import statement
 
 TOPIC_WINDOW_ITEMS: Final = 1_000  # of what is settled by topic, where a flow sets no window
@@ -17,7 +17,7 @@ COUNTED_MAX: Final = 10_000  # of what waits in a flow; more is shown as this ma
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class FlowScope:
     """Which flows: of a tenant, and where given of one kind and one lane ('' is the default)."""
 
     tenant: str
@@ -54,9 +54,9 @@ class FlowLimits:
     def __post_init__(self) -> None:
         """Refuse a limit that is out of its bounds."""
         problems = [
-            Problem(name, f"{number:g}", f"it must be {bounds.words}")
+            Problem(name, f"{number:g}", f"it must be {bounds.text}")
             for name, bounds in FLOW_BOUNDS.items()
-            if (number := getattr(self, name)) is not None and not bounds.hold(number)
+            if (number := getattr(self, name)) is not None and not bounds.contains(number)
         ]
         if problems:
             raise InvalidItem("A flow cannot be limited so:", problems, field=problems[0].field)
@@ -74,7 +74,7 @@ class ResumedFlow:
 
 
 @dataclass(frozen=True, slots=True)
-class Paused:
+class PauseResult:
     """What a pause changed: the standing pause, unless it stood, and flows that were not paused.
 
     A pause has tenant, kind, lane and reason, a flow tenant, kind and lane; null stands for all.
@@ -85,7 +85,7 @@ class Paused:
 
 
 @dataclass(frozen=True, slots=True)
-class Resumed:
+class ResumeResult:
     """What a resumption changed: the standing pauses that ended, and the flows that were paused."""
 
     pauses: list[dict[str, Any]]
@@ -111,8 +111,8 @@ async def list_pauses(connection: Connection, tenant: str | None = None) -> list
 
 
 async def pause_flows(
-    connection: Connection, scope: Scope, *, reason: str, actor_no: int
-) -> Paused:
+    connection: Connection, scope: FlowScope, *, reason: str, actor_no: int
+) -> PauseResult:
     """Pause what is there and what will be. Of what is paused already nothing changes.
 
     What is handed out already goes on. Repeating it is harmless.
@@ -120,37 +120,37 @@ async def pause_flows(
     [row] = await connection.fetch(
         statement("pause_flows"), scope.tenant, scope.kind, scope.lane, reason, actor_no
     )
-    return Paused(**row)
+    return PauseResult(**row)
 
 
-async def resume_flows(connection: Connection, scope: Scope, *, actor_no: int) -> Resumed:
+async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: int) -> ResumeResult:
     """End this pause and all narrower ones."""
     [row] = await connection.fetch(
         statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
     )
-    return Resumed(row["pauses"], [ResumedFlow(**flow) for flow in row["flows"]])
+    return ResumeResult(row["pauses"], [ResumedFlow(**flow) for flow in row["flows"]])
 
 
-async def heal_pauses(connection: Connection) -> int:
+async def reapply_pauses(connection: Connection) -> int:
     """Hold every flow to the pauses that stand; return how many changed.
 
     A pause and a flow that is born beside it do not see each other; this sees both.
     """
-    return len(await connection.fetch(statement("heal_pauses")))
+    return len(await connection.fetch(statement("reapply_pauses")))
 
 
 async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str) -> int:
     """Return the number of a flow, making it where nothing was owed yet."""
-    with translated():
+    with mapped_errors():
         return await connection.fetchval(statement("ensure_flow"), tenant, kind, lane)
 
 
 async def set_flow_limits(
-    connection: Connection, scope: Scope, limits: FlowLimits, *, actor_no: int
+    connection: Connection, scope: FlowScope, limits: FlowLimits, *, actor_no: int
 ) -> list[dict[str, Any]]:
     """Change limits of the scope's flows, of one kind; return them. In force at the next tick."""
     values = [getattr(limits, each.name) for each in fields(limits)]
-    with translated():
+    with mapped_errors():
         rows = await connection.fetch(
             statement("set_flow_limits"), scope.tenant, scope.kind, scope.lane, *values, actor_no
         )
@@ -159,15 +159,15 @@ async def set_flow_limits(
 
 async def expedite_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
-) -> list[Answered]:
+) -> list[ItemRequestResult]:
     """Let waiting items start now, in a person's name. ILLEGAL where one waits for no time."""
     rows = await connection.fetch(statement("expedite_items"), ids, reason, actor_no)
-    return [Answered(row["id"], Answer(row["answer"])) for row in rows]
+    return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]
 
 
-async def find_hindrances(
+async def find_blockers(
     connection: Connection, item_no: int, *, topic_window_items: int = TOPIC_WINDOW_ITEMS
 ) -> dict[str, Any] | None:
     """Say what holds a waiting item back besides its time; None where it does not wait."""
-    row = await connection.fetchrow(statement("find_hindrances"), item_no, topic_window_items)
+    row = await connection.fetchrow(statement("find_blockers"), item_no, topic_window_items)
     return dict(row) if row else None

@@ -10,14 +10,14 @@ from uuid import UUID
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
-from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Emitted:
+class EmittedItem:
     """The answer to one emission. `created` is False where the key was there before."""
 
     draft: ItemDraft
@@ -29,7 +29,7 @@ class Emitted:
         return self.draft.id
 
 
-class Answer(StrEnum):
+class RequestResult(StrEnum):
     """What became of a request about an item."""
 
     DONE = "done"
@@ -39,7 +39,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Standing(StrEnum):
+class RevisionResult(StrEnum):
     """What became of an item that stood when it was to be revised."""
 
     REVISED = "revised"
@@ -49,11 +49,11 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class ItemRequestResult:
     """One item's answer, in the order asked."""
 
     id: UUID
-    answer: Answer
+    answer: RequestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class OpenItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ZonedItem:
+class ItemOfOtherTzdata:
     """An item to come that another tz database placed than the one that decides now."""
 
     item_no: int
@@ -122,7 +122,7 @@ async def emit_items(
     definition_nos: Sequence[int | None] | None = None,
     event_nos: Sequence[int | None] | None = None,
     skip_reasons: Sequence[str | None] | None = None,
-) -> list[Emitted]:
+) -> list[EmittedItem]:
     """Emit a batch; repeating it is harmless. Answers come in input order.
 
     What has a reason is recorded as skipped: its row and its terminal transition at once.
@@ -146,7 +146,7 @@ async def skip_items(
     actor_no: int,
     definition_no: int | None = None,
     definition_nos: Sequence[int | None] | None = None,
-) -> list[Emitted]:
+) -> list[EmittedItem]:
     """Record skipped occurrences: each gets its row and its terminal transition at once."""
     return await _emit(
         connection,
@@ -166,7 +166,7 @@ async def revise_items(
     reason: str,
     actor_no: int,
     skip_reasons: Sequence[str | None] | None = None,
-) -> list[Standing | None]:
+) -> list[RevisionResult | None]:
     """Let newer terms hold for what waits; answers come in input order, None where none stands.
 
     Scheduled stays Scheduled, or ends as Skipped where a reason is given; the terms before go to
@@ -178,7 +178,7 @@ async def revise_items(
     if not drafts:
         return []
     flows, flow_of = _flows(drafts)
-    with translated():
+    with mapped_errors():
         rows = await connection.fetch(
             statement("revise_items"),
             *flows,
@@ -192,33 +192,33 @@ async def revise_items(
             since,
             definition_nos,
             reason,
-            _given([draft.partition_key for draft in drafts]),
-            _given([draft.labels for draft in drafts]),
-            _given([draft.start_by for draft in drafts]),
-            _given([draft.complete_by for draft in drafts]),
+            _column_or_null([draft.partition_key for draft in drafts]),
+            _column_or_null([draft.labels for draft in drafts]),
+            _column_or_null([draft.start_by for draft in drafts]),
+            _column_or_null([draft.complete_by for draft in drafts]),
             drafts[0].tzdata,
-            _given([draft.nominal for draft in drafts]),
-            _given([draft.zone for draft in drafts]),
-            _given([draft.decision for draft in drafts]),
-            _given([draft.smear_seconds for draft in drafts]),
+            _column_or_null([draft.nominal for draft in drafts]),
+            _column_or_null([draft.zone for draft in drafts]),
+            _column_or_null([draft.decision for draft in drafts]),
+            _column_or_null([draft.smear_seconds for draft in drafts]),
             skip_reasons,
-            _given([draft.overlap for draft in drafts]),
-            _given([draft.overlap_key for draft in drafts]),
+            _column_or_null([draft.overlap for draft in drafts]),
+            _column_or_null([draft.overlap_key for draft in drafts]),
         )
-    answers: list[Standing | None] = [None] * len(drafts)
+    answers: list[RevisionResult | None] = [None] * len(drafts)
     for row in rows:
-        answers[row["ord"] - 1] = Standing(row["answer"])
+        answers[row["ord"] - 1] = RevisionResult(row["answer"])
     return answers
 
 
-async def list_zoned_waiting(
+async def list_items_of_other_tzdata(
     connection: Connection,
     tzdata: str,
     from_at: datetime | None,
     after_item_no: int,
     *,
     limit: int,
-) -> tuple[list[ZonedItem], int | None]:
+) -> tuple[list[ItemOfOtherTzdata], int | None]:
     """List a page of what waits for its first attempt and was placed by another tz database.
 
     Nothing that is due before `from_at`.
@@ -226,9 +226,9 @@ async def list_zoned_waiting(
     Returns where the next page begins, None after the last: a page may hold few of those it read.
     """
     rows = await connection.fetch(
-        statement("list_zoned_waiting"), tzdata, from_at, after_item_no, limit
+        statement("list_items_of_other_tzdata"), tzdata, from_at, after_item_no, limit
     )
-    found = [ZonedItem(**row) for row in rows if row["id"] is not None]
+    found = [ItemOfOtherTzdata(**row) for row in rows if row["id"] is not None]
     return found, rows[-1]["item_no"] if len(rows) == limit else None
 
 
@@ -250,7 +250,7 @@ async def move_items(
     no instant, it ends as Skipped with its reason, or as Superseded. What was ever handed out, is
     due already or was placed by this database stays.
     """
-    with translated():
+    with mapped_errors():
         rows = await connection.fetch(
             statement("move_items"),
             definition_no,
@@ -277,11 +277,11 @@ async def _emit(
     reasons: Sequence[str | None] | None = None,
     definition_nos: Sequence[int | None] | None = None,
     event_nos: Sequence[int | None] | None = None,
-) -> list[Emitted]:
+) -> list[EmittedItem]:
     if not drafts:
         return []
     flows, flow_of = _flows(drafts)
-    with translated():
+    with mapped_errors():
         rows = await connection.fetch(
             statement("emit_items"),
             *flows,
@@ -292,24 +292,24 @@ async def _emit(
             [draft.due_at for draft in drafts],
             [draft.payload for draft in drafts],
             actor_no,
-            _given([draft.partition_key for draft in drafts]),
-            _given([draft.labels for draft in drafts]),
-            _given([draft.start_by for draft in drafts]),
-            _given([draft.complete_by for draft in drafts]),
+            _column_or_null([draft.partition_key for draft in drafts]),
+            _column_or_null([draft.labels for draft in drafts]),
+            _column_or_null([draft.start_by for draft in drafts]),
+            _column_or_null([draft.complete_by for draft in drafts]),
             definition_nos,
             event_nos,
             drafts[0].tzdata,
-            _given([draft.nominal for draft in drafts]),
-            _given([draft.zone for draft in drafts]),
-            _given([draft.decision for draft in drafts]),
-            _given([draft.smear_seconds for draft in drafts]),
-            _given([draft.traceparent for draft in drafts]),
-            None if reasons is None else _given(list(reasons)),
-            _given([draft.overlap for draft in drafts]),
-            _given([draft.overlap_key for draft in drafts]),
+            _column_or_null([draft.nominal for draft in drafts]),
+            _column_or_null([draft.zone for draft in drafts]),
+            _column_or_null([draft.decision for draft in drafts]),
+            _column_or_null([draft.smear_seconds for draft in drafts]),
+            _column_or_null([draft.traceparent for draft in drafts]),
+            None if reasons is None else _column_or_null(list(reasons)),
+            _column_or_null([draft.overlap for draft in drafts]),
+            _column_or_null([draft.overlap_key for draft in drafts]),
         )
     known = {row["ord"] - 1 for row in rows}
-    return [Emitted(draft, place not in known) for place, draft in enumerate(drafts)]
+    return [EmittedItem(draft, place not in known) for place, draft in enumerate(drafts)]
 
 
 def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int]]:
@@ -321,7 +321,7 @@ def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int
     return list(zip(*flows, strict=True)), flow_of
 
 
-def _given(column: list[T]) -> list[T] | None:
+def _column_or_null(column: list[T]) -> list[T] | None:
     """Send a column that says nothing as null: the server then has nothing to unnest."""
     return None if column.count(cast("T", None)) == len(column) else column
 
@@ -334,7 +334,7 @@ async def withdraw_items(
     reason: str,
     actor_no: int,
     replacements: Sequence[UUID | None] | None = None,
-) -> list[Answered]:
+) -> list[ItemRequestResult]:
     """Cancel or supersede; answers come in input order.
 
     `done` ended now. `requested` is in flight and ends at its next start, unless it completes
@@ -346,7 +346,7 @@ async def withdraw_items(
     rows = await connection.fetch(
         statement("withdraw_items"), ids, event.value, reason, actor_no, replacements
     )
-    return answered(rows)
+    return request_results_of(rows)
 
 
 async def find_open_items(
@@ -389,6 +389,6 @@ async def count_items_by_ending(
     return await connection.fetch(statement("count_items_by_ending"), from_date, to_date)
 
 
-def answered(rows: Sequence[Record]) -> list[Answered]:
+def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
     """Turn rows of id and answer into answers."""
-    return [Answered(row["id"], Answer(row["answer"])) for row in rows]
+    return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]

@@ -16,7 +16,7 @@ async def limit_lock_wait(connection: Connection, seconds: float) -> None:
 
 
 @contextmanager
-def waiting_for(what: str) -> Generator[None]:
+def conflict_on_lock_timeout(what: str) -> Generator[None]:
     """Raise Conflict where somebody else holds `what` for longer than this transaction waits."""
     try:
         yield

@@ -19,7 +19,7 @@ class CountedSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class PendingLoad:
     """How many items are tried next in one minute; `minute` None: their time has come before.
 
     `definition` is the name of what owes them; None where a service emitted them itself, and of
@@ -33,7 +33,7 @@ class Waiting:
     items: int
 
 
-async def count_waiting(
+async def count_pending_load(
     connection: Connection,
     from_at: datetime,
     until_at: datetime,
@@ -43,14 +43,14 @@ async def count_waiting(
     service: str | None = None,
     counted: Sequence[CountedSchedule] = (),
     limit: int,
-) -> list[Waiting]:
+) -> list[PendingLoad]:
     """Count what waits for an attempt before `until_at`, in order of time.
 
     First attempts of rounds that are `counted` are left out; `service` is the items' label. Reads
     all that waits.
     """
     rows = await connection.fetch(
-        statement("count_waiting"),
+        statement("count_pending_load"),
         from_at,
         until_at,
         tenant,
@@ -62,4 +62,4 @@ async def count_waiting(
         [each.until_at for each in counted],
         limit,
     )
-    return [Waiting(**row) for row in rows]
+    return [PendingLoad(**row) for row in rows]

@@ -9,7 +9,7 @@ from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class KindCounts:
     """The open items of one kind at `now`, on the business clock.
 
     `later` and `due` wait, `handed_out` are claimed and not started, of which `in_kafka` are
@@ -19,7 +19,7 @@ class Standing:
     tenant: str
     kind: str
     now: datetime
-    later: int
+    not_due: int
     due: int
     handed_out: int
     in_kafka: int
@@ -31,9 +31,9 @@ class Standing:
 
 async def read_progress(
     connection: Connection, *, before: datetime | None = None
-) -> list[Standing]:
+) -> list[KindCounts]:
     """Count the open items of each kind that has any; reads all of them, so not for tight loops."""
-    return [Standing(**row) for row in await connection.fetch(statement("read_progress"), before)]
+    return [KindCounts(**row) for row in await connection.fetch(statement("read_progress"), before)]
 
 
 async def list_items(

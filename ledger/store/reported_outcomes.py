@@ -8,11 +8,11 @@ from uuid import UUID
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
-from dueledger.ledger.store.error_mapping import translated
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 
-class ReportRefusal(StrEnum):
+class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
     UNKNOWN: no claim has this fence, or not so many items. MISMATCH: another item stands there.
@@ -28,7 +28,7 @@ class ReportRefusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HeldRun:
+class TopicRun:
     """The run of a claim that is settled by topic; `open` until all of it ended or its lease."""
 
     run_no: int
@@ -39,7 +39,7 @@ class HeldRun:
 
 
 @dataclass(frozen=True, slots=True)
-class HeldItem:
+class ClaimedItem:
     """The item at a place of a claim; where it `has_ended` in the claim's own run, how."""
 
     item_no: int
@@ -52,7 +52,7 @@ class HeldItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class OutcomeTarget:
     """What a fence, a position and an item's id name together.
 
     Without `size` no claim has that fence; without `holder_no` workers settle it; without `item`
@@ -62,16 +62,16 @@ class Reported:
 
     size: int | None
     holder_no: int | None
-    item: HeldItem | None
-    run: HeldRun | None
+    item: ClaimedItem | None
+    run: TopicRun | None
     waiting: bool
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedReport:
+class RefusedOutcome:
     """A reported outcome to record as refused; `detail` is JSON text."""
 
-    reason: ReportRefusal
+    reason: OutcomeRefusal
     actor_no: int
     fence: int
     position: int
@@ -80,32 +80,32 @@ class RefusedReport:
     detail: str
 
 
-async def open_held_runs(
+async def start_topic_runs(
     connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
 ) -> dict[int, int]:
     """Start held claims whose records came before their acknowledgement was marked.
 
     Returns run numbers by fence. Only what names the item at that place opens its claim.
     """
-    rows = await connection.fetch(statement("open_held_runs"), fences, positions, items)
+    rows = await connection.fetch(statement("start_topic_runs"), fences, positions, items)
     return {row["fence"]: row["run_no"] for row in rows}
 
 
-async def lock_held_runs(connection: Connection, fences: Sequence[int]) -> None:
+async def lock_topic_runs(connection: Connection, fences: Sequence[int]) -> None:
     """Lock the open runs of these claims, so that what is found of them next stays so."""
-    await connection.fetch(statement("lock_held_runs"), fences)
+    await connection.fetch(statement("lock_topic_runs"), fences)
 
 
-async def find_reported(
+async def find_outcome_targets(
     connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
-) -> list[Reported]:
+) -> list[OutcomeTarget]:
     """Find what each reported outcome names, in input order. In a statement after the lock."""
-    rows = await connection.fetch(statement("find_reported"), fences, positions, items)
+    rows = await connection.fetch(statement("find_outcome_targets"), fences, positions, items)
     return [_reported(row) for row in rows]
 
 
-def _reported(row: Record) -> Reported:
-    return Reported(
+def _reported(row: Record) -> OutcomeTarget:
+    return OutcomeTarget(
         row["size"],
         row["holder_no"],
         _item(row) if row["matches"] else None,
@@ -114,9 +114,9 @@ def _reported(row: Record) -> Reported:
     )
 
 
-def _item(row: Record) -> HeldItem:
+def _item(row: Record) -> ClaimedItem:
     event = row["ended_event"]
-    return HeldItem(
+    return ClaimedItem(
         row["item_no"],
         row["attempt"],
         row["backoff_base_seconds"],
@@ -127,22 +127,24 @@ def _item(row: Record) -> HeldItem:
     )
 
 
-def _run(row: Record) -> HeldRun:
-    return HeldRun(
+def _run(row: Record) -> TopicRun:
+    return TopicRun(
         row["run_no"], row["from_position"], row["to_position"], row["lease_seconds"], row["open"]
     )
 
 
-async def end_silences(connection: Connection, holder_nos: Sequence[int]) -> None:
+async def clear_silent_topics(connection: Connection, holder_nos: Sequence[int]) -> None:
     """Hand the topics of these holders work as before: somebody answers."""
-    await connection.execute(statement("end_silences"), holder_nos)
+    await connection.execute(statement("clear_silent_topics"), holder_nos)
 
 
-async def record_refused_reports(connection: Connection, refused: Sequence[RefusedReport]) -> None:
+async def record_refused_outcomes(
+    connection: Connection, refused: Sequence[RefusedOutcome]
+) -> None:
     """Record outcomes that changed nothing. Raises InvalidItem where a detail cannot be stored."""
-    with translated():
+    with mapped_errors():
         await connection.execute(
-            statement("record_refused_reports"),
+            statement("record_refused_outcomes"),
             [each.reason for each in refused],
             [each.actor_no for each in refused],
             [each.fence for each in refused],

@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.items import Answered, answered
+from dueledger.ledger.store.items import ItemRequestResult, request_results_of
 from dueledger.ledger.store.statements import statement
 
 
@@ -16,23 +16,29 @@ async def list_reviews(connection: Connection, limit: int) -> list[dict[str, Any
 
 async def park_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
-) -> list[Answered]:
+) -> list[ItemRequestResult]:
     """Hold items that wait for a retry; anything else is answered `illegal` and recorded."""
-    return answered(await connection.fetch(statement("park_items"), ids, reason, actor_no))
+    return request_results_of(
+        await connection.fetch(statement("park_items"), ids, reason, actor_no)
+    )
 
 
 async def redrive_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
-) -> list[Answered]:
+) -> list[ItemRequestResult]:
     """Send parked items back to work with their attempts counted anew."""
-    return answered(await connection.fetch(statement("redrive_items"), ids, reason, actor_no))
+    return request_results_of(
+        await connection.fetch(statement("redrive_items"), ids, reason, actor_no)
+    )
 
 
 async def write_off_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
-) -> list[Answered]:
+) -> list[ItemRequestResult]:
     """End parked items without doing them, in a named person's name."""
-    return answered(await connection.fetch(statement("write_off_items"), ids, reason, actor_no))
+    return request_results_of(
+        await connection.fetch(statement("write_off_items"), ids, reason, actor_no)
+    )
 
 
 async def list_rejected_writes(connection: Connection, limit: int) -> list[dict[str, Any]]:

@@ -9,12 +9,12 @@ from asyncpg import BitString
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.error_mapping import translated, unseen_partitions
+from dueledger.ledger.store.error_mapping import mapped_errors, mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartResult:
     """The answer to one stretch asked for, or to one run of it.
 
     With `run_no`, these positions are the worker's, but for the `withdrawn` ones, which ended.
@@ -30,7 +30,7 @@ class Start:
     started_to: int
     closed: bool
     withdrawn: tuple[int, ...]
-    held_seconds: float | None = None
+    lease_seconds: float | None = None
 
 
 class Outcome(NamedTuple):
@@ -54,7 +54,7 @@ class Settlement:
     outcomes: Sequence[Outcome | None]
 
 
-class Refusal(StrEnum):
+class SettleRefusal(StrEnum):
     """Why a settlement changed nothing.
 
     STALE: the run is closed or another's; recorded. SETTLED: this worker had set these bits
@@ -67,11 +67,11 @@ class Refusal(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedSettlement:
     """One settlement that was not accepted."""
 
     run_no: int
-    reason: Refusal
+    reason: SettleRefusal
 
 
 _ENDINGS: Final = frozenset(
@@ -95,7 +95,7 @@ async def start_runs(
     worker_no: int,
     lease_seconds: float,
     run_items_max: Sequence[int] | None = None,
-) -> list[Start]:
+) -> list[StartResult]:
     """Start one stretch of each claim; `fences` ascending and each once. Answers in input order.
 
     A stretch becomes one run, or runs of at most `run_items_max` items: as many answers then, by
@@ -113,7 +113,7 @@ async def start_runs(
         lease_seconds,
     )
     return [
-        Start(
+        StartResult(
             row["fence"],
             row["from_position"],
             row["to_position"],
@@ -129,7 +129,7 @@ async def start_runs(
 
 async def settle_runs(
     connection: Connection, settlements: Sequence[Settlement], worker_no: int
-) -> list[Refused]:
+) -> list[RefusedSettlement]:
     """Record outcomes, each bit once; return what was refused, so an empty list is full success.
 
     Repeating a settlement whose COMMIT may have happened is harmless: it is answered SETTLED.
@@ -154,7 +154,7 @@ async def settle_runs(
     for event in set(events):
         if event is not None and event not in _ENDINGS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
-    with translated(), unseen_partitions():
+    with mapped_errors(), mapped_unseen_partition():
         rows = await connection.fetch(
             statement("settle_runs"),
             [settlement.run_no for settlement in settlements],
@@ -166,7 +166,7 @@ async def settle_runs(
             delays if any(delay is not None for delay in delays) else [],
             worker_no,
         )
-    return [Refused(row["run_no"], Refusal(row["reason"])) for row in rows]
+    return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
 
 
 def _mask(outcomes: Sequence[Outcome | None]) -> BitString:

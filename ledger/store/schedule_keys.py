@@ -24,7 +24,7 @@ class SharedKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedRound:
+class SharedOccurrence:
     """A round that stands as an item of the definition `name`; `superseded` by a version of it."""
 
     place: int
@@ -44,14 +44,14 @@ async def list_shared_keys(
     return [SharedKey(**row) for row in rows]
 
 
-async def find_shared_rounds(
+async def find_shared_occurrences(
     connection: Connection,
     ids: Sequence[UUID],
     effective_dates: Sequence[date],
     definition_nos: Sequence[int],
-) -> list[SharedRound]:
+) -> list[SharedOccurrence]:
     """Find rounds that stand as items of a definition of another name; `place` is the input's."""
     rows = await connection.fetch(
-        statement("find_shared_rounds"), ids, effective_dates, definition_nos
+        statement("find_shared_occurrences"), ids, effective_dates, definition_nos
     )
-    return [SharedRound(row["ord"] - 1, row["name"], row["superseded"]) for row in rows]
+    return [SharedOccurrence(row["ord"] - 1, row["name"], row["superseded"]) for row in rows]

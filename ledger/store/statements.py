@@ -11,7 +11,7 @@ _PARAMETER: Final = re.compile(r"^-- \$(\d+) (\w+) (.+)$")
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class StatementParameter:
     """One ``$n`` of a statement, as its header names it."""
 
     name: str
@@ -19,14 +19,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class SqlStatement:
     """A statement with its header. `indexes` are those it must use; `locks` is prose."""
 
     name: str
     text: str
     sentence: str
     returns: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[StatementParameter, ...]
     indexes: tuple[str, ...]
     locks: str
 
@@ -50,20 +50,20 @@ def statement_paths() -> list[Path]:
     return sorted((SQL_ROOT / "statements").rglob("*.sql"), key=lambda path: path.stem)
 
 
-def parse_statement(path: Path) -> Statement:
+def parse_statement(path: Path) -> SqlStatement:
     """Read a statement's header. Raises ValueError, naming the line that is missing."""
     name, text = path.stem, path.read_text(encoding="utf-8")
     header = [line for line in text.splitlines() if line.startswith("-- ")]
-    parameters: list[Parameter] = []
+    parameters: list[StatementParameter] = []
     for line in header:
         if found := _PARAMETER.match(line):
             number, parameter, type_name = found.groups()
             if int(number) != len(parameters) + 1:
                 message = f"{name}: ${number} is out of order"
                 raise ValueError(message)
-            parameters.append(Parameter(parameter, type_name.strip()))
+            parameters.append(StatementParameter(parameter, type_name.strip()))
     indexes = _field(name, header, "index")
-    return Statement(
+    return SqlStatement(
         name=name,
         text=text,
         sentence=header[0].removeprefix("-- "),

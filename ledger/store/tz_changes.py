@@ -20,7 +20,7 @@ _NO_ID: Final = UUID(int=0)
 _DRAFT: Final = TypeAdapter(ItemDraft)
 
 
-class Step(StrEnum):
+class TzStepKind(StrEnum):
     """What a tz database changes of one item."""
 
     MOVED = "moved"
@@ -30,7 +30,7 @@ class Step(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneStep:
+class TzStep:
     """One item in a change. `at` is when it is due, or is to be where it is added.
 
     `due_at`, by the newer database, is None where it is due no more; `draft` is of what is added.
@@ -38,7 +38,7 @@ class ZoneStep:
 
     at: datetime
     id: UUID
-    step: Step
+    step: TzStepKind
     cycle: str
     zone: str
     due_at: datetime | None
@@ -49,7 +49,7 @@ class ZoneStep:
 
 
 @dataclass(frozen=True, slots=True)
-class Issue:
+class OccurrenceIssue:
     """One issue of a round that stands, or stood. `tzdata` placed it, or ended it last.
 
     `event` is None unless it was skipped or superseded, for `reason`.
@@ -63,7 +63,7 @@ class Issue:
 
 
 @dataclass(frozen=True, slots=True)
-class ZonePart:
+class TzChangeVersion:
     """One version in a change. `items` of its steps took effect, None until it is applied.
 
     `overtaken`: another version was defined before that, and nothing of it took effect.
@@ -81,7 +81,7 @@ class ZonePart:
 
 
 @dataclass(frozen=True, slots=True)
-class ZoneChange:
+class TzChange:
     """A change as one: who let which database decide from when on; open until all is applied.
 
     `items` took effect so far, in `parts` versions, of which `overtaken` were defined anew.
@@ -100,23 +100,23 @@ class ZoneChange:
     overtaken: int
 
 
-async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes, Issue]:
+async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes, OccurrenceIssue]:
     """Find which ids stand in the ledger, or did before their partition was dropped, by id."""
     rows = await connection.fetch(statement("find_issues"), ids)
-    return {row["id"]: Issue(**row) for row in rows}
+    return {row["id"]: OccurrenceIssue(**row) for row in rows}
 
 
-async def hold_zone_changes(connection: Connection) -> None:
+async def lock_tz_changes(connection: Connection) -> None:
     """Hold the changes until the transaction ends: one at a time is drawn up."""
     await connection.fetch(statement("lock_zone_changes"))
 
 
 async def list_zone_changes(
     connection: Connection, digest: str | None = None, *, limit: int
-) -> list[ZoneChange]:
+) -> list[TzChange]:
     """List changes, the newest first: the one that is open, if any, comes first."""
     rows = await connection.fetch(statement("list_zone_changes"), digest, limit)
-    return [ZoneChange(**row) for row in rows]
+    return [TzChange(**row) for row in rows]
 
 
 async def begin_zone_change(
@@ -130,7 +130,7 @@ async def record_zone_steps(
     connection: Connection,
     change_no: int,
     definition_no: int,
-    steps: Sequence[ZoneStep],
+    steps: Sequence[TzStep],
     *,
     superseded_at: datetime | None,
     failure: str | None,
@@ -158,13 +158,13 @@ async def open_zone_change(connection: Connection, change_no: int, digest: str) 
     return bool(await connection.fetch(statement("open_zone_change"), change_no, digest))
 
 
-async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterator[ZonePart]:
+async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterator[TzChangeVersion]:
     """List the versions in a change by tenant, name and version, a page at a time."""
     after: tuple[str, str, int] = ("", "", 0)
     while True:
         rows = await connection.fetch(statement("list_zone_parts"), change_no, *after, _PARTS_PAGE)
         for row in rows:
-            yield ZonePart(**row)
+            yield TzChangeVersion(**row)
         if len(rows) < _PARTS_PAGE:
             return
         after = rows[-1]["tenant"], rows[-1]["name"], rows[-1]["version"]
@@ -172,7 +172,7 @@ async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterat
 
 async def list_zone_steps(
     connection: Connection, change_no: int, definition_no: int, *, page: int
-) -> AsyncIterator[list[ZoneStep]]:
+) -> AsyncIterator[list[TzStep]]:
     """List the items of one version in a change by time, in pages of at most so many."""
     after = (_EPOCH, _NO_ID)
     while True:
@@ -186,15 +186,19 @@ async def list_zone_steps(
         after = rows[-1]["at"], rows[-1]["id"]
 
 
-def _step(row: dict[str, Any]) -> ZoneStep:
+def _step(row: dict[str, Any]) -> TzStep:
     step, draft = row.pop("step"), row.pop("draft")
     added = None if draft is None else _DRAFT.validate_json(draft)
-    return ZoneStep(**row, step=Step(step), draft=added)
+    return TzStep(**row, step=TzStepKind(step), draft=added)
 
 
-async def hold_zone_part(connection: Connection, change_no: int, definition_no: int) -> bool:
+async def lock_tz_change_version(
+    connection: Connection, change_no: int, definition_no: int
+) -> bool:
     """Hold one version in a change until the transaction ends; tell whether it is to be applied."""
-    return bool(await connection.fetch(statement("hold_zone_part"), change_no, definition_no))
+    return bool(
+        await connection.fetch(statement("lock_tz_change_version"), change_no, definition_no)
+    )
 
 
 async def mark_zone_part_applied(

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from dueledger.ledger.identity import item_id
-from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_cycle
+from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
 from dueledger.ledger.states import TransitionEvent
 from dueledger.reconciler.compare.lateness import Lateness
 
@@ -23,7 +23,7 @@ EXCUSING: Final = frozenset(
 )
 
 
-class Expected(NamedTuple):
+class ExpectedItem(NamedTuple):
     """One thing that should stand in the ledger.
 
     `source` is the place of its source in the pass. `live` is false where the domain withdrew it:
@@ -41,17 +41,17 @@ class Expected(NamedTuple):
     day: int
     due_microseconds: int
     source: int
-    live: bool = True
+    is_live: bool = True
     definition_no: int | None = None
     reference: int | None = None
     payload: str | None = None
     partition_key: str | None = None
     moment: tuple[int, str, str] | None = None
     received: int | None = None
-    lapsed: bool = False
+    is_missed: bool = False
 
 
-class Actual(NamedTuple):
+class ActualItem(NamedTuple):
     """One item of the ledger and what ended it; the columns of ``list_item_outcomes``."""
 
     effective_date: date
@@ -84,14 +84,14 @@ class KindTally:
     hash_total: int = 0
     ended: defaultdict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
     lateness: Lateness = field(default_factory=Lateness)
-    held_at: datetime | None = None
-    held_by: bytes | None = None
+    blocked_at: datetime | None = None
+    blocked_by: bytes | None = None
 
-    def hold(self, due_at: datetime, identity: bytes) -> None:
+    def block_watermark(self, due_at: datetime, identity: bytes) -> None:
         """Keep the earliest thing that the watermark cannot pass."""
-        if self.held_at is None or due_at < self.held_at:
-            self.held_at = due_at
-            self.held_by = identity
+        if self.blocked_at is None or due_at < self.blocked_at:
+            self.blocked_at = due_at
+            self.blocked_by = identity
 
     def merge(self, other: "KindTally") -> None:
         """Add what another part of the ledger, read after this one, came to."""
@@ -103,8 +103,8 @@ class KindTally:
         for event, count in other.ended.items():
             self.ended[event] += count
         self.lateness.merge(other.lateness)
-        if other.held_at is not None and other.held_by is not None:
-            self.hold(other.held_at, other.held_by)
+        if other.blocked_at is not None and other.blocked_by is not None:
+            self.block_watermark(other.blocked_at, other.blocked_by)
 
 
 def no_tallies() -> defaultdict[KindKey, KindTally]:
@@ -113,7 +113,7 @@ def no_tallies() -> defaultdict[KindKey, KindTally]:
 
 
 @dataclass(frozen=True, slots=True)
-class FlowFacts:
+class FlowRules:
     """What the comparison must know of the flow an item belongs to.
 
     `covered`: some source speaks for the kind, so that an item in none is UNEXPECTED. `single`:
@@ -123,16 +123,16 @@ class FlowFacts:
     tenant: str
     kind: str
     grace: timedelta
-    covered: bool
-    single: bool
-    evidenced: bool
+    is_covered: bool
+    is_single: bool
+    needs_evidence: bool
 
 
-class Duplicate(NamedTuple):
+class DuplicatePair(NamedTuple):
     """Two items for one business occurrence; the second is the one too many."""
 
-    kept: Actual
-    extra: Actual
+    kept: ActualItem
+    extra: ActualItem
 
 
 @dataclass(slots=True)
@@ -143,12 +143,12 @@ class WindowResult:
     is the first instant at which an open item becomes due or overdue.
     """
 
-    missing: list[Expected] = field(default_factory=list[Expected])
-    unexpected: list[Actual] = field(default_factory=list[Actual])
-    duplicates: list[Duplicate] = field(default_factory=list[Duplicate])
-    overdue: list[Actual] = field(default_factory=list[Actual])
-    late: list[Actual] = field(default_factory=list[Actual])
-    evidenced: list[Actual] = field(default_factory=list[Actual])
+    missing: list[ExpectedItem] = field(default_factory=list[ExpectedItem])
+    unexpected: list[ActualItem] = field(default_factory=list[ActualItem])
+    duplicates: list[DuplicatePair] = field(default_factory=list[DuplicatePair])
+    overdue: list[ActualItem] = field(default_factory=list[ActualItem])
+    late: list[ActualItem] = field(default_factory=list[ActualItem])
+    evidenced: list[ActualItem] = field(default_factory=list[ActualItem])
     deferred: int = 0
     changes_at: datetime | None = None
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
@@ -177,13 +177,13 @@ class Comparison:
     """
 
     as_of: datetime
-    flows: dict[int, FlowFacts]
-    excused: Callable[[Actual], bool]
-    deferred: Callable[[Actual], bool]
+    flows: dict[int, FlowRules]
+    excused: Callable[[ActualItem], bool]
+    deferred: Callable[[ActualItem], bool]
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
     unverified: set[KindKey] = field(default_factory=set[KindKey])
 
-    def begin(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
+    def compare_window(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
         """Begin a window; `expected` holds Expected as plain tuples by id, and is consumed."""
         return WindowComparison(self, expected)
 
@@ -202,23 +202,23 @@ class WindowComparison:
     expected: dict[bytes, tuple[Any, ...]]
     result: WindowResult = field(default_factory=WindowResult)
     matched: set[bytes] = field(default_factory=set[bytes])
-    stands: dict[tuple[int, str, date], Actual] = field(
-        default_factory=dict[tuple[int, str, date], Actual]
+    kept: dict[tuple[int, str, date], ActualItem] = field(
+        default_factory=dict[tuple[int, str, date], ActualItem]
     )
 
-    def add(self, chunk: Sequence[Actual]) -> None:
+    def add(self, chunk: Sequence[ActualItem]) -> None:
         """Match items with what was expected, and count each where it stands."""
         whole, expected, result = self.whole, self.expected, self.result
         for item in chunk:
             flow = whole.flows[item.flow_no]
             tally = result.tallies[flow.tenant, flow.kind]
-            self._place(item, flow, tally)
+            self._count_item(item, flow, tally)
             row = expected.pop(item.id, None)
             if row is not None:
                 self.matched.add(item.id)
                 tally.expected += 1
                 self._expect_again(item, row)
-            elif not flow.covered:
+            elif not flow.is_covered:
                 result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
             elif item.event in EXCUSING or whole.excused(item):
@@ -228,13 +228,13 @@ class WindowComparison:
                 result.deferred += 1
             else:
                 result.unexpected.append(item)
-            if flow.single and item.event not in EXCUSING:
+            if flow.is_single and item.event not in EXCUSING:
                 place = (item.flow_no, item.business_key, item.effective_date)
-                other = self.stands.setdefault(place, item)
+                other = self.kept.setdefault(place, item)
                 if other is not item:
-                    result.duplicates.append(Duplicate(other, item))
+                    result.duplicates.append(DuplicatePair(other, item))
 
-    def _expect_again(self, item: Actual, row: tuple[Any, ...]) -> None:
+    def _expect_again(self, item: ActualItem, row: tuple[Any, ...]) -> None:
         """Expect the next issue of a round that a schedule owes though it was withdrawn.
 
         Where it was skipped instead, that accounts for it; yet a newer tz database may have issued
@@ -245,9 +245,9 @@ class WindowComparison:
             return
         if item.ended_at is None or item.ended_at > self.whole.as_of:
             return
-        was = Expected._make(row)
-        cycle, issue = split_cycle(was.cycle)
-        owed = was.live or issue > 1
+        was = ExpectedItem._make(row)
+        cycle, issue = split_issue(was.cycle)
+        owed = was.is_live or issue > 1
         if owed and was.definition_no is not None and was.reference is None:
             cycle = reissue_cycle(cycle, issue + 1)
             day = date.fromordinal(was.day)
@@ -260,16 +260,16 @@ class WindowComparison:
         result = self.result
         self.whole.merge(result.tallies, result.unverified)
         if result.duplicates:
-            self._tell_duplicates()
-        left = map(Expected._make, self.expected.values())
-        result.missing = [expected for expected in left if expected.live]
+            self._mark_duplicates()
+        left = map(ExpectedItem._make, self.expected.values())
+        result.missing = [expected for expected in left if expected.is_live]
         return result
 
-    def _tell_duplicates(self) -> None:
+    def _mark_duplicates(self) -> None:
         """Say DUPLICATE instead of UNEXPECTED, of the item that no source names where one does."""
         matched, result = self.matched, self.result
         pairs = [
-            Duplicate(extra, kept) if kept.id not in matched and extra.id in matched else pair
+            DuplicatePair(extra, kept) if kept.id not in matched and extra.id in matched else pair
             for pair in result.duplicates
             for kept, extra in (pair,)
         ]
@@ -277,7 +277,7 @@ class WindowComparison:
         result.duplicates = pairs
         result.unexpected = [item for item in result.unexpected if item.id not in extra_ids]
 
-    def _place(self, item: Actual, flow: FlowFacts, tally: KindTally) -> None:
+    def _count_item(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
         """Count the item where it stands, and note what is wrong with its time."""
         whole, result = self.whole, self.result
         tally.hash_total += int.from_bytes(item.id[:8])
@@ -291,7 +291,7 @@ class WindowComparison:
                 tally.overdue += 1
                 result.overdue.append(item)
             else:
-                tally.hold(due_at, item.id)
+                tally.block_watermark(due_at, item.id)
             if result.changes_at is None or changes_at < result.changes_at:
                 result.changes_at = changes_at
             return
@@ -303,5 +303,5 @@ class WindowComparison:
         if ended_at > (item.complete_by or due_at + flow.grace):
             tally.lateness.late_count += 1
             result.late.append(item)
-        if flow.evidenced:
+        if flow.needs_evidence:
             result.evidenced.append(item)

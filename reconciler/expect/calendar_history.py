@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from dueledger.ledger.definitions.parsing import Definition
-from dueledger.ledger.rules.calendar_change import reach_of
+from dueledger.ledger.rules.calendar_change import change_reach
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.calendar_cache import CalendarShelf
+from dueledger.ledger.store.calendar_cache import CalendarCache
 from dueledger.ledger.store.calendars import (
     CalendarKey,
     CalendarUse,
@@ -23,18 +23,18 @@ from dueledger.ledger.store.calendars import (
 
 
 @dataclass(frozen=True, slots=True)
-class Phase:
+class CalendarPeriod:
     """From `from_at` on a definition observed this calendar; `before` is the one it took over."""
 
     from_at: datetime
     definition: Definition
     before: Calendar | None = None
 
-    def may_repeat(self, instant: datetime) -> bool:
+    def may_occur_twice(self, instant: datetime) -> bool:
         """Tell whether an occurrence so near may stand on the other side of the change as well."""
         if self.before is None:
             return False
-        return abs(instant - self.from_at) <= reach_of(self.definition, self.before)
+        return abs(instant - self.from_at) <= change_reach(self.definition, self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class CalendarHistory:
 
     def phases(
         self, definition: Definition, definition_no: int, materialised_until: datetime | None
-    ) -> tuple[Phase, ...]:
+    ) -> tuple[CalendarPeriod, ...]:
         """Return by which versions a definition is expected, in order; none where one is enough."""
         if definition.calendar_name is None:
             return ()
@@ -67,14 +67,16 @@ class CalendarHistory:
                 steps.append((materialised_until, newest))
         else:
             steps = [(version.created_at, version.calendar_no) for version in versions]
-        phases: list[Phase] = []
+        phases: list[CalendarPeriod] = []
         before: Calendar | None = None
         for from_at, calendar_no in steps:
             calendar = self.days.get(calendar_no)
             if calendar is None:
                 continue
-            observing = definition.observing({calendar.name: calendar})
-            phases.append(Phase(from_at, observing, before if definition.is_schedule else None))
+            observing = definition.with_calendar({calendar.name: calendar})
+            phases.append(
+                CalendarPeriod(from_at, observing, before if definition.is_schedule else None)
+            )
             before = calendar
         return tuple(phases)
 
@@ -87,5 +89,5 @@ async def read_history(connection: Connection, named: Collection[CalendarKey]) -
     for version in await list_calendar_versions(connection, named):
         versions.setdefault((version.tenant, version.name), []).append(version)
     numbers = {each.calendar_no for line in versions.values() for each in line}
-    days = await CalendarShelf().numbered(connection, numbers)
+    days = await CalendarCache().by_number(connection, numbers)
     return CalendarHistory(versions, await list_calendar_uses(connection), days)

@@ -17,75 +17,77 @@ from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
 from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
 from dueledger.ledger.store import Record
 from dueledger.reconciler.expect.item_terms import microseconds_of
-from dueledger.reconciler.expect.versions import Version
+from dueledger.reconciler.expect.versions import DefinitionSpan
 
 REASON_CHARS_MAX: Final = 200
 
-Moment = tuple[int, str, str]
+EventOrderKey = tuple[int, str, str]
 """When an event happened, in microseconds, and its source and id, which settle ties."""
 
-SubjectKey = tuple[str, str, str]
+ExpectedSubject = tuple[str, str, str]
 """Tenant, kind and business key: what a withdrawal ends items of."""
 
 
-class Birth(NamedTuple):
+class EventItem(NamedTuple):
     """An event implies an item; `lapsed`: it came too late to owe it, if it came first.
 
     `received` is when it came, in microseconds.
     """
 
     id: bytes
-    key: SubjectKey
-    moment: Moment
+    key: ExpectedSubject
+    moment: EventOrderKey
     definition_no: int
     event_no: int
     received: int = 0
-    lapsed: bool = False
+    is_missed: bool = False
 
 
-class Landed(NamedTuple):
+class InboxFacts(NamedTuple):
     """What the inbox knows of an event beside the event."""
 
-    moment: Moment
+    moment: EventOrderKey
     event_no: int
     received_at: datetime
 
 
-class Withdrawal(NamedTuple):
+class ExpectedWithdrawal(NamedTuple):
     """An event ends the items of its key born before it; `spares` is the one it implies itself."""
 
-    moment: Moment
-    key: SubjectKey
+    moment: EventOrderKey
+    key: ExpectedSubject
     cancels: bool
-    spares: bytes | None
+    spared_item: bytes | None
 
 
 @dataclass(slots=True)
-class Applied:
+class EventEffects:
     """What one event means under the versions that were in force when it arrived."""
 
-    births: list[tuple[Birth, ItemDraft]] = field(default_factory=list[tuple[Birth, ItemDraft]])
-    withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
+    births: list[tuple[EventItem, ItemDraft]] = field(
+        default_factory=list[tuple[EventItem, ItemDraft]]
+    )
+    withdrawals: list[ExpectedWithdrawal] = field(default_factory=list[ExpectedWithdrawal])
 
 
-class Withdrawn:
+class WithdrawalIndex:
     """Every withdrawal, by what it ends items of."""
 
     def __init__(self) -> None:
-        self._by_key: defaultdict[SubjectKey, list[Withdrawal]] = defaultdict(list)
+        self._by_key: defaultdict[ExpectedSubject, list[ExpectedWithdrawal]] = defaultdict(list)
 
-    def add(self, withdrawal: Withdrawal) -> None:
+    def add(self, withdrawal: ExpectedWithdrawal) -> None:
         """Take a withdrawal up; a repeated one changes nothing."""
         self._by_key[withdrawal.key].append(withdrawal)
 
-    def ends(self, birth: Birth) -> bool:
+    def is_withdrawn(self, birth: EventItem) -> bool:
         """Tell whether the item is ended.
 
         A cancellation at the instant of the birth ends it; of two events that supersede at one
         instant the later in identity stands, or both would fall.
         """
         for withdrawal in self._by_key.get(birth.key, ()):
-            if withdrawal.spares == birth.id:
+            if withdrawal.spared_item == birth.id:
                 continue
             if withdrawal.cancels:
                 if withdrawal.moment[0] >= birth.moment[0]:
@@ -95,15 +97,15 @@ class Withdrawn:
         return False
 
 
-class EventRules:
+class ExpectedEventRules:
     """The event rules of all versions, ready to be applied to rows of the inbox."""
 
-    def __init__(self, versions: Sequence[Version]) -> None:
-        by_name: defaultdict[tuple[str, str], list[Version]] = defaultdict(list)
+    def __init__(self, versions: Sequence[DefinitionSpan]) -> None:
+        by_name: defaultdict[tuple[str, str], list[DefinitionSpan]] = defaultdict(list)
         for version in versions:
             if version.definition.event is not None:
                 by_name[version.definition.tenant, version.name].append(version)
-        self._by_type: defaultdict[tuple[str, str], list[list[Version]]] = defaultdict(list)
+        self._by_type: defaultdict[tuple[str, str], list[list[DefinitionSpan]]] = defaultdict(list)
         types: set[str] = set()
         for (tenant, _), line in by_name.items():
             line.sort(key=lambda version: (version.effective_from, version.number))
@@ -113,9 +115,9 @@ class EventRules:
                 self._by_type[tenant, type_].append(line)
         self.types = sorted(types)
 
-    def apply(self, row: Record, refused: Counter[str]) -> Applied:
+    def apply(self, row: Record, refused: Counter[str]) -> EventEffects:
         """Apply the rules to an inbox row; what a rule cannot read is counted in `refused`."""
-        applied = Applied()
+        applied = EventEffects()
         lines = self._by_type.get((row["tenant"], row["type"]))
         if not lines:
             return applied
@@ -136,7 +138,7 @@ class EventRules:
                 continue
             try:
                 definition = version.definition_at(row["received_at"])
-                landed = Landed(moment, row["event_no"], row["received_at"])
+                landed = InboxFacts(moment, row["event_no"], row["received_at"])
                 _apply_version(version, definition, event, landed, applied)
             except InvalidInput as refusal:
                 refused[str(refusal)[:REASON_CHARS_MAX]] += 1
@@ -144,48 +146,52 @@ class EventRules:
 
 
 def _apply_version(
-    version: Version,
+    version: DefinitionSpan,
     definition: Definition,
     event: DomainEvent,
-    landed: Landed,
-    applied: Applied,
+    landed: InboxFacts,
+    applied: EventEffects,
 ) -> None:
     moment = landed.moment
-    found: Applied = Applied()
+    found: EventEffects = EventEffects()
     for consequence in apply_rule(definition, event):
         match consequence:
             case ItemDraft() as draft:
                 found.births.append(_birth(draft, version, landed))
             case Cancellation(tenant=tenant, kind=kind, business_key=business_key):
                 found.withdrawals.append(
-                    Withdrawal(moment, (tenant, kind, business_key), cancels=True, spares=None)
+                    ExpectedWithdrawal(
+                        moment, (tenant, kind, business_key), cancels=True, spared_item=None
+                    )
                 )
             case Supersession(tenant=tenant, kind=kind, business_key=business_key) as change:
                 birth = _birth(change.replacement, version, landed)
                 found.births.append(birth)
                 found.withdrawals.append(
-                    Withdrawal(
-                        moment, (tenant, kind, business_key), cancels=False, spares=birth[0].id
+                    ExpectedWithdrawal(
+                        moment, (tenant, kind, business_key), cancels=False, spared_item=birth[0].id
                     )
                 )
     applied.births += found.births
     applied.withdrawals += found.withdrawals
 
 
-def _birth(draft: ItemDraft, version: Version, landed: Landed) -> tuple[Birth, ItemDraft]:
-    birth = Birth(
+def _birth(
+    draft: ItemDraft, version: DefinitionSpan, landed: InboxFacts
+) -> tuple[EventItem, ItemDraft]:
+    birth = EventItem(
         draft.id.bytes,
         (draft.tenant, draft.kind, draft.business_key),
         landed.moment,
         version.definition_no,
         landed.event_no,
         microseconds_of(landed.received_at),
-        draft.is_lapsed(landed.received_at),
+        draft.is_too_late(landed.received_at),
     )
     return birth, draft
 
 
-def _in_force(line: Sequence[Version], at: datetime) -> Version | None:
+def _in_force(line: Sequence[DefinitionSpan], at: datetime) -> DefinitionSpan | None:
     """Return the version of a definition that decided at an instant; the line is in order."""
     place = bisect_right(line, at, key=lambda version: version.effective_from)
     return line[place - 1] if place else None

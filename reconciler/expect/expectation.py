@@ -14,11 +14,11 @@ from typing import Any, Final
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.schedule_drafts import MISSED, issue_draft, split_cycle
+from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.schedule import AfterCompletion
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compare.comparison import Actual, Expected, KindKey
-from dueledger.reconciler.expect.events import Birth, EventRules, Withdrawn
+from dueledger.reconciler.compare.comparison import ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.expect.events import EventItem, ExpectedEventRules, WithdrawalIndex
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
     microseconds_of,
@@ -26,17 +26,17 @@ from dueledger.reconciler.expect.item_terms import (
     terms_of_population,
 )
 from dueledger.reconciler.expect.schedules import (
+    drafts_moved_before_change,
+    expected_drafts,
     occurrence_of,
-    overtaken_drafts,
-    owed_drafts,
     schedule_drafts,
     within,
 )
-from dueledger.reconciler.expect.shared_occurrences import SharedRounds
-from dueledger.reconciler.expect.spool import Row, Spool
-from dueledger.reconciler.expect.versions import Version, read_versions
-from dueledger.reconciler.sources import Population, SourceFailed, SourceRead
-from dueledger.reconciler.windows import Window
+from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
+from dueledger.reconciler.expect.spool import Spool, SpooledRow
+from dueledger.reconciler.expect.versions import DefinitionSpan, read_versions
+from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
+from dueledger.reconciler.windows import DateRange
 
 DEFINITIONS: Final = 0
 EVENTS: Final = 1
@@ -44,16 +44,16 @@ FIRST_POPULATION: Final = 2
 EVENTS_A_READ: Final = 5_000
 NEVER: Final = (0, "", "")
 
-Lapses = dict[int, list[tuple[datetime, datetime]]]
+MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 """By definition, the ranges of occurrences that are recorded as owed no more."""
 
 # Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
-_ID: Final = Expected._fields.index("id")
-_SOURCE: Final = Expected._fields.index("source")
-_DEFINITION: Final = Expected._fields.index("definition_no")
-_MOMENT: Final = Expected._fields.index("moment")
-_RECEIVED: Final = Expected._fields.index("received")
-_LAPSED: Final = Expected._fields.index("lapsed")
+_ID: Final = ExpectedItem._fields.index("id")
+_SOURCE: Final = ExpectedItem._fields.index("source")
+_DEFINITION: Final = ExpectedItem._fields.index("definition_no")
+_MOMENT: Final = ExpectedItem._fields.index("moment")
+_RECEIVED: Final = ExpectedItem._fields.index("received")
+_LAPSED: Final = ExpectedItem._fields.index("lapsed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +71,17 @@ class FailedVersion:
 class Expectation:
     """Everything expected, put aside by effective date. `reads` are its sources, by place."""
 
-    versions: list[Version]
+    versions: list[DefinitionSpan]
     spool: Spool
     reads: list[SourceRead]
     failures: list[FailedVersion] = field(default_factory=list[FailedVersion])
-    withdrawn: Withdrawn = field(default_factory=Withdrawn)
+    withdrawn: WithdrawalIndex = field(default_factory=WithdrawalIndex)
     covered: set[KindKey] = field(default_factory=set[KindKey])
     single: set[KindKey] = field(default_factory=set[KindKey])
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
-    lapses: Lapses = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
+    lapses: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
 
     @property
@@ -89,7 +89,7 @@ class Expectation:
         """Tell whether a source could not tell, so that nothing may be concluded from silence."""
         return any(read.failure for read in self.reads)
 
-    def covers(self, tenant: str, kind: str) -> bool:
+    def is_covered(self, tenant: str, kind: str) -> bool:
         """Tell whether an item of the kind that no source names is UNEXPECTED."""
         broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
         return not self.failed and not broken and (tenant, kind) in self.covered
@@ -102,26 +102,26 @@ class Expectation:
         """Tell whether a source's place is a population's."""
         return source >= FIRST_POPULATION
 
-    def excuses(self, item: Actual) -> bool:
+    def is_excused(self, item: ActualItem) -> bool:
         """Tell whether the item is accounted for though no source names it.
 
         It follows one that ended, or a person wanted it: that stands in the ledger by name.
         """
         return (item.definition_no or 0) in self.chained or item.item_no in self.triggered
 
-    def defers(self, item: Actual) -> bool:
+    def is_beyond_horizon(self, item: ActualItem) -> bool:
         """Tell whether the item lies beyond what its schedule was expanded to."""
         horizon = self.horizons.get(item.definition_no or 0)
         return horizon is not None and item.due_at >= horizon
 
-    def read_window(self, window: Window) -> dict[bytes, Row]:
+    def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
         """Return what is expected in a window, each thing once, whatever sources name it.
 
         Of the events that owe one item the earliest counts, and the one that came first tells
         whether it came too late; a population's word that it is owed stands above their having
         withdrawn it.
         """
-        found: dict[bytes, Row] = {}
+        found: dict[bytes, SpooledRow] = {}
         first: dict[bytes, tuple[Any, ...]] = {}
         asserted: set[bytes] = set()
         for row in self.spool.read(window.from_day, window.to_day):
@@ -138,17 +138,17 @@ class Expectation:
                 found[identity] = row
         for identity, arrival in first.items():
             if arrival[-1] != found[identity][_LAPSED]:
-                told = Expected._make(found[identity])
+                told = ExpectedItem._make(found[identity])
                 found[identity] = tuple(told._replace(lapsed=arrival[-1]))
         for identity, row in found.items():
             if row[_SOURCE] == EVENTS and identity not in asserted:
-                expected = Expected._make(row)
-                if self.withdrawn.ends(_birth(expected)):
+                expected = ExpectedItem._make(row)
+                if self.withdrawn.is_withdrawn(_birth(expected)):
                     found[identity] = tuple(expected._replace(live=False))
         return found
 
     async def terms_of(
-        self, connection: Connection, missing: Sequence[Expected]
+        self, connection: Connection, missing: Sequence[ExpectedItem]
     ) -> dict[bytes, str]:
         """Return the terms under which missing items have to be emitted."""
         terms: dict[bytes, str] = {}
@@ -159,14 +159,14 @@ class Expectation:
             elif expected.source == DEFINITIONS and expected.definition_no in by_number:
                 version = by_number[expected.definition_no]
                 span = _instant_span(expected, version.definition.smear)
-                cycle, issue = split_cycle(expected.cycle)
-                moved = (overtaken_drafts(version, phase) for phase in version.phases)
+                cycle, issue = split_issue(expected.cycle)
+                moved = (drafts_moved_before_change(version, phase) for phase in version.phases)
                 for draft in chain(schedule_drafts(version, *span), *moved):
                     if draft.cycle == cycle and draft.business_key == expected.business_key:
                         issued = issue_draft(draft, issue)
                         terms[expected.id] = terms_of_draft(issued, version.definition_no, None)
         wanted = {
-            expected.id: MISSED if expected.lapsed else None
+            expected.id: MISSED_REASON if expected.is_missed else None
             for expected in missing
             if expected.source == EVENTS
         }
@@ -179,16 +179,18 @@ class Expectation:
                 terms.setdefault(birth.id, told)
         return terms
 
-    async def implied_since(self, connection: Connection, items: Sequence[Actual]) -> set[bytes]:
+    async def implied_since(
+        self, connection: Connection, items: Sequence[ActualItem]
+    ) -> set[bytes]:
         """Return which items' own events imply them after all: those that came during the pass."""
         numbers = sorted({item.event_no for item in items if item.event_no is not None})
         return {birth.id for birth, _ in await self._births(connection, numbers)}
 
     async def _births(
         self, connection: Connection, event_nos: Sequence[int]
-    ) -> list[tuple[Birth, ItemDraft]]:
-        rules = EventRules(self.versions)
-        births: list[tuple[Birth, ItemDraft]] = []
+    ) -> list[tuple[EventItem, ItemDraft]]:
+        rules = ExpectedEventRules(self.versions)
+        births: list[tuple[EventItem, ItemDraft]] = []
         for begin in range(0, len(event_nos), EVENTS_A_READ):
             rows = await findings.list_numbered_events(
                 connection, event_nos[begin : begin + EVENTS_A_READ]
@@ -199,8 +201,8 @@ class Expectation:
 
 
 @asynccontextmanager
-async def gather_expectation(
-    connection: Connection, populations: Sequence[Population], as_of: datetime
+async def build_expectation(
+    connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and put what it expects aside; a source that fails is marked so."""
     versions, failures = await read_versions(connection)
@@ -215,16 +217,16 @@ async def gather_expectation(
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
         expectation.triggered = await findings.list_expedited(connection)
-        expectation.lapses = await findings.list_lapses(connection)
+        expectation.lapses = await findings.list_missed_ranges(connection)
         with Spool() as rounds:
-            _put_schedules(expectation, SharedRounds(versions, rounds), as_of)
+            _put_schedules(expectation, SharedOccurrences(versions, rounds), as_of)
         await _put_events(connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
             await _put_population(expectation, population, place)
         yield expectation
 
 
-def _put_schedules(expectation: Expectation, shared: SharedRounds, as_of: datetime) -> None:
+def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: datetime) -> None:
     began = monotonic()
     read = expectation.reads[DEFINITIONS]
     for version in expectation.versions:
@@ -237,13 +239,13 @@ def _put_schedules(expectation: Expectation, shared: SharedRounds, as_of: dateti
         lapses = expectation.lapses.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
-            for draft in owed_drafts(version, horizon):
+            for draft in expected_drafts(version, horizon):
                 identity, at = draft.id.bytes, occurrence_of(draft)
-                live = version.owes(at) and not within(lapses, at)
+                live = version.is_owed(at) and not within(lapses, at)
                 if live:
                     read.extract.add(identity)
-                    shared.put(version, draft, identity)
-                _put_draft(expectation.spool, draft, identity, version.definition_no, live=live)
+                    shared.add(version, draft, identity)
+                _spool_draft(expectation.spool, draft, identity, version.definition_no, live=live)
         except (InvalidInput, WindowTooLarge) as refusal:
             expectation.failures.append(
                 FailedVersion(*version.key, version.name, version.number, refusal.message)
@@ -260,11 +262,11 @@ def _put_schedules(expectation: Expectation, shared: SharedRounds, as_of: dateti
     read.duration_seconds = monotonic() - began
 
 
-def _put_draft(
+def _spool_draft(
     spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int, *, live: bool
 ) -> None:
     day = draft.effective_date.toordinal()
-    spool.put(
+    spool.add(
         day,
         (
             identity,
@@ -289,7 +291,7 @@ def _put_draft(
 
 async def _put_events(connection: Connection, expectation: Expectation) -> None:
     began = monotonic()
-    rules = EventRules(expectation.versions)
+    rules = ExpectedEventRules(expectation.versions)
     read = expectation.reads[EVENTS]
     for version in expectation.versions:
         if version.definition.event is not None:
@@ -311,9 +313,9 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
     read.duration_seconds = monotonic() - began
 
 
-def _put_birth(spool: Spool, birth: Birth, draft: ItemDraft) -> None:
+def _put_birth(spool: Spool, birth: EventItem, draft: ItemDraft) -> None:
     day = draft.effective_date.toordinal()
-    spool.put(
+    spool.add(
         day,
         (
             birth.id,
@@ -331,12 +333,14 @@ def _put_birth(spool: Spool, birth: Birth, draft: ItemDraft) -> None:
             None,
             birth.moment,
             birth.received,
-            birth.lapsed,
+            birth.is_missed,
         ),
     )
 
 
-async def _put_population(expectation: Expectation, population: Population, place: int) -> None:
+async def _put_population(
+    expectation: Expectation, population: PopulationReader, place: int
+) -> None:
     began = monotonic()
     read = expectation.reads[place]
     try:
@@ -347,7 +351,7 @@ async def _put_population(expectation: Expectation, population: Population, plac
                 expectation.single.add(key)
                 if population.complete:
                     expectation.covered.add(key)
-                expectation.spool.put(
+                expectation.spool.add(
                     day,
                     (
                         row.id,
@@ -373,13 +377,13 @@ async def _put_population(expectation: Expectation, population: Population, plac
     read.duration_seconds = monotonic() - began
 
 
-def _arrival(row: Row) -> tuple[Any, ...]:
+def _arrival(row: SpooledRow) -> tuple[Any, ...]:
     """Return what orders the events of one item as the intake took them, and the verdict last."""
     return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_LAPSED]
 
 
-def _birth(expected: Expected) -> Birth:
-    return Birth(
+def _birth(expected: ExpectedItem) -> EventItem:
+    return EventItem(
         expected.id,
         (expected.tenant, expected.kind, expected.business_key),
         expected.moment or NEVER,
@@ -388,7 +392,7 @@ def _birth(expected: Expected) -> Birth:
     )
 
 
-def _instant_span(expected: Expected, smear: timedelta | None) -> tuple[datetime, datetime]:
+def _instant_span(expected: ExpectedItem, smear: timedelta | None) -> tuple[datetime, datetime]:
     """Return where its occurrence lies: it is due no earlier, and later by less than its smear."""
     due_at = instant_of(expected.due_microseconds)
     return due_at - (smear or timedelta()), instant_of(expected.due_microseconds + 1)

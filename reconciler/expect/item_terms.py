@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.reconciler.compare.comparison import Expected
+from dueledger.reconciler.compare.comparison import ExpectedItem
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = "{}"
@@ -60,7 +60,7 @@ def terms_of_draft(
     ).decode()
 
 
-def terms_of_population(expected: Expected) -> str:
+def terms_of_population(expected: ExpectedItem) -> str:
     """Return what a population says is owed as terms."""
     draft = ItemDraft(
         tenant=expected.tenant,

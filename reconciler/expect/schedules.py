@@ -7,11 +7,11 @@ from itertools import pairwise
 from operator import itemgetter
 from typing import Final
 
-from dueledger.ledger.rules.calendar_change import draft_overtaken
+from dueledger.ledger.rules.calendar_change import drafts_moved_before
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
-from dueledger.reconciler.expect.calendar_history import Phase
-from dueledger.reconciler.expect.versions import Version
+from dueledger.reconciler.expect.calendar_history import CalendarPeriod
+from dueledger.reconciler.expect.versions import DefinitionSpan
 
 SLICE: Final = timedelta(days=7)
 """How much of a schedule is expanded at once: at a second's beat 604,800 occurrences."""
@@ -36,7 +36,7 @@ def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, 
         start = until
 
 
-def owed_drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
+def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
     """Yield what a schedule owes from its beginning up to `end`, each once.
 
     Where another version of its calendar took over, what was owed already stays where it is.
@@ -45,26 +45,26 @@ def owed_drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
     near: set[bytes] = set()
     for draft in _drafts(version, end):
         at = occurrence_of(draft)
-        if changes and any(change.may_repeat(at) for change in changes):
+        if changes and any(change.may_occur_twice(at) for change in changes):
             if draft.id.bytes in near:
                 continue
             near.add(draft.id.bytes)
         yield draft
 
 
-def _drafts(version: Version, end: datetime) -> Iterator[ItemDraft]:
+def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
     for start, until in schedule_slices(version.effective_from, end):
         yield from schedule_drafts(version, start, until)
     # It was expanded further, and a newer version took over from an instant before that.
     reached = version.materialised_until or end
     for phase in version.phases:
         if end <= phase.from_at < reached:
-            for draft in overtaken_drafts(version, phase):
+            for draft in drafts_moved_before_change(version, phase):
                 if occurrence_of(draft) < end:
                     yield draft
 
 
-def schedule_drafts(version: Version, start: datetime, end: datetime) -> Iterator[ItemDraft]:
+def schedule_drafts(version: DefinitionSpan, start: datetime, end: datetime) -> Iterator[ItemDraft]:
     """Yield what a schedule owes in a slice, occurrences recorded as skipped included.
 
     With the slice in which a calendar took over comes what it owes before that and nobody emitted.
@@ -73,16 +73,16 @@ def schedule_drafts(version: Version, start: datetime, end: datetime) -> Iterato
     for begin, until in pairwise((start, *(phase.from_at for phase in changes), end)):
         for phase in version.phases:
             if phase.from_at == begin:
-                yield from overtaken_drafts(version, phase)
+                yield from drafts_moved_before_change(version, phase)
         scheduled = draft_occurrences(version.definition_at(begin), begin, until)
         yield from scheduled.drafts
         for skipped in scheduled.skipped:
             yield skipped.draft
 
 
-def overtaken_drafts(version: Version, phase: Phase) -> list[ItemDraft]:
+def drafts_moved_before_change(version: DefinitionSpan, phase: CalendarPeriod) -> list[ItemDraft]:
     """Return what a calendar owes before it took over, and the one before would have later."""
     if phase.before is None:
         return []
     since, at = version.effective_from, phase.from_at
-    return draft_overtaken(phase.definition, phase.before, since, at)
+    return drafts_moved_before(phase.definition, phase.before, since, at)

@@ -6,17 +6,17 @@ from operator import itemgetter
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.reconciler.expect.spool import Spool
-from dueledger.reconciler.expect.versions import Version
+from dueledger.reconciler.expect.versions import DefinitionSpan
 
-Subject = tuple[str, str, str]
+ScheduleSubject = tuple[str, str, str]
 """Tenant, kind and business key."""
 
 
-class SharedRounds:
+class SharedOccurrences:
     """The rounds of schedules that have a business key in common, put aside until all are known."""
 
-    def __init__(self, versions: Sequence[Version], spool: Spool) -> None:
-        names: defaultdict[Subject, set[str]] = defaultdict(set)
+    def __init__(self, versions: Sequence[DefinitionSpan], spool: Spool) -> None:
+        names: defaultdict[ScheduleSubject, set[str]] = defaultdict(set)
         for version in versions:
             if version.definition.is_schedule:
                 names[*version.key, version.definition.business_key].add(version.name)
@@ -24,17 +24,17 @@ class SharedRounds:
         self._versions = {version.definition_no: version for version in versions}
         self._spool = spool
 
-    def put(self, version: Version, draft: ItemDraft, identity: bytes) -> None:
+    def add(self, version: DefinitionSpan, draft: ItemDraft, identity: bytes) -> None:
         """Put a round that is owed aside, where another definition might owe it as well."""
         if (draft.tenant, draft.kind, draft.business_key) in self._subjects:
             row = (identity, version.definition_no, draft.cycle)
-            self._spool.put(draft.effective_date.toordinal(), row)
+            self._spool.add(draft.effective_date.toordinal(), row)
 
-    def find(self) -> Iterator[tuple[Version, str]]:
+    def find(self) -> Iterator[tuple[DefinitionSpan, str]]:
         """Yield the versions whose rounds an older definition owes as well, and why, each once."""
         told: set[int] = set()
         for day in sorted(self._spool.counts):
-            first: dict[bytes, Version] = {}
+            first: dict[bytes, DefinitionSpan] = {}
             rows = sorted(self._spool.read(day, day + 1), key=itemgetter(1, 2))
             for identity, definition_no, cycle in rows:
                 version = self._versions[definition_no]
@@ -44,7 +44,7 @@ class SharedRounds:
                     yield version, _reason(version, kept, cycle)
 
 
-def _reason(version: Version, kept: Version, cycle: str) -> str:
+def _reason(version: DefinitionSpan, kept: DefinitionSpan, cycle: str) -> str:
     key = version.definition.business_key
     return (
         f"its round {cycle} and {kept.name}'s are one item, as both have the business key {key}: "

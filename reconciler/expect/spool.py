@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 _BUFFERED_ROWS_MAX: Final = 100_000
 
-Row = tuple[Any, ...]
+SpooledRow = tuple[Any, ...]
 """What is put aside: only what marshal writes without a class, which makes it fast."""
 
 
@@ -23,7 +23,7 @@ class Spool:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed by __exit__
         self._blocks: defaultdict[int, list[int]] = defaultdict(list)
-        self._buffered: defaultdict[int, list[Row]] = defaultdict(list)
+        self._buffered: defaultdict[int, list[SpooledRow]] = defaultdict(list)
         self._buffered_count = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
 
@@ -38,7 +38,7 @@ class Spool:
     ) -> None:
         self._file.close()
 
-    def put(self, day: int, row: Row) -> None:
+    def add(self, day: int, row: SpooledRow) -> None:
         """Put one row aside under `day`."""
         self._buffered[day].append(row)
         self.counts[day] += 1
@@ -46,7 +46,7 @@ class Spool:
         if self._buffered_count >= _BUFFERED_ROWS_MAX:
             self._write()
 
-    def read(self, from_day: int, to_day: int) -> Iterator[Row]:
+    def read(self, from_day: int, to_day: int) -> Iterator[SpooledRow]:
         """Yield the rows of the half-open range of days, in no particular order."""
         for day in range(from_day, to_day):
             for position in self._blocks.get(day, ()):

@@ -9,15 +9,19 @@ from operator import attrgetter
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition
 from dueledger.ledger.store import Connection, Record, findings
-from dueledger.ledger.store.calendar_cache import name_in
-from dueledger.reconciler.expect.calendar_history import CalendarHistory, Phase, read_history
+from dueledger.ledger.store.calendar_cache import calendar_name_of
+from dueledger.reconciler.expect.calendar_history import (
+    CalendarHistory,
+    CalendarPeriod,
+    read_history,
+)
 
-Failure = tuple[str, str, str, int, str]
+VersionFailure = tuple[str, str, str, int, str]
 """Tenant, kind, name, version and why it cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class DefinitionSpan:
     """One version: in force from `effective_from` until `superseded_at`, if there is one.
 
     `definition` observes the newest calendar, each of `phases` the one that counted from then on.
@@ -31,14 +35,14 @@ class Version:
     superseded_at: datetime | None
     materialised_until: datetime | None
     failure: str | None = None
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[CalendarPeriod, ...] = ()
 
     def definition_at(self, instant: datetime) -> Definition:
         """Return the definition with the calendar that counted for an instant."""
         place = bisect_right(self.phases, instant, key=attrgetter("from_at"))
         return self.phases[max(place - 1, 0)].definition if self.phases else self.definition
 
-    def owes(self, occurrence_at: datetime) -> bool:
+    def is_owed(self, occurrence_at: datetime) -> bool:
         """Tell whether an occurrence must have its item, as far as what is missed decides.
 
         Where what is missed may be owed no more, the materialiser decides it, by the time at which
@@ -73,18 +77,20 @@ class Version:
         return until if self.superseded_at is None else min(until, self.superseded_at)
 
 
-async def read_versions(connection: Connection) -> tuple[list[Version], list[Failure]]:
+async def read_versions(
+    connection: Connection,
+) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
     """Read every version with the calendars it observed; what cannot be read is a failure."""
     rows = await findings.list_definition_versions(connection)
-    named = {(row["tenant"], name) for row in rows if (name := name_in(row["document"]))}
+    named = {(row["tenant"], name) for row in rows if (name := calendar_name_of(row["document"]))}
     return _parse_versions(rows, await read_history(connection, named))
 
 
 def _parse_versions(
     rows: Sequence[Record], history: CalendarHistory
-) -> tuple[list[Version], list[Failure]]:
-    versions: list[Version] = []
-    failures: list[Failure] = []
+) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
+    versions: list[DefinitionSpan] = []
+    failures: list[VersionFailure] = []
     for row in rows:
         try:
             definition = parse_definition(
@@ -96,7 +102,7 @@ def _parse_versions(
             )
             continue
         versions.append(
-            Version(
+            DefinitionSpan(
                 row["definition_no"],
                 row["name"],
                 row["version"],

@@ -11,7 +11,7 @@ from dueledger.reconciler.finding_types import FINDING_RULES, FindingType, Repai
 _SEPARATOR: Final = "\x1f"
 _WHOLE_LEDGER: Final = "*"
 
-Facts = dict[str, str | int | float | bool | None]
+EvidenceFields = dict[str, str | int | float | bool | None]
 """One side of a finding's evidence: plain values, so that it reads the same in every format."""
 
 
@@ -29,7 +29,7 @@ def repair_id(finding_id: UUID, action: RepairAction, opened_count: int) -> UUID
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class FindingSubject:
     """What a finding is about. `name` tells it apart within its type, tenant and kind."""
 
     tenant: str
@@ -46,10 +46,10 @@ class Finding:
     """One thing that is wrong now. `terms` is what an item would be emitted with, as JSON."""
 
     type: FindingType
-    subject: Subject
+    subject: FindingSubject
     sentence: str
-    expected: Facts = field(default_factory=Facts)
-    actual: Facts = field(default_factory=Facts)
+    expected: EvidenceFields = field(default_factory=EvidenceFields)
+    actual: EvidenceFields = field(default_factory=EvidenceFields)
     terms: str | None = None
 
     @property
@@ -68,7 +68,7 @@ def source_failed(name: str, reason: str) -> Finding:
     """Say that `name` could not be read; nothing may be concluded from its silence."""
     return Finding(
         FindingType.SOURCE_FAILED,
-        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, name),
+        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, name),
         f"The source {name} could not be read ({reason}), so nothing was concluded from it.",
         expected={"source": name, "readable": True},
         actual={"source": name, "readable": False, "reason": reason},
@@ -79,7 +79,7 @@ def definition_failed(tenant: str, kind: str, name: str, version: int, reason: s
     """Say that a definition in force could not be expanded."""
     return Finding(
         FindingType.DEFINITION_FAILED,
-        Subject(tenant, kind, name),
+        FindingSubject(tenant, kind, name),
         f"Version {version} of the definition {name} could not be expanded: {reason}.",
         expected={"definition": name, "version": version, "expandable": True},
         actual={"reason": reason},
@@ -93,7 +93,7 @@ def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Fi
     what = f"{off} stand nowhere" if off > 0 else f"{-off} stand in two places at once"
     return Finding(
         FindingType.UNBALANCED,
-        Subject(tenant, kind, "accounting"),
+        FindingSubject(tenant, kind, "accounting"),
         f"The ledger holds {items} items of {kind} for {tenant} but accounts for {accounted}: "
         f"{what}.",
         expected={"items": items},
@@ -107,7 +107,7 @@ def stuck_run(
     """Say that a run's lease lapsed long ago and nobody took its items back."""
     return Finding(
         FindingType.STUCK,
-        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
+        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
         f"Run {run_no} of {worker} still holds {open_count} items although its lease lapsed "
         f"{span(lapsed)} ago, and nothing took them back.",
         expected={"lease_until": lease_until.isoformat(), "closed": True},
@@ -121,7 +121,7 @@ def stuck_claim(
     """Say that a claim's deadline passed long ago with items that nobody started."""
     return Finding(
         FindingType.STUCK,
-        Subject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
+        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
         f"Claim {fence} on {topic} still holds {open_count} items that nobody started although "
         f"its deadline passed {span(lapsed)} ago.",
         expected={"deadline": deadline.isoformat(), "closed": True},

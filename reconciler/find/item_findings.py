@@ -5,22 +5,27 @@ from uuid import UUID
 
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
-from dueledger.reconciler.compare.comparison import Actual, Duplicate, Expected, FlowFacts
+from dueledger.reconciler.compare.comparison import (
+    ActualItem,
+    DuplicatePair,
+    ExpectedItem,
+    FlowRules,
+)
 from dueledger.reconciler.expect.item_terms import instant_of
-from dueledger.reconciler.find.findings import Facts, Finding, Subject, span
+from dueledger.reconciler.find.findings import EvidenceFields, Finding, FindingSubject, span
 from dueledger.reconciler.finding_types import FindingType
-from dueledger.reconciler.sources import Evidence
+from dueledger.reconciler.sources import EvidenceReader
 
 
-def missing(expected: Expected, source: str, terms: str | None) -> Finding:
+def missing(expected: ExpectedItem, source: str, terms: str | None) -> Finding:
     """Say that `source` expects what no item stands for."""
     effective = date.fromordinal(expected.day)
     due_at = instant_of(expected.due_microseconds)
     identity = UUID(bytes=expected.id)
-    owed = "came too late to be owed" if expected.lapsed else "is owed"
+    owed = "came too late to be owed" if expected.is_missed else "is owed"
     return Finding(
         FindingType.MISSING,
-        Subject(
+        FindingSubject(
             expected.tenant,
             expected.kind,
             str(identity),
@@ -42,7 +47,7 @@ def missing(expected: Expected, source: str, terms: str | None) -> Finding:
     )
 
 
-def unexpected(item: Actual, flow: FlowFacts) -> Finding:
+def unexpected(item: ActualItem, flow: FlowRules) -> Finding:
     """Say that an item stands for which there is no reason."""
     return Finding(
         FindingType.UNEXPECTED,
@@ -54,7 +59,7 @@ def unexpected(item: Actual, flow: FlowFacts) -> Finding:
     )
 
 
-def duplicate(pair: Duplicate, flow: FlowFacts) -> Finding:
+def duplicate(pair: DuplicatePair, flow: FlowRules) -> Finding:
     """Say that one business occurrence has two items."""
     kept, extra = pair
     return Finding(
@@ -67,7 +72,7 @@ def duplicate(pair: Duplicate, flow: FlowFacts) -> Finding:
     )
 
 
-def overdue(item: Actual, flow: FlowFacts, standing: Record, waited: timedelta) -> Finding:
+def overdue(item: ActualItem, flow: FlowRules, standing: Record, waited: timedelta) -> Finding:
     """Say that an item is past its grace, and where it stands."""
     state = State(standing["state"]).label if standing["state"] else None
     match standing["state"]:
@@ -90,7 +95,7 @@ def overdue(item: Actual, flow: FlowFacts, standing: Record, waited: timedelta) 
     )
 
 
-def late(item: Actual, flow: FlowFacts) -> Finding:
+def late(item: ActualItem, flow: FlowRules) -> Finding:
     """Say that an item was completed after its promise."""
     promised = item.complete_by or item.due_at + flow.grace
     ended_at = item.ended_at or promised
@@ -105,7 +110,7 @@ def late(item: Actual, flow: FlowFacts) -> Finding:
     )
 
 
-def effect_missing(item: Actual, flow: FlowFacts, evidence: Evidence) -> Finding:
+def effect_missing(item: ActualItem, flow: FlowRules, evidence: EvidenceReader) -> Finding:
     """Say that a completed item left no trace where its effect should be."""
     ended_at = item.ended_at or item.due_at
     return Finding(
@@ -118,9 +123,9 @@ def effect_missing(item: Actual, flow: FlowFacts, evidence: Evidence) -> Finding
     )
 
 
-def _subject(item: Actual, flow: FlowFacts) -> Subject:
+def _subject(item: ActualItem, flow: FlowRules) -> FindingSubject:
     identity = UUID(bytes=item.id)
-    return Subject(
+    return FindingSubject(
         flow.tenant,
         flow.kind,
         str(identity),
@@ -131,11 +136,11 @@ def _subject(item: Actual, flow: FlowFacts) -> Subject:
     )
 
 
-def _what(item: Actual, flow: FlowFacts) -> str:
+def _what(item: ActualItem, flow: FlowRules) -> str:
     return f"{flow.kind} of {item.business_key}, effective {item.effective_date},"
 
 
-def _facts(item: Actual) -> Facts:
+def _facts(item: ActualItem) -> EvidenceFields:
     return {
         "item": str(UUID(bytes=item.id)),
         "cycle": item.cycle,

@@ -16,7 +16,7 @@ from dueledger.reconciler.sources import SourceRead
 RECORDED_ROWS: Final = 1_000
 
 
-class Recorder:
+class FindingRecorder:
     """Counts every finding in the pass's result and records those within the cap."""
 
     def __init__(self, result: PassResult, findings_max: int) -> None:
@@ -25,7 +25,7 @@ class Recorder:
         self._waiting: list[Finding] = []
         self._listed: Counter[tuple[FindingType, str, str]] = Counter()
 
-    def take(self, found: Iterable[Finding]) -> None:
+    def add(self, found: Iterable[Finding]) -> None:
         """Take findings up for recording; beyond the cap they are only counted."""
         result = self._result
         for finding in found:
@@ -37,16 +37,16 @@ class Recorder:
             self._listed[place] += 1
             self._waiting.append(finding)
 
-    def room(self, type_: FindingType, key: KindKey) -> int:
+    def findings_left(self, type_: FindingType, key: KindKey) -> int:
         """Return how many more findings of a type and kind are within the cap."""
         return self._findings_max - self._listed[type_, *key]
 
-    def recall(self, type_: FindingType, key: KindKey, count: int) -> None:
+    def add_known(self, type_: FindingType, key: KindKey, count: int) -> None:
         """Count findings of a kind that an earlier pass recorded, as though they were taken up."""
         if not count:
             return
         place = (type_, *key)
-        listed = min(count, self.room(type_, key))
+        listed = min(count, self.findings_left(type_, key))
         self._result.found[type_] += count
         self._listed[place] += listed
         if listed < count:

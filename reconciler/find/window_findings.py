@@ -8,26 +8,26 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compare.comparison import Actual, Expected, KindKey, WindowResult
+from dueledger.reconciler.compare.comparison import ActualItem, ExpectedItem, KindKey, WindowResult
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings
-from dueledger.reconciler.find.recorder import Recorder
+from dueledger.reconciler.find.recorder import FindingRecorder
 from dueledger.reconciler.finding_types import FindingType
 from dueledger.reconciler.pass_result import PassResult
-from dueledger.reconciler.sources import Evidence, SourceFailed, SourceRead, WantedEvidence
+from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceRead
 
 CHUNK_ROWS: Final = 10_000
 
 
-class EvidenceReads:
+class EvidenceChecks:
     """The evidence that a pass asks for, by kind, and how each of its sources was read.
 
     `unjudged` are the type, tenant and kind of findings that a source's failure left untold.
     """
 
-    def __init__(self, evidence: Sequence[Evidence]) -> None:
-        self.by_kind: defaultdict[KindKey, list[Evidence]] = defaultdict(list)
+    def __init__(self, evidence: Sequence[EvidenceReader]) -> None:
+        self.by_kind: defaultdict[KindKey, list[EvidenceReader]] = defaultdict(list)
         self.reads: dict[str, SourceRead] = {}
         self.unjudged: set[tuple[str, str, str]] = set()
         for each in evidence:
@@ -35,15 +35,15 @@ class EvidenceReads:
             self.reads[each.name] = SourceRead(each.name, "evidence", each.digest)
 
 
-class WindowTeller:
+class WindowFindings:
     """Tells what the windows of one pass came to."""
 
     def __init__(
         self,
         expectation: Expectation,
-        evidence: EvidenceReads,
+        evidence: EvidenceChecks,
         result: PassResult,
-        recorder: Recorder,
+        recorder: FindingRecorder,
         findings_max: int,
     ) -> None:
         self._expectation = expectation
@@ -52,7 +52,7 @@ class WindowTeller:
         self._recorder = recorder
         self._findings_max = findings_max
 
-    async def tell(self, connection: Connection, window: WindowResult) -> None:
+    async def record(self, connection: Connection, window: WindowResult) -> None:
         """Turn what differs in a window into findings and record them."""
         expectation, result = self._expectation, self._result
         flows = result.comparison.flows
@@ -62,7 +62,7 @@ class WindowTeller:
             tally = result.comparison.tallies[expected.tenant, expected.kind]
             tally.expected += 1
         terms = await expectation.terms_of(connection, missing[: self._findings_max])
-        self._recorder.take(
+        self._recorder.add(
             item_findings.missing(
                 expected,
                 expectation.reads[expected.source].name,
@@ -82,19 +82,19 @@ class WindowTeller:
                 result.comparison.tallies[flow.tenant, flow.kind].expected += 1
                 continue
             result.unexpected[flow.tenant, flow.kind] += 1
-            self._recorder.take((item_findings.unexpected(item, flow),))
+            self._recorder.add((item_findings.unexpected(item, flow),))
         for pair in window.duplicates:
             flow = flows[pair.extra.flow_no]
             result.unexpected[flow.tenant, flow.kind] += 1
-            self._recorder.take((item_findings.duplicate(pair, flow),))
-        self._recorder.take(item_findings.late(item, flows[item.flow_no]) for item in window.late)
-        await self._tell_overdue(connection, window.overdue)
-        await self._tell_effects(window.evidenced)
+            self._recorder.add((item_findings.duplicate(pair, flow),))
+        self._recorder.add(item_findings.late(item, flows[item.flow_no]) for item in window.late)
+        await self._find_overdue(connection, window.overdue)
+        await self._find_missing_effects(window.evidenced)
         await self._recorder.flush(connection)
 
     async def _still_missing(
-        self, connection: Connection, missing: Sequence[Expected]
-    ) -> list[Expected]:
+        self, connection: Connection, missing: Sequence[ExpectedItem]
+    ) -> list[ExpectedItem]:
         """Leave out what was emitted while this pass read, or ended years ago."""
         found: set[bytes] = set()
         for begin in range(0, len(missing), CHUNK_ROWS):
@@ -104,14 +104,14 @@ class WindowTeller:
             )
         return [expected for expected in missing if expected.id not in found]
 
-    async def _tell_overdue(self, connection: Connection, overdue: Sequence[Actual]) -> None:
+    async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:
         """Tell of overdue items; those beyond the cap of their kind are not looked up."""
         result, flows = self._result, self._result.comparison.flows
-        shown: list[Actual] = []
+        shown: list[ActualItem] = []
         listed: Counter[KindKey] = Counter()
         for item in overdue:
             key = (flows[item.flow_no].tenant, flows[item.flow_no].kind)
-            if listed[key] < self._recorder.room(FindingType.OVERDUE, key):
+            if listed[key] < self._recorder.findings_left(FindingType.OVERDUE, key):
                 listed[key] += 1
                 shown.append(item)
             else:
@@ -122,16 +122,16 @@ class WindowTeller:
             standings = await findings.describe_open_items(
                 connection, [item.item_no for item in chunk]
             )
-            self._recorder.take(
+            self._recorder.add(
                 item_findings.overdue(
                     item, flows[item.flow_no], standing, result.as_of - item.due_at
                 )
                 for item, standing in zip(chunk, standings, strict=True)
             )
 
-    async def _tell_effects(self, completed: Sequence[Actual]) -> None:
+    async def _find_missing_effects(self, completed: Sequence[ActualItem]) -> None:
         comparison = self._result.comparison
-        by_kind: defaultdict[KindKey, list[Actual]] = defaultdict(list)
+        by_kind: defaultdict[KindKey, list[ActualItem]] = defaultdict(list)
         for item in completed:
             flow = comparison.flows[item.flow_no]
             by_kind[flow.tenant, flow.kind].append(item)
@@ -139,13 +139,13 @@ class WindowTeller:
             for evidence in self._evidence.by_kind[key]:
                 read = self._evidence.reads[evidence.name]
                 if read.failure is None:
-                    await self._tell_effects_of(evidence, read, done)
+                    await self._find_missing_effects_of_kind(evidence, read, done)
 
-    async def _tell_effects_of(
+    async def _find_missing_effects_of_kind(
         self,
-        evidence: Evidence,
+        evidence: EvidenceReader,
         read: SourceRead,
-        completed: Sequence[Actual],
+        completed: Sequence[ActualItem],
     ) -> None:
         comparison = self._result.comparison
         before = comparison.as_of - timedelta(seconds=evidence.after_seconds)
@@ -154,7 +154,7 @@ class WindowTeller:
         try:
             lacking = await evidence.find_lacking(
                 [
-                    WantedEvidence(item.id, item.business_key, item.cycle, item.effective_date)
+                    EvidenceQuery(item.id, item.business_key, item.cycle, item.effective_date)
                     for item in wanted.values()
                 ],
                 read.extract,
@@ -167,7 +167,7 @@ class WindowTeller:
             return
         finally:
             read.duration_seconds += monotonic() - began
-        self._recorder.take(
+        self._recorder.add(
             item_findings.effect_missing(
                 wanted[lack.id], comparison.flows[wanted[lack.id].flow_no], evidence
             )

@@ -9,10 +9,10 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, items
 from dueledger.ledger.store.items import Accounting
 from dueledger.reconciler.compare.comparison import KindKey, KindTally
-from dueledger.reconciler.windows import Window
+from dueledger.reconciler.windows import DateRange
 
 
-class Open(NamedTuple):
+class OpenCounts(NamedTuple):
     """How many items of a kind have not ended, by where they are."""
 
     pending: int = 0
@@ -22,27 +22,27 @@ class Open(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OpenReading:
+class OpenSnapshot:
     """What was open when `mark` was read, or since."""
 
     mark: str
-    kinds: dict[KindKey, Open]
+    kinds: dict[KindKey, OpenCounts]
 
 
-def open_of(rows: Iterable[Accounting]) -> dict[KindKey, Open]:
+def open_of(rows: Iterable[Accounting]) -> dict[KindKey, OpenCounts]:
     """Return what an accounting counted as open."""
     return {
-        (row.tenant, row.kind): Open(row.pending, row.handed_out, row.running, row.reviews)
+        (row.tenant, row.kind): OpenCounts(row.pending, row.handed_out, row.running, row.reviews)
         for row in rows
     }
 
 
-async def read_beside(
+async def read_accounting_beside_cache(
     connection: Connection,
     kinds: Iterable[KindKey],
     carried: Mapping[KindKey, KindTally],
-    unread: Iterable[Window],
-    known_open: Mapping[KindKey, Open] | None,
+    unread: Iterable[DateRange],
+    known_open: Mapping[KindKey, OpenCounts] | None,
 ) -> list[Accounting]:
     """Read the identity: what is carried over as it was counted, the rest in one snapshot.
 
@@ -63,11 +63,11 @@ async def read_beside(
                 _count(standing[row["tenant"], row["kind"]], row["event"], row["items"])
         if known_open is None:
             known_open = {
-                (tenant, kind): Open(*counts)
+                (tenant, kind): OpenCounts(*counts)
                 for tenant, kind, *counts in await items.count_open_items(connection)
             }
     return [
-        Accounting(*key, **_columns(standing[key]), **known_open.get(key, Open())._asdict())
+        Accounting(*key, **_columns(standing[key]), **known_open.get(key, OpenCounts())._asdict())
         for key in sorted({*kinds, *standing, *known_open})
     ]
 

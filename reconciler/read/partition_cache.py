@@ -20,22 +20,22 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dueledger.reconciler.compare.comparison import (
-    Expected,
-    FlowFacts,
+    ExpectedItem,
+    FlowRules,
     KindKey,
     KindTally,
     WindowResult,
     no_tallies,
 )
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.read.accounting import OpenReading
-from dueledger.reconciler.windows import DayCounts, Window
+from dueledger.reconciler.read.accounting import OpenSnapshot
+from dueledger.reconciler.windows import DateRange, DayCounts
 
-_LIVE: Final = Expected._fields.index("live")
+_LIVE: Final = ExpectedItem._fields.index("live")
 
 
 @dataclass(frozen=True, slots=True)
-class Owed:
+class ExpectedDigest:
     """What is expected in a range of dates: counts, and sums of hashes that no order changes.
 
     The hashes are Python's, keyed by the process: equal only within one.
@@ -47,14 +47,14 @@ class Owed:
     live_hash: int = 0
 
     @classmethod
-    def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "Owed":
+    def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "ExpectedDigest":
         """Sum up what is expected: rows of Expected by id."""
         live = [identity for identity, row in expected.items() if row[_LIVE]]
         return cls(len(expected), sum(map(hash, expected)), len(live), sum(map(hash, live)))
 
-    def __add__(self, other: "Owed") -> "Owed":
+    def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
         """Return what is expected in two ranges that do not overlap."""
-        return Owed(
+        return ExpectedDigest(
             self.things + other.things,
             self.things_hash + other.things_hash,
             self.live + other.live,
@@ -62,16 +62,18 @@ class Owed:
         )
 
 
-def owed_within(expectation: Expectation, window: Window, expected: DayCounts) -> Owed:
+def digest_within(
+    expectation: Expectation, window: DateRange, expected: DayCounts
+) -> ExpectedDigest:
     """Sum up what is expected in a window, a day at a time."""
-    owed = Owed()
+    owed = ExpectedDigest()
     for day in expected.days(window):
-        owed += Owed.of(expectation.read_window(Window(day, day + 1)))
+        owed += ExpectedDigest.of(expectation.read_window(DateRange(day, day + 1)))
     return owed
 
 
 @dataclass(slots=True)
-class Reading:
+class PartitionResult:
     """What the dates of one partition came to when they were read: tallies, no rows.
 
     `as_of` is when, in business time; `changes_at` the first instant at which an open item becomes
@@ -80,8 +82,8 @@ class Reading:
 
     mark: str
     as_of: datetime
-    owed: Owed = field(default_factory=Owed)
-    facts: dict[KindKey, FlowFacts] = field(default_factory=dict[KindKey, FlowFacts])
+    owed: ExpectedDigest = field(default_factory=ExpectedDigest)
+    facts: dict[KindKey, FlowRules] = field(default_factory=dict[KindKey, FlowRules])
     tallies: dict[KindKey, KindTally] = field(default_factory=no_tallies)
     unverified: set[KindKey] = field(default_factory=set[KindKey])
     changes_at: datetime | None = None
@@ -93,7 +95,9 @@ class Reading:
         """Count the items that stand there."""
         return sum(tally.open + sum(tally.ended.values()) for tally in self.tallies.values())
 
-    def add(self, window: WindowResult, owed: Owed, facts: Mapping[KindKey, FlowFacts]) -> None:
+    def add(
+        self, window: WindowResult, owed: ExpectedDigest, facts: Mapping[KindKey, FlowRules]
+    ) -> None:
         """Add one window, of those that compose to the partition by ascending date."""
         self.windows += 1
         self.owed += owed
@@ -105,7 +109,7 @@ class Reading:
         if window.changes_at is not None:
             self.changes_at = min(self.changes_at or window.changes_at, window.changes_at)
 
-    def holds(self, mark: str, as_of: datetime, facts: Mapping[KindKey, FlowFacts]) -> bool:
+    def is_valid(self, mark: str, as_of: datetime, facts: Mapping[KindKey, FlowRules]) -> bool:
         """Tell whether rows, time and kinds are such that reading them again would say the same."""
         return (
             self.mark == mark
@@ -116,29 +120,31 @@ class Reading:
 
 
 @dataclass(slots=True)
-class Carried:
+class PartitionCache:
     """What the last whole or carried pass of this process left: one reading a partition at most.
 
     Only passes that ended leave anything. `whole_seconds` is how old the last pass may be that read
     everything, in machine time.
     """
 
-    whole_seconds: float = 3_600.0
-    readings: dict[Window, Reading] = field(default_factory=dict[Window, Reading])
-    open: OpenReading | None = None
-    whole_at: datetime | None = None
+    full_pass_seconds: float = 3_600.0
+    readings: dict[DateRange, PartitionResult] = field(
+        default_factory=dict[DateRange, PartitionResult]
+    )
+    open: OpenSnapshot | None = None
+    full_pass_at: datetime | None = None
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
 
-    def find(
+    def valid_results(
         self,
-        marks: Mapping[Window, str],
+        marks: Mapping[DateRange, str],
         expectation: Expectation,
-        facts: Mapping[KindKey, FlowFacts],
+        facts: Mapping[KindKey, FlowRules],
         *,
         as_of: datetime,
         started_at: datetime,
-    ) -> dict[Window, Reading]:
+    ) -> dict[DateRange, PartitionResult]:
         """Return the readings that still hold; none where all is to be read again."""
         if not self._excused_within(expectation) or self._is_stale(started_at):
             return {}
@@ -147,14 +153,14 @@ class Carried:
             window: reading
             for window, mark in marks.items()
             if (reading := self.readings.get(window)) is not None
-            and reading.holds(mark, as_of, facts)
-            and reading.owed == owed_within(expectation, window, expected)
+            and reading.is_valid(mark, as_of, facts)
+            and reading.owed == digest_within(expectation, window, expected)
         }
 
     def replace(
         self,
-        readings: Mapping[Window, Reading],
-        open_: OpenReading | None,
+        readings: Mapping[DateRange, PartitionResult],
+        open_: OpenSnapshot | None,
         expectation: Expectation,
         *,
         whole_at: datetime | None,
@@ -163,18 +169,18 @@ class Carried:
         self.readings = {window: each for window, each in readings.items() if each.is_settled}
         self.open = open_
         self.chained, self.triggered = expectation.chained, expectation.triggered
-        self.whole_at = whole_at or self.whole_at
+        self.full_pass_at = whole_at or self.full_pass_at
 
     def _excused_within(self, expectation: Expectation) -> bool:
         """Tell whether what excused an item before does so still."""
         return self.chained <= expectation.chained and self.triggered <= expectation.triggered
 
     def _is_stale(self, started_at: datetime) -> bool:
-        age = None if self.whole_at is None else started_at - self.whole_at
-        return age is None or not timedelta() <= age < timedelta(seconds=self.whole_seconds)
+        age = None if self.full_pass_at is None else started_at - self.full_pass_at
+        return age is None or not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)
 
 
-def standing(readings: Iterable[Reading]) -> dict[KindKey, KindTally]:
+def merged_tallies(readings: Iterable[PartitionResult]) -> dict[KindKey, KindTally]:
     """Return the tallies of readings as one."""
     tallies = no_tallies()
     for reading in readings:

@@ -27,10 +27,10 @@ from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairP
 REPAIRS_A_TRANSACTION: Final = 500
 REAPED_MAX: Final = 1_000
 
-Choice = Mapping[FindingType, RepairAction | None]
+RepairChoice = Mapping[FindingType, RepairAction | None]
 """Which repair mends which type of finding, where it is not the default."""
 
-Outcome = tuple[RepairStatus, dict[str, Any]]
+RepairOutcome = tuple[RepairStatus, dict[str, Any]]
 
 
 class BlastRadiusExceeded(DueledgerError):
@@ -64,7 +64,7 @@ class PlannedRepair:
     command: dict[str, Any] = field(repr=False)
 
 
-def plan_repairs(rows: Sequence[Record], choice: Choice | None = None) -> list[PlannedRepair]:
+def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> list[PlannedRepair]:
     """Return the repairs that open findings (rows of `list_findings`) ask for. Pure.
 
     A finding whose repair cannot apply to it, such as redriving what is not parked, asks for none.
@@ -203,7 +203,7 @@ class RepairExecutor:
         for repair in chunk:
             if repair.id in open_:
                 by_action[repair.action].append(repair)
-        ended: dict[UUID, Outcome] = {}
+        ended: dict[UUID, RepairOutcome] = {}
         for action, repairs in by_action.items():
             ended |= await self._apply(connection, action, repairs)
         await findings.finish_repairs(
@@ -217,7 +217,7 @@ class RepairExecutor:
 
     async def _apply(
         self, connection: Connection, action: RepairAction, repairs: Sequence[PlannedRepair]
-    ) -> dict[UUID, Outcome]:
+    ) -> dict[UUID, RepairOutcome]:
         match action:
             case RepairAction.MATERIALISE:
                 return await self._materialise(connection, repairs)
@@ -232,11 +232,11 @@ class RepairExecutor:
 
     async def _materialise(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
-    ) -> dict[UUID, Outcome]:
+    ) -> dict[UUID, RepairOutcome]:
         by_tzdata: defaultdict[str | None, list[PlannedRepair]] = defaultdict(list)
         for repair in repairs:
             by_tzdata[repair.command["tzdata"]].append(repair)
-        ended: dict[UUID, Outcome] = {}
+        ended: dict[UUID, RepairOutcome] = {}
         for alike in by_tzdata.values():
             emitted = await items.emit_items(
                 connection,
@@ -255,7 +255,7 @@ class RepairExecutor:
 
     async def _move(
         self, connection: Connection, action: RepairAction, repairs: Sequence[PlannedRepair]
-    ) -> dict[UUID, Outcome]:
+    ) -> dict[UUID, RepairOutcome]:
         ids = [UUID(repair.command["item"]) for repair in repairs]
         if action is RepairAction.REDRIVE:
             answers = await reviews.redrive_items(
@@ -269,7 +269,7 @@ class RepairExecutor:
                 reason="repair",
                 actor_no=self.actor_no,
             )
-        accepted = {items.Answer.DONE, items.Answer.REQUESTED}
+        accepted = {items.RequestResult.DONE, items.RequestResult.REQUESTED}
         return {
             repair.id: (
                 RepairStatus.EXECUTED if answer.answer in accepted else RepairStatus.REFUSED,
@@ -280,7 +280,7 @@ class RepairExecutor:
 
     async def _release(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
-    ) -> dict[UUID, Outcome]:
+    ) -> dict[UUID, RepairOutcome]:
         claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
         runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
         told = {
@@ -293,7 +293,7 @@ class RepairExecutor:
 
     async def _escalate(
         self, connection: Connection, repairs: Sequence[PlannedRepair]
-    ) -> dict[UUID, Outcome]:
+    ) -> dict[UUID, RepairOutcome]:
         if self.publisher is None:
             return {}
         at = await read_now(connection)

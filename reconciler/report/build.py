@@ -27,7 +27,7 @@ async def build_report(
     *,
     since: int,
     dry_run: Sequence[PlannedRepair] = (),
-) -> model.Report:
+) -> model.ReconciliationReport:
     """Report what passes since number `since` found, and where it stands after this one."""
     rows = await _all_findings(connection, since)
     rows.sort(key=lambda row: (row["closed_at"] is not None, row["type"] == FindingType.LATE))
@@ -39,7 +39,7 @@ async def build_report(
     before = [mark.complete_before for mark in result.watermarks]
     oldest = min((row["first_seen_at"] for row in open_rows), default=result.as_of)
     omitted = result.omitted.total()
-    return model.Report(
+    return model.ReconciliationReport(
         software_version=_software_version(),
         reconciliation_no=result.reconciliation_no,
         since_reconciliation_no=since,
@@ -47,7 +47,7 @@ async def build_report(
         started_at=result.started_at,
         duration_seconds=round(result.duration_seconds, 3),
         tzdata=tzdata_version(),
-        statement=model.state(
+        statement=model.make_statement(
             len(open_rows) + omitted,
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
@@ -80,7 +80,7 @@ async def build_report(
     )
 
 
-def write_report(report: model.Report, directory: Path) -> tuple[Path, Path]:
+def write_report(report: model.ReconciliationReport, directory: Path) -> tuple[Path, Path]:
     """Write the JSON and the page; return their paths. An earlier report of the number is kept."""
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"reconciliation-{report.reconciliation_no}"

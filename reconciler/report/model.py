@@ -30,7 +30,7 @@ Count = Annotated[int, Field(ge=0)]
 Fact = str | int | float | bool | None
 
 
-class Verdict(StrEnum):
+class StatementVerdict(StrEnum):
     """What the statement comes to."""
 
     COMPLETE = "complete"
@@ -38,19 +38,19 @@ class Verdict(StrEnum):
     NOT_COMPLETE = "not_complete"
 
 
-class _Part(BaseModel):
+class _ReportPart(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class Statement(_Part):
+class ReportStatement(_ReportPart):
     """The result in one sentence."""
 
-    verdict: Verdict
+    verdict: StatementVerdict
     sentence: str
     complete_before: datetime | None
 
 
-class Watermark(_Part):
+class Watermark(_ReportPart):
     """Everything of the kind expected before `complete_before` is accounted for."""
 
     tenant: str
@@ -59,7 +59,7 @@ class Watermark(_Part):
     held_by: str | None
 
 
-class AccountingRow(_Part):
+class AccountingRow(_ReportPart):
     """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
 
     `verified` is false where no definition, event rule or population speaks for the kind: then
@@ -84,7 +84,7 @@ class AccountingRow(_Part):
     hash_total: str
 
 
-class IdentityRow(_Part):
+class IdentityRow(_ReportPart):
     """items = pending + handed_out + running + reviews + ended + difference, in one snapshot."""
 
     tenant: str
@@ -98,7 +98,7 @@ class IdentityRow(_Part):
     difference: int
 
 
-class SummaryRow(_Part):
+class SummaryRow(_ReportPart):
     """What was found of one type, and what is left of it."""
 
     type: FindingType
@@ -112,7 +112,7 @@ class SummaryRow(_Part):
     oldest_seen_at: datetime | None
 
 
-class FindingDetail(_Part):
+class FindingDetail(_ReportPart):
     """One finding with both sides of its evidence."""
 
     id: UUID
@@ -137,7 +137,7 @@ class FindingDetail(_Part):
     reason: str | None
 
 
-class RepairDetail(_Part):
+class RepairDetail(_ReportPart):
     """One repair: what it would do or did, who proposed and who executed it.
 
     `id` is its idempotency key. `status` is None in a dry run that recorded nothing.
@@ -158,14 +158,14 @@ class RepairDetail(_Part):
     outcome: dict[str, Fact] | None
 
 
-class SkippedRows(_Part):
+class SkippedRows(_ReportPart):
     """Rows of a source that could not be read, and why."""
 
     reason: str
     count: Count
 
 
-class SourceRow(_Part):
+class SourceRow(_ReportPart):
     """What was read of one source."""
 
     name: str
@@ -179,7 +179,7 @@ class SourceRow(_Part):
     failure: str | None
 
 
-class RuleRow(_Part):
+class RuleRow(_ReportPart):
     """A version of a definition that something was expected from."""
 
     tenant: str
@@ -192,14 +192,14 @@ class RuleRow(_Part):
     digest: str
 
 
-class LatenessBar(_Part):
+class LatenessBar(_ReportPart):
     """How many items were at most this late."""
 
     label: str
     count: Count
 
 
-class TimelinessRow(_Part):
+class TimelinessRow(_ReportPart):
     """How long after their due time one kind's items were completed, in seconds."""
 
     tenant: str
@@ -213,7 +213,7 @@ class TimelinessRow(_Part):
     bars: list[LatenessBar]
 
 
-class RejectedWrites(_Part):
+class RejectedWrites(_ReportPart):
     """Writes that the fences refused."""
 
     verb: str
@@ -221,7 +221,7 @@ class RejectedWrites(_Part):
     count: Count
 
 
-class Report(_Part):
+class ReconciliationReport(_ReportPart):
     """One reconciliation, whole."""
 
     schema_version: str = SCHEMA_VERSION
@@ -232,7 +232,7 @@ class Report(_Part):
     started_at: datetime
     duration_seconds: float
     tzdata: str
-    statement: Statement
+    statement: ReportStatement
     watermarks: list[Watermark]
     accounting: list[AccountingRow]
     totals: AccountingRow
@@ -276,25 +276,25 @@ def report_schema() -> bytes:
     """Return the JSON Schema that `docs/report.schema.json` ships."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Report.model_json_schema(mode="serialization"),
+        **ReconciliationReport.model_json_schema(mode="serialization"),
     }
     return orjson.dumps(schema, option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2) + b"\n"
 
 
-def state(
+def make_statement(
     findings_open: int,
     *,
     repaired: int,
     explained: int,
     oldest_days: float,
     complete_before: datetime | None,
-) -> Statement:
+) -> ReportStatement:
     """Put the result into one sentence."""
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
-        return Statement(
-            verdict=Verdict.NOT_COMPLETE,
+        return ReportStatement(
+            verdict=StatementVerdict.NOT_COMPLETE,
             sentence=f"Not complete: {findings_open:,} {plural} open, the oldest first seen {age}.",
             complete_before=complete_before,
         )
@@ -304,14 +304,16 @@ def state(
             for count, word in ((repaired, "repaired"), (explained, "explained"))
             if count
         ]
-        verdict = Verdict.COMPLETE_WITH_EXPLAINED if explained else Verdict.COMPLETE
-        return Statement(
+        verdict = (
+            StatementVerdict.COMPLETE_WITH_EXPLAINED if explained else StatementVerdict.COMPLETE
+        )
+        return ReportStatement(
             verdict=verdict,
             sentence=f"Complete, with {' and '.join(told)}.",
             complete_before=complete_before,
         )
-    return Statement(
-        verdict=Verdict.COMPLETE,
+    return ReportStatement(
+        verdict=StatementVerdict.COMPLETE,
         sentence="Complete: everything that was owed is completed, excused or not yet due.",
         complete_before=complete_before,
     )

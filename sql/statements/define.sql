@@ -8,7 +8,7 @@
 -- $6 effective_from timestamptz
 -- $7 actor_no integer
 -- index: definition_tenant_name_version_key
--- locks: materialised rows (for update; hold_versions comes before, in a statement of its own: this one must see what it waited for)
+-- locks: materialised rows (for update; lock_versions comes before, in a statement of its own: this one must see what it waited for)
 with latest as materialized (
   select d.definition_no, d.version, d.document, d.effective_from
   from ledger.definition d where d.tenant = $1::text and d.name = $2::text order by d.version desc limit 1

@@ -20,7 +20,7 @@ with standing as (
   from ledger.review r
 )
 select k.tenant, k.name as kind, ledger.now() as now,
-  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not s.available) as later,
+  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not s.available) as not_due,
   count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and s.available) as due,
   count(*) filter (where s.state = 2 /* Claimed */) as handed_out,
   count(*) filter (where s.state = 2 /* Claimed */ and s.published) as in_kafka,

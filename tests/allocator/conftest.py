@@ -15,7 +15,7 @@ from dueledger.ledger.runtime.service import Signals, Stop
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flow_limits import grant_credits
-from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
@@ -157,7 +157,7 @@ def limit(connection: Connection, actor_no: int, kind: str) -> Limit:
 
     async def change(lane: str | None = None, **limits: Any) -> None:  # noqa: ANN401 - of FlowLimits
         flows = await set_flow_limits(
-            connection, Scope("acme", kind, lane), FlowLimits(**limits), actor_no=actor_no
+            connection, FlowScope("acme", kind, lane), FlowLimits(**limits), actor_no=actor_no
         )
         assert flows
 

@@ -7,14 +7,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.choose.shares import Load
-from dueledger.allocator.discover.credit_accounts import Credits
+from dueledger.allocator.choose.shares import FlowLoad
+from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
-from dueledger.ledger.store.flows import Scope, pause_flows
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import read_accounting
 
 from .conftest import Crew
@@ -151,15 +151,21 @@ async def test_g12_a_flood_leaves_a_tenth_of_the_credit_to_those_that_have_littl
     topic = work_topic(kind)
     await emit_unwanted(make_drafts(1))
     await grant(1000)
-    account = Credits()
+    account = CreditAccounts()
     await account.read(connection, [topic])
 
-    assert account.room(topic, Load.LIGHT) == 1000
-    assert account.room(topic, Load.HEAVY) == 900
+    assert account.available(topic, FlowLoad.LIGHT) == 1000
+    assert account.available(topic, FlowLoad.HEAVY) == 900
     account.reserve(topic, 900)
-    assert (account.room(topic, Load.LIGHT), account.room(topic, Load.HEAVY)) == (100, 0)
+    assert (account.available(topic, FlowLoad.LIGHT), account.available(topic, FlowLoad.HEAVY)) == (
+        100,
+        0,
+    )
     account.spend(topic, 900, 750)
-    assert (account.room(topic, Load.LIGHT), account.room(topic, Load.HEAVY)) == (250, 150)
+    assert (account.available(topic, FlowLoad.LIGHT), account.available(topic, FlowLoad.HEAVY)) == (
+        250,
+        150,
+    )
 
 
 async def test_what_is_claimed_while_credit_is_read_is_not_forgotten(
@@ -167,7 +173,7 @@ async def test_what_is_claimed_while_credit_is_read_is_not_forgotten(
 ) -> None:
     topic = work_topic(kind)
     await grant(100)
-    account = Credits()
+    account = CreditAccounts()
     await account.read(connection, [topic])
     account.reserve(topic, 30)
 
@@ -176,14 +182,14 @@ async def test_what_is_claimed_while_credit_is_read_is_not_forgotten(
     account.spend(topic, 30, 30)
     await reading
 
-    assert account.room(topic, Load.LIGHT) == 70
+    assert account.available(topic, FlowLoad.LIGHT) == 70
 
 
 async def test_a_kind_whose_flows_are_all_paused_wants_no_credit(
     start_allocator: Start, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
 ) -> None:
     await emit(make_drafts(3))
-    await pause_flows(connection, Scope("acme"), reason="an audit", actor_no=actor_no)
+    await pause_flows(connection, FlowScope("acme"), reason="an audit", actor_no=actor_no)
 
     with capture_logs() as logs:
         await (await start_allocator()).tick()

@@ -15,9 +15,9 @@ from aiokafka import AIOKafkaProducer, ConsumerRecord
 from aiokafka.structs import RecordMetadata
 
 from dueledger.allocator import Allocator, AllocatorSettings
-from dueledger.allocator.mark.delivery_buffer import Sends
+from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.process import run_allocator
-from dueledger.allocator.publish import RecordBatch
+from dueledger.allocator.publish import OutgoingBatch
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -130,10 +130,10 @@ async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_b
     await emit(make_drafts(4))
     fence = await hand_out(connection, actor_no)
     await release_claims(connection, [fence], actor_no)
-    sends = Sends(pool, actor_no)
+    sends = DeliveryBuffer(pool, actor_no)
     counts: Counter[str] = Counter()
 
-    sends.mark(fence, 17, 4)
+    sends.add_acknowledged(fence, 17, 4)
     await sends.write(counts)
 
     assert counts["published"] == 0
@@ -157,9 +157,9 @@ async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
     marked = await hand_out(connection, actor_no)
     await emit(make_drafts(2, prefix="second"))
     unsent = await hand_out(connection, actor_no)
-    sends = Sends(pool, actor_no)
-    sends.mark(marked, 5, 4)
-    sends.release([unsent])
+    sends = DeliveryBuffer(pool, actor_no)
+    sends.add_acknowledged(marked, 5, 4)
+    sends.add_unsent([unsent])
     counts: Counter[str] = Counter()
 
     async def cut_off_the_writer() -> bool:
@@ -190,7 +190,7 @@ async def test_a_stop_finishes_what_was_claimed_and_claims_no_more(
         stop=stop, signals=signals, allocator_batch_items_max=50, allocator_publishing_max=1
     )
     recorded = signals.expect("claim.recorded")
-    recorded.add_done_callback(lambda _: stop.ask())
+    recorded.add_done_callback(lambda _: stop.request())
 
     await run_service("allocator", allocator.tick, stop=stop, idle_seconds=allocator.idle_seconds)
 
@@ -214,7 +214,7 @@ async def test_a_stop_releases_at_once_what_was_never_sent(
 
     def halt(_: object) -> None:
         cast("Any", allocator)._light._publisher._producer._sender.sender_task.cancel()
-        stop.ask()
+        stop.request()
 
     signals.expect("claim.recorded").add_done_callback(halt)
     counts = await allocator.tick()
@@ -244,7 +244,7 @@ async def test_the_service_publishes_items_emitted_after_it_went_idle(
         )
 
     await eventually(published)
-    stop.ask()
+    stop.request()
     await service
 
 
@@ -316,7 +316,7 @@ async def test_a_broker_that_says_duplicate_may_have_the_batch_nobody_knows_wher
     send_batch = AIOKafkaProducer.send_batch
 
     async def send_and_forget_where(
-        producer: AIOKafkaProducer, batch: RecordBatch, topic: str, *, partition: int
+        producer: AIOKafkaProducer, batch: OutgoingBatch, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata]:
         sent = await (await send_batch(producer, batch, topic, partition=partition))
         told: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.choose.shares import Share
-from dueledger.allocator.claim.admission import admit
+from dueledger.allocator.choose.shares import FlowShare
+from dueledger.allocator.claim.admission import admit_shares
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Signals
@@ -19,7 +19,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.ledger.store.flows import Scope, pause_flows, resume_flows
+from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
 from dueledger.ledger.store.items import read_accounting
 
 from .conftest import Crew
@@ -208,10 +208,10 @@ async def test_an_admission_knows_whether_a_flow_listed_before_is_counted_now(
     await limit(concurrency_max=12)
 
     async with connection.transaction():
-        admission = await admit(connection, [Share(listed, 30, listed.floor, 1)], 1000)
+        admission = await admit_shares(connection, [FlowShare(listed, 30, listed.floor, 1)], 1000)
 
-    assert not listed.counted
-    assert [(share.flow.counted, share.quota) for share in admission.shares] == [(True, 12)]
+    assert not listed.is_counted
+    assert [(share.flow.is_counted, share.quota) for share in admission.shares] == [(True, 12)]
 
 
 async def test_a_limit_that_is_lifted_or_tightened_is_in_force_at_the_next_tick(
@@ -242,7 +242,7 @@ async def test_a_pause_stops_a_flood_within_the_claims_that_are_being_made(
     await emit([*make_drafts(3000, lane="flood"), *make_drafts(40, lane="calm", prefix="calm")])
     signals = Signals()
     allocator = await start_allocator(signals=signals, allocator_batch_items_max=50)
-    scope = Scope("acme", make_drafts()[0].kind, "flood")
+    scope = FlowScope("acme", make_drafts()[0].kind, "flood")
 
     async def pause() -> int:
         await signals.expect("claim.recorded")

@@ -41,7 +41,7 @@ async def _beside(working: Callable[[Stop], Awaitable[object]], count: int) -> A
         try:
             yield
         finally:
-            stop.ask()
+            stop.request()
 
 
 async def _ended(work: Awaitable[object]) -> None:
@@ -50,7 +50,7 @@ async def _ended(work: Awaitable[object]) -> None:
 
 async def _allocate(start_allocator: Start, stop: Stop) -> None:
     allocator = await start_allocator(stop=stop)
-    while not stop.asked:
+    while not stop.is_requested:
         await allocator.tick()
         await asyncio.sleep(0)
 

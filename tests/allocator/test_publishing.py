@@ -18,7 +18,7 @@ from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flows import (
     FlowLimits,
-    Scope,
+    FlowScope,
     pause_flows,
     resume_flows,
     set_flow_limits,
@@ -87,7 +87,7 @@ async def test_claims_of_many_limited_flows_share_their_partitions_batches(
         ]
     )
     limits = FlowLimits(concurrency_max=5)
-    await set_flow_limits(connection, Scope("acme", kind), limits, actor_no=actor_no)
+    await set_flow_limits(connection, FlowScope("acme", kind), limits, actor_no=actor_no)
 
     counts = await (await start_allocator()).tick()
 
@@ -186,7 +186,7 @@ async def test_a_paused_flow_is_left_alone_while_others_are_served(
 ) -> None:
     drafts = make_drafts(5, lane="US", prefix="us")
     await emit([*make_drafts(7, lane="EU"), *drafts])
-    scope = Scope("acme", drafts[0].kind, "US")
+    scope = FlowScope("acme", drafts[0].kind, "US")
     await pause_flows(connection, scope, reason="an audit", actor_no=actor_no)
     allocator = await start_allocator()
 

@@ -14,7 +14,7 @@ from aiokafka.record.util import decode_varint, encode_varint
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.allocator.publish import Compression, OutgoingBatch
 from dueledger.allocator.publish.record_writer import RecordWriter
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
@@ -53,11 +53,11 @@ def row(
 def write(rows: Sequence[Record], *, bytes_max: int = 1_000_000) -> list[bytes]:
     writer = RecordWriter()
     keys = [(each[4] if each[5] is None else each[5]).encode() for each in rows]
-    return writer.write(rows, keys, FENCE, writer.wordings(FLOWS), bytes_max)
+    return writer.write(rows, keys, FENCE, writer.flow_headers(FLOWS), bytes_max)
 
 
 def sealed(records: Sequence[bytes], compression: Compression = Compression.NONE) -> bytes:
-    batch = RecordBatch(1_000_000, compression)
+    batch = OutgoingBatch(1_000_000, compression)
     batch.add(records)
     batch._set_producer_state(77, 3, 5)
     return bytes(batch._build())
@@ -116,19 +116,19 @@ def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:
 def test_a_batch_takes_as_many_records_as_its_bytes_allow_and_never_none() -> None:
     rows = [row(payload=f'"{"x" * 300}"') for _ in range(20)]
     one = len(write(rows[:1])[0])
-    batch = RecordBatch(BATCH_HEADER_BYTES + 7 * one, Compression.NONE)
-    batch.add(write(rows, bytes_max=batch.room))
+    batch = OutgoingBatch(BATCH_HEADER_BYTES + 7 * one, Compression.NONE)
+    batch.add(write(rows, bytes_max=batch.bytes_left))
     assert batch.record_count() == 7
     assert batch.size() == len(batch._build()) <= BATCH_HEADER_BYTES + 7 * one
     assert len(write(rows, bytes_max=1)) == 1
 
 
 def test_a_batch_is_sealed_once_and_tells_that_it_was_handed_over() -> None:
-    batch = RecordBatch(1_000_000, Compression.LZ4)
+    batch = OutgoingBatch(1_000_000, Compression.LZ4)
     batch.add(write([row()] * 3))
-    assert not batch.handed_over
+    assert not batch.was_sent
     first = batch._build()
-    assert batch.handed_over
+    assert batch.was_sent
     assert batch._build() is first
     assert batch.size() == len(first)
 

@@ -10,15 +10,22 @@ from hypothesis import strategies as st
 
 from dueledger.allocator.choose.flow_queue import (
     BUCKET_SECONDS_MAX,
-    FLOOD_ITEMS,
+    EMPTY_RETRY_SECONDS_MAX,
+    FLOOR_RAISE_ITEMS,
     LIGHT_ITEMS_MAX,
-    LOOK_SECONDS_MAX,
-    MISS_SECONDS_MAX,
-    Rotation,
+    LIMIT_RETRY_SECONDS_MAX,
+    FlowQueue,
 )
-from dueledger.allocator.choose.shares import COUNTED_FLOWS_MAX, Gate, Load, Question, Share, split
-from dueledger.ledger.store.claims import BOTTOM, OVERLAP_SECONDS, DueFlow, Floor, NextDue
-from dueledger.ledger.store.flow_limits import Allowance
+from dueledger.allocator.choose.shares import (
+    COUNTED_FLOWS_MAX,
+    AdmissionGroup,
+    FlowLoad,
+    FlowShare,
+    NextDueQuery,
+    split_by_weight,
+)
+from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
+from dueledger.ledger.store.flow_limits import FlowAllowance
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -33,37 +40,37 @@ def next_due(number: int, seconds: float | None, *, block: int = 0) -> NextDue:
     )
 
 
-def plenty(gate: Gate) -> int:
+def plenty(gate: AdmissionGroup) -> int:
     del gate
     return 1_000_000
 
 
-def relist(rotation: Rotation, flows: Iterable[DueFlow], *, asked_at: float) -> None:
-    rotation.learn(flows, asked_at=asked_at)
-    rotation.forget_unlisted(asked_at=asked_at)
+def relist(rotation: FlowQueue, flows: Iterable[DueFlow], *, asked_at: float) -> None:
+    rotation.update(flows, asked_at=asked_at)
+    rotation.remove_unlisted(asked_at=asked_at)
 
 
-def listed(*flows: DueFlow) -> Rotation:
-    rotation = Rotation()
+def listed(*flows: DueFlow) -> FlowQueue:
+    rotation = FlowQueue()
     relist(rotation, flows, asked_at=0.0)
     return rotation
 
 
 def take(
-    rotation: Rotation, items: int = 100, load: Load = Load.LIGHT, *, now: float = 1.0
-) -> list[Share]:
+    rotation: FlowQueue, items: int = 100, load: FlowLoad = FlowLoad.LIGHT, *, now: float = 1.0
+) -> list[FlowShare]:
     return rotation.next_shares(load, items, 500, plenty, now=now)
 
 
 def serve(
-    rotation: Rotation, shares: list[Share], *, now: float = 1.0, **taken: int
-) -> list[Question]:
+    rotation: FlowQueue, shares: list[FlowShare], *, now: float = 1.0, **taken: int
+) -> list[NextDueQuery]:
     """Serve shares: all they asked for, or what is said of a flow, as in `f1=3`."""
     got = {share.flow.flow_no: taken.get(f"f{share.flow.flow_no}", share.quota) for share in shares}
-    return rotation.served(shares, got, now=now)
+    return rotation.requeue(shares, got, now=now)
 
 
-def quotas(shares: list[Share]) -> list[tuple[int, int]]:
+def quotas(shares: list[FlowShare]) -> list[tuple[int, int]]:
     return [(share.flow.flow_no, share.quota) for share in shares]
 
 
@@ -71,7 +78,7 @@ def quotas(shares: list[Share]) -> list[tuple[int, int]]:
 def test_a_split_gives_everybody_something_and_wastes_nothing(
     items: int, weights: list[int]
 ) -> None:
-    quotas = split(items, weights)
+    quotas = split_by_weight(items, weights)
 
     assert len(quotas) == len(weights)
     assert min(quotas) >= 1
@@ -79,16 +86,16 @@ def test_a_split_gives_everybody_something_and_wastes_nothing(
 
 
 def test_a_split_follows_the_weights() -> None:
-    assert split(100, [1, 1, 2]) == [25, 25, 50]
-    assert split(10, [1, 1, 1]) == [4, 3, 3]
-    assert split(2, [1, 1000]) == [1, 1]
-    assert split(10, [1, 1, 1000]) == [1, 1, 8]
+    assert split_by_weight(100, [1, 1, 2]) == [25, 25, 50]
+    assert split_by_weight(10, [1, 1, 1]) == [4, 3, 3]
+    assert split_by_weight(2, [1, 1000]) == [1, 1]
+    assert split_by_weight(10, [1, 1, 1000]) == [1, 1, 8]
 
 
 def test_a_flow_that_used_its_quota_comes_again_after_the_others() -> None:
     rotation = listed(flow(1), flow(2), flow(3))
 
-    first = rotation.next_shares(Load.LIGHT, 10, 2, plenty, now=1.0)
+    first = rotation.next_shares(FlowLoad.LIGHT, 10, 2, plenty, now=1.0)
     serve(rotation, first)
 
     assert quotas(first) == [(1, 5), (2, 5)]
@@ -107,17 +114,17 @@ def test_g12_every_flow_with_rows_is_served_to_its_end(
     left = Counter(rows)
 
     for _ in range(2 * sum(rows.values()) + 2 * len(rows) + 2):
-        for load in Load:
+        for load in FlowLoad:
             shares = rotation.next_shares(load, items, flows_max, plenty, now=1.0)
             got = {
                 share.flow.flow_no: min(share.quota, left[share.flow.flow_no]) for share in shares
             }
             left.subtract(got)
-            questions = rotation.served(shares, got, now=1.0)
+            questions = rotation.requeue(shares, got, now=1.0)
             answers = [
                 next_due(number, 0.0 if left[number] else None) for number, _, _ in questions
             ]
-            rotation.answered(questions, answers, asked_at=1.0)
+            rotation.update_next_due(questions, answers, asked_at=1.0)
         if not any(left.values()):
             break
 
@@ -130,9 +137,9 @@ def test_between_two_turns_of_a_flow_each_other_one_has_a_turn(flows: int, round
     turns: list[int] = []
 
     for _ in range(rounds):
-        shares = rotation.next_shares(Load.LIGHT, 70, 7, plenty, now=1.0)
+        shares = rotation.next_shares(FlowLoad.LIGHT, 70, 7, plenty, now=1.0)
         turns += [share.flow.flow_no for share in shares]
-        rotation.served(
+        rotation.requeue(
             shares, {share.flow.flow_no: share.quota // 2 + 1 for share in shares}, now=1.0
         )
 
@@ -145,12 +152,12 @@ def test_g12_a_flood_is_served_among_the_heavy_ones_and_comes_back_once_it_is_dr
 
     serve(rotation, take(rotation, 2 * LIGHT_ITEMS_MAX), f2=3)
 
-    assert quotas(take(rotation, 4000, Load.HEAVY)) == [(1, 4000)]
+    assert quotas(take(rotation, 4000, FlowLoad.HEAVY)) == [(1, 4000)]
     assert take(rotation) == []
     rotation = listed(flow(1))
     serve(rotation, take(rotation, LIGHT_ITEMS_MAX))
-    serve(rotation, take(rotation, 4000, Load.HEAVY), f1=100)
-    rotation.answered([Question(1, BOTTOM, 1.0)], [next_due(1, 0.0)], asked_at=1.0)
+    serve(rotation, take(rotation, 4000, FlowLoad.HEAVY), f1=100)
+    rotation.update_next_due([NextDueQuery(1, FLOOR_MIN, 1.0)], [next_due(1, 0.0)], asked_at=1.0)
     assert quotas(take(rotation, 1000)) == [(1, LIGHT_ITEMS_MAX)]
 
 
@@ -160,7 +167,7 @@ def test_of_thousands_of_flows_those_that_fill_small_shares_twice_are_heavy_too(
     serve(rotation, take(rotation, 10))
     serve(rotation, take(rotation, 10), f2=4)
 
-    assert [number for number, _ in quotas(take(rotation, 10, Load.HEAVY))] == [1]
+    assert [number for number, _ in quotas(take(rotation, 10, FlowLoad.HEAVY))] == [1]
     assert [number for number, _ in quotas(take(rotation, 10))] == [2]
 
 
@@ -182,13 +189,13 @@ def test_a_list_asked_for_before_a_flow_was_served_says_nothing_of_it() -> None:
     rotation = listed(flow(1), flow(2))
     shares = take(rotation, now=5.0)
     questions = serve(rotation, shares, now=5.0, f1=0, f2=0)
-    rotation.answered(questions, [next_due(1, 3.0, block=4)], asked_at=5.0)
+    rotation.update_next_due(questions, [next_due(1, 3.0, block=4)], asked_at=5.0)
 
     relist(rotation, [flow(2)], asked_at=4.0)
 
     assert take(rotation, now=7.9) == []
     [share] = take(rotation, now=8.0)
-    assert (share.flow.flow_no, share.floor) == (1, Floor(NOON, 4))
+    assert (share.flow.flow_no, share.floor) == (1, PendingFloor(NOON, 4))
 
 
 def test_a_list_that_comes_while_a_claim_is_made_leaves_its_flows_to_it() -> None:
@@ -204,11 +211,11 @@ def test_a_list_that_comes_while_a_claim_is_made_leaves_its_flows_to_it() -> Non
 def test_a_flow_rests_until_its_next_row_is_due() -> None:
     rotation = listed(replace(flow(1), due_seconds=2.5))
 
-    assert rotation.wake_at() == 2.5
+    assert rotation.next_due_at() == 2.5
     assert take(rotation, now=2.4) == []
     questions = serve(rotation, take(rotation, now=2.5), now=2.5, f1=1)
-    rotation.answered(questions, [next_due(1, 0.5)], asked_at=2.6)
-    assert rotation.wake_at() == 3.1
+    rotation.update_next_due(questions, [next_due(1, 0.5)], asked_at=2.6)
+    assert rotation.next_due_at() == 3.1
 
 
 def test_a_flow_that_missed_a_turn_and_rests_for_long_is_awake_as_soon_as_something_is_due() -> (
@@ -216,7 +223,7 @@ def test_a_flow_that_missed_a_turn_and_rests_for_long_is_awake_as_soon_as_someth
 ):
     rotation = listed(flow(1))
     questions = serve(rotation, take(rotation), f1=0)  # what was due had gone
-    rotation.answered(questions, [next_due(1, 3600)], asked_at=1.0)
+    rotation.update_next_due(questions, [next_due(1, 3600)], asked_at=1.0)
     assert take(rotation, now=2.0) == []
 
     relist(rotation, [flow(1)], asked_at=3.0)  # a row emitted since, or woken behind its key
@@ -230,25 +237,25 @@ def test_a_flow_whose_rows_are_in_anothers_hands_is_asked_for_less_and_less_ofte
 
     for _ in range(12):
         questions = serve(rotation, take(rotation, now=now), now=now, f1=0)
-        rotation.answered(questions, [next_due(1, -1.0)], asked_at=now)
-        wake_at = rotation.wake_at()
+        rotation.update_next_due(questions, [next_due(1, -1.0)], asked_at=now)
+        wake_at = rotation.next_due_at()
         assert wake_at is not None
         pauses.append(round(wake_at - now, 3))
         now = wake_at
 
     assert pauses == sorted(pauses)
     assert pauses[0] == 0.01
-    assert pauses[-1] == MISS_SECONDS_MAX
+    assert pauses[-1] == EMPTY_RETRY_SECONDS_MAX
 
 
 def test_a_flow_that_is_paused_is_forgotten_until_it_is_listed_again() -> None:
     rotation = listed(flow(1))
     questions = serve(rotation, take(rotation), f1=0)
 
-    rotation.answered(questions, [], asked_at=1.0)
+    rotation.update_next_due(questions, [], asked_at=1.0)
 
-    assert rotation.wake_at() is None
-    assert not rotation.knows(Load.LIGHT)
+    assert rotation.next_due_at() is None
+    assert not rotation.has_active(FlowLoad.LIGHT)
     relist(rotation, [flow(1)], asked_at=2.0)
     assert [number for number, _ in quotas(take(rotation, now=2.0))] == [1]
 
@@ -257,7 +264,7 @@ def test_a_topic_has_no_more_than_its_room_and_that_by_weight() -> None:
     rotation = listed(flow(1, topic="a"), flow(2, 3, topic="a"), flow(3, topic="b"))
 
     shares = rotation.next_shares(
-        Load.LIGHT, 100, 10, lambda gate: 4 if gate.topic == "a" else 1000, now=1.0
+        FlowLoad.LIGHT, 100, 10, lambda gate: 4 if gate.topic == "a" else 1000, now=1.0
     )
 
     assert quotas(shares) == [(1, 1), (2, 3), (3, 20)]
@@ -266,9 +273,9 @@ def test_a_topic_has_no_more_than_its_room_and_that_by_weight() -> None:
 def test_a_room_smaller_than_the_number_of_flows_goes_to_those_whose_turn_it_is() -> None:
     rotation = listed(*(flow(number) for number in range(1, 6)))
 
-    first = rotation.next_shares(Load.LIGHT, 100, 10, lambda _: 2, now=1.0)
+    first = rotation.next_shares(FlowLoad.LIGHT, 100, 10, lambda _: 2, now=1.0)
     serve(rotation, first)
-    second = rotation.next_shares(Load.LIGHT, 100, 10, lambda _: 2, now=1.0)
+    second = rotation.next_shares(FlowLoad.LIGHT, 100, 10, lambda _: 2, now=1.0)
 
     assert quotas(first) == [(1, 1), (2, 1)]
     assert quotas(second) == [(3, 1), (4, 1)]
@@ -293,7 +300,7 @@ def test_limited_flows_share_the_room_of_their_topic_with_the_others() -> None:
         )
     )
 
-    shares = rotation.next_shares(Load.LIGHT, 100, 10, lambda _: 3, now=1.0)
+    shares = rotation.next_shares(FlowLoad.LIGHT, 100, 10, lambda _: 3, now=1.0)
 
     assert quotas(shares) == [(0, 1), (1, 1), (2, 1)]
 
@@ -301,21 +308,21 @@ def test_limited_flows_share_the_room_of_their_topic_with_the_others() -> None:
 def test_a_topic_without_room_does_not_hold_up_the_others() -> None:
     rotation = listed(*(flow(number, topic="dry") for number in range(9)), flow(9, topic="wet"))
 
-    def room(gate: Gate) -> int:
+    def room(gate: AdmissionGroup) -> int:
         return 0 if gate.topic == "dry" else 10
 
-    assert rotation.has_turn(Load.LIGHT, room, now=1.0)
-    shares = rotation.next_shares(Load.LIGHT, 100, 5, room, now=1.0)
+    assert rotation.has_ready(FlowLoad.LIGHT, room, now=1.0)
+    shares = rotation.next_shares(FlowLoad.LIGHT, 100, 5, room, now=1.0)
     assert [number for number, _ in quotas(shares)] == [9]
-    assert not rotation.has_turn(Load.LIGHT, room, now=1.0)
-    assert {gate.topic for gate in rotation.gates()} == {"dry"}
+    assert not rotation.has_ready(FlowLoad.LIGHT, room, now=1.0)
+    assert {gate.topic for gate in rotation.waiting_groups()} == {"dry"}
 
 
 def test_flows_that_could_not_be_served_come_first_again_and_in_their_order() -> None:
     rotation = listed(flow(1), flow(2), flow(3))
-    shares = rotation.next_shares(Load.LIGHT, 10, 2, plenty, now=1.0)
+    shares = rotation.next_shares(FlowLoad.LIGHT, 10, 2, plenty, now=1.0)
 
-    rotation.give_back(shares)
+    rotation.return_unserved(shares)
 
     assert [number for number, _ in quotas(take(rotation))] == [1, 2, 3]
 
@@ -326,9 +333,9 @@ def test_a_flow_whose_turn_is_over_is_not_given_back_from_its_next_one() -> None
     serve(rotation, first)
     second = take(rotation)
 
-    rotation.give_back(first)
+    rotation.return_unserved(first)
     assert take(rotation) == []
-    rotation.give_back(second)
+    rotation.return_unserved(second)
 
     assert [number for number, _ in quotas(take(rotation))] == [1]
 
@@ -338,7 +345,7 @@ def test_what_is_served_is_not_given_back() -> None:
     shares = take(rotation)
     serve(rotation, shares, f1=0)
 
-    rotation.give_back(shares)
+    rotation.return_unserved(shares)
 
     assert take(rotation) == []
 
@@ -346,44 +353,44 @@ def test_what_is_served_is_not_given_back() -> None:
 def test_an_exhausted_flow_is_left_out_and_looked_at_less_and_less_often() -> None:
     rotation = listed(replace(flow(1), limited=True))
     take(rotation)
-    rotation.hold([1], {}, now=1.0)
+    rotation.defer_limited([1], {}, now=1.0)
     now, pauses = 1.0, list[float]()
 
     for _ in range(12):
-        wake_at = rotation.wake_at()
+        wake_at = rotation.next_due_at()
         assert wake_at is not None
         pauses.append(round(wake_at - now, 3))
         now = wake_at
         assert take(rotation, now=now) == []
-        assert rotation.due_looks(10, now=now) == [1]
-        rotation.looked([1], {1: Allowance(0, None)}, now=now)
+        assert rotation.limit_checks_due(10, now=now) == [1]
+        rotation.apply_allowances([1], {1: FlowAllowance(0, None)}, now=now)
 
     assert pauses == sorted(pauses)
     assert pauses[0] == 0.02
-    assert pauses[-1] == LOOK_SECONDS_MAX
-    rotation.due_looks(10, now=now + LOOK_SECONDS_MAX)
-    rotation.looked([1], {1: Allowance(5, None)}, now=now)
+    assert pauses[-1] == LIMIT_RETRY_SECONDS_MAX
+    rotation.limit_checks_due(10, now=now + LIMIT_RETRY_SECONDS_MAX)
+    rotation.apply_allowances([1], {1: FlowAllowance(5, None)}, now=now)
     assert [number for number, _ in quotas(take(rotation, now=now))] == [1]
 
 
 def test_an_empty_bucket_is_looked_at_when_it_has_a_token_and_not_before() -> None:
     rotation = listed(replace(flow(1), limited=True), replace(flow(2), limited=True))
     take(rotation)
-    rotation.hold([1, 2], {}, now=1.0)
-    assert rotation.due_looks(10, now=2.0) == [1, 2]
+    rotation.defer_limited([1, 2], {}, now=1.0)
+    assert rotation.limit_checks_due(10, now=2.0) == [1, 2]
 
-    rotation.looked([1, 2], {1: Allowance(0, 7.0), 2: Allowance(0, 1e6)}, now=2.0)
+    rotation.apply_allowances([1, 2], {1: FlowAllowance(0, 7.0), 2: FlowAllowance(0, 1e6)}, now=2.0)
 
-    assert rotation.due_looks(10, now=8.9) == []
-    assert rotation.due_looks(10, now=9.0) == [1]
-    assert rotation.due_looks(10, now=2.0 + BUCKET_SECONDS_MAX) == [2]
+    assert rotation.limit_checks_due(10, now=8.9) == []
+    assert rotation.limit_checks_due(10, now=9.0) == [1]
+    assert rotation.limit_checks_due(10, now=2.0 + BUCKET_SECONDS_MAX) == [2]
 
 
 def test_a_flow_whose_rate_is_changed_or_lifted_is_free_with_the_next_list() -> None:
     slow = replace(flow(1), limited=True, rate_per_second=0.001)
     rotation = listed(slow, replace(slow, flow_no=2), replace(slow, flow_no=3))
     take(rotation)
-    rotation.hold([1, 2, 3], {1: 1000.0, 2: 1000.0, 3: 1000.0}, now=1.0)
+    rotation.defer_limited([1, 2, 3], {1: 1000.0, 2: 1000.0, 3: 1000.0}, now=1.0)
 
     relist(rotation, [slow, replace(slow, flow_no=2, rate_per_second=5.0), flow(3)], asked_at=1.5)
 
@@ -396,20 +403,20 @@ def test_a_serial_flow_is_asked_of_each_time() -> None:
     questions = serve(rotation, take(rotation, 10))
 
     assert [question.flow_no for question in questions] == [1]
-    rotation.answered(questions, [next_due(1, 0.0)], asked_at=1.0)
+    rotation.update_next_due(questions, [next_due(1, 0.0)], asked_at=1.0)
     [share] = take(rotation)
-    assert (share.flow.plain, share.flow.serial) == (True, False)
+    assert (share.flow.has_plain, share.flow.has_serial) == (True, False)
 
 
 def test_floors_follow_a_flood_closely_and_a_calm_flow_at_a_distance() -> None:
     rotation = listed(flow(1), flow(2))
     serve(rotation, take(rotation, 2 * LIGHT_ITEMS_MAX), f2=0)
 
-    questions = serve(rotation, take(rotation, FLOOD_ITEMS, Load.HEAVY))
+    questions = serve(rotation, take(rotation, FLOOR_RAISE_ITEMS, FlowLoad.HEAVY))
 
-    assert questions == [Question(1, BOTTOM, 0.0)]
-    rotation.answered(questions, [next_due(1, -1.0, block=7)], asked_at=1.0)
-    [share] = take(rotation, FLOOD_ITEMS, Load.HEAVY)
-    assert share.floor == Floor(NOON, 7)
+    assert questions == [NextDueQuery(1, FLOOR_MIN, 0.0)]
+    rotation.update_next_due(questions, [next_due(1, -1.0, block=7)], asked_at=1.0)
+    [share] = take(rotation, FLOOR_RAISE_ITEMS, FlowLoad.HEAVY)
+    assert share.floor == PendingFloor(NOON, 7)
     calm = listed(flow(2))
-    assert serve(calm, take(calm), f2=0) == [Question(2, BOTTOM, OVERLAP_SECONDS)]
+    assert serve(calm, take(calm), f2=0) == [NextDueQuery(2, FLOOR_MIN, OVERLAP_SECONDS)]

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from pydantic import SecretStr
 
-from dueledger.calendars.import_calendar import Imported, import_calendar
-from dueledger.calendars.source_calendar import Found, Span, make_document
+from dueledger.calendars.import_calendar import CalendarImport, import_calendar
+from dueledger.calendars.source_calendar import DayRange, SourceCalendar, make_document
 from dueledger.definitions.put_in_force import DefinedDocument, put_in_force
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.partitions import make_partitions
-from dueledger.reconciler import Limits, Reconciler, Sources
+from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
 from dueledger.reconciler.finding_types import FindingType
 
 WEEKEND = ("sat", "sun")
@@ -25,7 +25,7 @@ NOON = datetime(2027, 12, 22, 12, tzinfo=UTC)
 
 DAY = timedelta(days=1)
 DAILY = {"cron": "0 9 * * *", "timezone": "UTC"}
-Put = Callable[..., Awaitable[Imported]]
+Put = Callable[..., Awaitable[CalendarImport]]
 
 
 @pytest.fixture
@@ -41,20 +41,20 @@ def write(tmp_path: Path) -> Callable[[str, str], Path]:
 
 
 @pytest.fixture
-def put(connection: Connection) -> Callable[..., Awaitable[Imported]]:
+def put(connection: Connection) -> Callable[..., Awaitable[CalendarImport]]:
     """Put a calendar `us` of 2027, or as far as `last` says, with these holidays."""
 
     async def put_us(
         *holidays: str, last: str = "2027-12-31", workdays: tuple[str, ...] = (), name: str = "us"
-    ) -> Imported:
+    ) -> CalendarImport:
         days = {date.fromisoformat(day): "" for day in holidays}
-        span = Span(date(2026, 1, 1), date.fromisoformat(last))
+        span = DayRange(date(2026, 1, 1), date.fromisoformat(last))
         worked = [date.fromisoformat(day) for day in workdays]
         document = make_document(span, WEEKEND, days, worked, source="test")
         actor_no = await register_actor(connection, "person:test", ActorKind.PERSON)
         return await import_calendar(
             connection,
-            Found(document, "test"),
+            SourceCalendar(document, "test"),
             tenant="acme",
             name=name,
             actor_no=actor_no,
@@ -120,7 +120,7 @@ class Site:
         return {row["nominal"]: f"{row['due_at']:%m-%d %H:%M}" for row in rows}
 
     async def found(self) -> set[FindingType]:
-        result = await self.reconciler.pass_()
+        result = await self.reconciler.run_pass()
         types = {type_ for type_, count in result.found.items() if count}
         return types - {FindingType.OVERDUE, FindingType.LATE}
 
@@ -147,5 +147,5 @@ async def site(frozen: Connection, database: str) -> AsyncGenerator[Site]:
             frozen,
             pool,
             Materialiser(pool, settings, actor_no=actor_no),
-            Reconciler(pool, Sources(), actor_no, limits=Limits(stuck_seconds=0)),
+            Reconciler(pool, ReconcilerSources(), actor_no, limits=PassLimits(stuck_seconds=0)),
         )

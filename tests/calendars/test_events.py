@@ -5,19 +5,19 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from dueledger.calendars.import_calendar import Imported
+from dueledger.calendars.import_calendar import CalendarImport
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidEvent
-from dueledger.ledger.intake.apply.rules_in_force import Rulebook
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.calendar_cache import CalendarShelf, name_in
+from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
 from dueledger.reconciler.expect.versions import read_versions
 
-Put = Callable[..., Awaitable[Imported]]
+Put = Callable[..., Awaitable[CalendarImport]]
 RENEWAL = {
     "definition": "renewal",
     "tenant": "acme",
@@ -53,11 +53,11 @@ def event(expires_on: str) -> DomainEvent:
 
 async def due_of(connection: Connection, expires_on: str) -> date:
     rows = await list_event_rules(connection)
-    named = {(row.tenant, name) for row in rows if (name := name_in(row.document))}
-    calendars = await CalendarShelf().newest(connection, named)
-    rulebook = Rulebook(await read_rules_edition(connection), rows, calendars)
+    named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
+    calendars = await CalendarCache().newest_versions(connection, named)
+    rulebook = RulesInForce(await read_rules_edition(connection), rows, calendars)
     assert rulebook.refused == []
-    (meaning,) = rulebook.meanings(event(expires_on)) or []
+    (meaning,) = rulebook.effects_of(event(expires_on)) or []
     assert isinstance(meaning.draft, ItemDraft)
     return meaning.draft.due_at.date()
 
@@ -96,7 +96,9 @@ async def test_g11_an_event_is_expected_by_the_version_that_counted_when_it_came
 
 @pytest.mark.usefixtures("rule")
 async def test_a_rule_whose_calendar_is_not_there_is_refused_alone(connection: Connection) -> None:
-    rulebook = Rulebook(await read_rules_edition(connection), await list_event_rules(connection))
+    rulebook = RulesInForce(
+        await read_rules_edition(connection), await list_event_rules(connection)
+    )
     (refused,) = rulebook.refused
     assert "no such calendar" in refused.reason
     versions, ((*_, reason),) = await read_versions(connection)

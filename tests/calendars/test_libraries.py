@@ -8,10 +8,10 @@ import pytest
 from dueledger.calendars.exchange_source import read_exchange
 from dueledger.calendars.holidays_source import read_holidays
 from dueledger.calendars.ics_file import read_ics
-from dueledger.calendars.source_calendar import Span
+from dueledger.calendars.source_calendar import DayRange
 from dueledger.ledger.errors import InvalidInput, MissingExtra
 
-YEAR = Span(date(2025, 1, 1), date(2025, 12, 31))
+YEAR = DayRange(date(2025, 1, 1), date(2025, 12, 31))
 
 
 def test_a_countrys_holidays_come_with_their_names_and_its_weekend() -> None:
@@ -32,7 +32,7 @@ def test_a_day_of_the_weekend_that_is_worked_instead_is_a_workday() -> None:
 
 
 def test_days_that_are_only_estimated_are_told() -> None:
-    found = read_holidays("AE", None, Span(date(2030, 1, 1), date(2030, 12, 31)))
+    found = read_holidays("AE", None, DayRange(date(2030, 1, 1), date(2030, 12, 31)))
     assert "estimated" in found.remarks[0]
 
 
@@ -41,10 +41,10 @@ def test_days_that_are_only_estimated_are_told() -> None:
     [
         ("XX", YEAR, "no such country"),
         ("US-QQ", YEAR, "no such part"),
-        ("US", Span(date(2150, 1, 1), date(2150, 12, 31)), "known for the years"),
+        ("US", DayRange(date(2150, 1, 1), date(2150, 12, 31)), "known for the years"),
     ],
 )
-def test_what_the_library_does_not_know_is_refused(place: str, span: Span, said: str) -> None:
+def test_what_the_library_does_not_know_is_refused(place: str, span: DayRange, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         read_holidays(place, None, span)
 
@@ -65,7 +65,7 @@ def _days(year: int) -> list[date]:
 
 def test_an_exchange_that_knows_no_more_years_is_refused() -> None:
     with pytest.raises(InvalidInput, match="only recorded to the year"):
-        read_exchange("XKRX", Span(date(2025, 1, 1), date(2090, 12, 31)))
+        read_exchange("XKRX", DayRange(date(2025, 1, 1), date(2090, 12, 31)))
     with pytest.raises(InvalidInput, match=r"no such exchange.*XNYS"):
         read_exchange("XNYZ", YEAR)
 

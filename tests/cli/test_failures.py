@@ -8,8 +8,8 @@ import asyncpg
 import pytest
 
 from dueledger.cli.errors import describe
-from dueledger.cli.exit_codes import Exit
-from dueledger.cli.session import person
+from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.session import register_person
 from dueledger.ledger.errors import InvalidSetting
 
 
@@ -26,7 +26,7 @@ from dueledger.ledger.errors import InvalidSetting
 def test_a_connection_that_broke_is_told_as_out_of_reach(error: Exception) -> None:
     failure = describe(error)
     assert failure is not None
-    assert (failure.exit, failure.code) == (Exit.UNREACHABLE, "CONNECTION_LOST")
+    assert (failure.exit, failure.code) == (ExitCode.UNREACHABLE, "CONNECTION_LOST")
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ async def test_a_person_without_a_name_is_asked_for_one(monkeypatch: pytest.Monk
     monkeypatch.delenv("DUELEDGER_ACTOR", raising=False)
     monkeypatch.setattr(getpass, "getuser", nameless)
     with pytest.raises(InvalidSetting, match="DUELEDGER_ACTOR"):
-        await person(cast("Any", None))
+        await register_person(cast("Any", None))

@@ -45,7 +45,7 @@ CUTS: Final = (
     "extend_leases",
     "reap_runs",
     "reap_claims",
-    "take_items",
+    "claim_and_start_items",
 )
 
 
@@ -152,7 +152,7 @@ class Storm:
                         happening.create_task(self._happen(fault, lasts))
                     await moment(self._faults_by.uniform(*GAP_SECONDS))
             await site.servers.heal()
-            stop.ask()
+            stop.request()
             await loading
             self.told.append(f"{monotonic() - began:6.1f} s healed; {len(site.emitted)} emitted")
             await site.finished()
@@ -181,7 +181,7 @@ class Storm:
 
     async def _load(self, kinds: Sequence[str], poisoned: str, stop: Stop) -> None:
         choice, site = self._load_by, self._site
-        while not stop.asked:
+        while not stop.is_requested:
             now = await eventually(site.now)
             due = [
                 (choice.choice(kinds), now + timedelta(seconds=choice.uniform(*SPREAD_SECONDS)))

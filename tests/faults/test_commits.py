@@ -65,7 +65,11 @@ async def test_g5_g7_a_publication_that_is_cut_off_is_neither_lost_nor_doubled(
 
 @pytest.mark.parametrize(
     ("label", "handler"),
-    [("take_items", "batch"), ("take_items", "transaction"), ("settle_runs", "batch")],
+    [
+        ("claim_and_start_items", "batch"),
+        ("claim_and_start_items", "transaction"),
+        ("settle_runs", "batch"),
+    ],
     ids=["take", "take-transaction", "settle"],
 )
 @BEFORE_AND_AFTER

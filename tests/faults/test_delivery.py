@@ -77,7 +77,7 @@ async def copied(site: Site, topic: str, choice: Random) -> AsyncGenerator[list[
             consumer.assign(places)
             await consumer.seek_to_beginning(*places)
             kept: list[ConsumerRecord] = []
-            while kept or not stop.asked:
+            while kept or not stop.is_requested:
                 polled = await consumer.getmany(timeout_ms=POLL_MILLISECONDS)
                 for records in polled.values():
                     fresh = [each for each in records if COPIED not in dict(each.headers)]
@@ -85,7 +85,7 @@ async def copied(site: Site, topic: str, choice: Random) -> AsyncGenerator[list[
                     for record in fresh:
                         kept += [record] * choice.randint(1, COPIES_MAX)
                 choice.shuffle(kept)
-                now = len(kept) if stop.asked else len(kept) // 2
+                now = len(kept) if stop.is_requested else len(kept) // 2
                 for record in kept[:now]:
                     await copy(producer, record)
                 del kept[:now]
@@ -95,7 +95,7 @@ async def copied(site: Site, topic: str, choice: Random) -> AsyncGenerator[list[
     try:
         yield seen
     finally:
-        stop.ask()
+        stop.request()
         await relaying
 
 
@@ -184,7 +184,7 @@ async def test_g5_members_that_come_and_go_without_end_lose_nothing(
     stop = Stop()
 
     async def load() -> None:
-        while not stop.asked:
+        while not stop.is_requested:
             await site.emit(site.drafts(kind, 100))
             await stop.wait(0.2)
 
@@ -201,7 +201,7 @@ async def test_g5_members_that_come_and_go_without_end_lose_nothing(
                 await leaving.kill()
             guests.append(await site.start_worker())
     finally:
-        stop.ask()
+        stop.request()
         await loading
 
     await site.finished()

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.stack.kafka import Kafka
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 from .checker import violations
 from .programs import moment
@@ -120,7 +120,7 @@ async def test_g5_a_partition_without_a_leader_delays_and_no_more(tmp_path: Path
 
 @asynccontextmanager
 async def second_broker(servers: Servers, directory: Path) -> AsyncGenerator[Kafka]:
-    broker = Kafka(directory, steps=Steps(None), joins=servers.stack.kafka, brief=True)
+    broker = Kafka(directory, steps=StartProgress(None), joins=servers.stack.kafka, brief=True)
     await asyncio.to_thread(broker.start)
     try:
         yield broker

@@ -18,7 +18,7 @@ import pytest
 
 import dueledger
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow_periodic import Anew
+from dueledger.importers.prow_periodic import NewDefinitionFields
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.preview.occurrences import preview_definition
 
@@ -33,7 +33,7 @@ WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 @cache
 def definitions() -> dict[str, Definition]:
-    found = import_kubernetes(PERIODICS, Anew("kubernetes", START))
+    found = import_kubernetes(PERIODICS, NewDefinitionFields("kubernetes", START))
     return {job.definition.business_key: job.definition for job in found.jobs}
 
 

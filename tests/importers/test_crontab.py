@@ -5,25 +5,25 @@ from typing import Any
 import pytest
 
 from dueledger.importers.crontab import Crontab, import_crontab
-from dueledger.importers.import_result import Import, Job, LeftOut, Question
+from dueledger.importers.import_result import ImportedJob, ImportResult, OpenQuestion, SkippedJob
 
 BERLIN = Crontab(zone="Europe/Berlin")
 SYSTEM = Crontab(zone="Europe/Berlin", of_system=True)
 
 
-def read(text: str, crontab: Crontab = BERLIN) -> Import:
+def read(text: str, crontab: Crontab = BERLIN) -> ImportResult:
     return import_crontab(text + "\n", "tab", crontab)
 
 
-def job(text: str, crontab: Crontab = BERLIN) -> Job:
+def job(text: str, crontab: Crontab = BERLIN) -> ImportedJob:
     [found] = read(text, crontab).jobs
     return found
 
 
-def left_out(text: str, crontab: Crontab = BERLIN) -> LeftOut:
+def left_out(text: str, crontab: Crontab = BERLIN) -> SkippedJob:
     found = read(text, crontab)
     assert found.jobs == []
-    [one] = found.left_out
+    [one] = found.skipped
     return one
 
 
@@ -187,12 +187,12 @@ def test_what_crons_read_differently_is_left_out_with_what_to_write(
 def test_a_time_that_never_comes_is_asked_about() -> None:
     one = job("0 0 30 2 * x")
     assert one.inventory()["frequency"] == "never"
-    assert Question.SWITCHED_OFF in one.known.questions
+    assert OpenQuestion.SWITCHED_OFF in one.known.questions
 
 
 def test_a_job_that_a_change_of_the_clocks_moves_is_asked_about() -> None:
-    assert Question.CLOCKS in job("30 2 * * * x").known.questions
-    assert Question.CLOCKS not in job("30 7 * * * x").known.questions
+    assert OpenQuestion.CLOCKS in job("30 2 * * * x").known.questions
+    assert OpenQuestion.CLOCKS not in job("30 7 * * * x").known.questions
 
 
 @pytest.mark.parametrize(
@@ -200,8 +200,8 @@ def test_a_job_that_a_change_of_the_clocks_moves_is_asked_about() -> None:
     ["PGPASSWORD=abc dump", "curl https://me:abc@host/", "mysqldump -u x -pabc", "x --token abc"],
 )
 def test_a_command_that_seems_to_hold_a_secret_is_asked_about(command: str) -> None:
-    assert Question.SECRET in job(f"0 1 * * * {command}").known.questions
-    assert Question.SECRET not in job("0 1 * * * /opt/dump --all").known.questions
+    assert OpenQuestion.SECRET in job(f"0 1 * * * {command}").known.questions
+    assert OpenQuestion.SECRET not in job("0 1 * * * /opt/dump --all").known.questions
 
 
 def test_jobs_of_one_program_have_names_that_do_not_hang_on_their_place() -> None:
@@ -216,8 +216,8 @@ def test_jobs_of_one_program_have_names_that_do_not_hang_on_their_place() -> Non
 def test_the_same_line_twice_is_carried_over_once_and_the_other_is_named() -> None:
     found = read("0 1 * * * dump\n0 1 * * * dump")
     assert len(found.jobs) == 1
-    assert found.left_out[0].where == "tab:2"
-    assert "tab:1" in found.left_out[0].reason
+    assert found.skipped[0].where == "tab:2"
+    assert "tab:1" in found.skipped[0].reason
 
 
 def test_a_last_line_without_an_end_is_told() -> None:
@@ -241,11 +241,11 @@ def test_a_last_line_without_an_end_is_told() -> None:
 )
 def test_no_line_hangs(row: str) -> None:
     found = read(row)
-    assert len([*found.jobs, *found.left_out]) == 1
+    assert len([*found.jobs, *found.skipped]) == 1
 
 
 def test_every_line_is_in_one_of_the_lists() -> None:
     text = "A=1\n0 1 * * * a\n@reboot b\n#0 1 * * * c\nnonsense"
     found = read(text)
-    counted = [*found.jobs, *found.left_out, *found.reported]
+    counted = [*found.jobs, *found.skipped, *found.reported]
     assert sorted(one.where for one in counted) == [f"tab:{number}" for number in range(1, 6)]

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dueledger.importers.definition_yaml import definition_text, definitions_text, write_definitions
-from dueledger.importers.import_result import Import, Known
+from dueledger.importers.import_result import ImportResult, JobInventory
 from dueledger.ledger.definitions.fields import NAME_CHARS_MAX
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.errors import InvalidInput
@@ -28,7 +28,7 @@ NAMES = PECULIAR | st.text(SEEN, min_size=1, max_size=NAME_CHARS_MAX)
 def test_a_definition_reads_back_as_the_same(
     name: str, command: str, description: str | None
 ) -> None:
-    found = Import()
+    found = ImportResult()
     document: dict[str, object] = {
         "definition": name,
         "tenant": "acme",
@@ -37,7 +37,7 @@ def test_a_definition_reads_back_as_the_same(
         "when": WHEN,
         "payload": {"command": command, "description": description},
     }
-    found.carry("here", document, Known(description=description))
+    found.add_job("here", document, JobInventory(description=description))
     [job] = found.jobs
     [read] = load_definitions(definition_text(job), source="written")
     assert read == job.definition
@@ -48,9 +48,9 @@ def test_a_definition_reads_back_as_the_same(
 def test_where_the_files_cannot_be_written_is_said_by_name(tmp_path: Path, folder: str) -> None:
     (tmp_path / "taken").write_text("somebody's")
     (tmp_path / "folder" / "daily.yaml").mkdir(parents=True)
-    found = Import()
+    found = ImportResult()
     document: dict[str, object] = {"definition": "daily", "tenant": "acme", "kind": "X"}
-    found.carry("here", document | {"business_key": "daily", "when": WHEN}, Known())
+    found.add_job("here", document | {"business_key": "daily", "when": WHEN}, JobInventory())
     with pytest.raises(InvalidInput, match=str(tmp_path / folder)):
         write_definitions(found.jobs, tmp_path / folder)
     assert (tmp_path / "taken").read_text() == "somebody's"

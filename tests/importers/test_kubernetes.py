@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 
 import dueledger
-from dueledger.importers.import_result import Import, Job, LeftOut, Question
+from dueledger.importers.import_result import ImportedJob, ImportResult, OpenQuestion, SkippedJob
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow_periodic import Anew
+from dueledger.importers.prow_periodic import NewDefinitionFields
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.schedule import AfterCompletion, Cron, Every, expand
 
 PERIODICS = Path(dueledger.__file__).resolve().parents[1] / "examples/kubernetes/periodics.json"
 DAY = datetime(2027, 3, 1, tzinfo=UTC)
-ANEW = Anew("acme", DAY)
+ANEW = NewDefinitionFields("acme", DAY)
 
 
 def cronjob(name: str = "report", **spec: object) -> dict[str, object]:
@@ -29,23 +29,23 @@ def cronjob(name: str = "report", **spec: object) -> dict[str, object]:
     }
 
 
-def read(path: Path, *documents: object, zone: str = "UTC") -> Import:
+def read(path: Path, *documents: object, zone: str = "UTC") -> ImportResult:
     file = path / "jobs.yaml"
     file.write_text("\n---\n".join(map(json.dumps, documents)), encoding="utf-8")
     return import_kubernetes(file, ANEW, zone=zone)
 
 
-def job(path: Path, document: object, zone: str = "UTC") -> Job:
+def job(path: Path, document: object, zone: str = "UTC") -> ImportedJob:
     found = read(path, document, zone=zone)
-    assert found.left_out == []
+    assert found.skipped == []
     [one] = found.jobs
     return one
 
 
-def left_out(path: Path, document: object) -> LeftOut:
+def left_out(path: Path, document: object) -> SkippedJob:
     found = read(path, document)
     assert found.jobs == []
-    [one] = found.left_out
+    [one] = found.skipped
     return one
 
 
@@ -71,20 +71,20 @@ def test_a_cronjob_keeps_its_times_its_zone_and_its_namespace(tmp_path: Path) ->
         "overlap": "allow",
         "payload": {"cronjob": "billing/report"},
     }
-    assert Question.CLOCKS in one.known.questions
-    assert Question.ZONE not in one.known.questions
+    assert OpenQuestion.CLOCKS in one.known.questions
+    assert OpenQuestion.ZONE not in one.known.questions
 
 
 def test_without_a_zone_the_controllers_is_taken_and_asked_about(tmp_path: Path) -> None:
     one = job(tmp_path, cronjob(), zone="Asia/Tokyo")
     assert isinstance(one.definition.when, Cron)
     assert one.definition.when.timezone == "Asia/Tokyo"
-    assert Question.ZONE in one.known.questions
+    assert OpenQuestion.ZONE in one.known.questions
 
 
 @pytest.mark.parametrize("empty", ["", " "])
 def test_an_empty_zone_is_not_taken_for_the_controllers(tmp_path: Path, empty: str) -> None:
-    [one] = read(tmp_path, cronjob(timeZone=empty), zone="Asia/Tokyo").left_out
+    [one] = read(tmp_path, cronjob(timeZone=empty), zone="Asia/Tokyo").skipped
     assert "empty `timeZone`" in one.reason
 
 
@@ -118,10 +118,10 @@ def test_a_starting_deadline_is_a_catch_up_and_zero_is_named_as_not_carried_over
 ) -> None:
     one = job(tmp_path, cronjob(startingDeadlineSeconds=600))
     assert one.document["catch_up"] == {"policy": "latest", "window": "PT10M"}
-    assert Question.MISSED not in one.known.questions
+    assert OpenQuestion.MISSED not in one.known.questions
     none = job(tmp_path, cronjob(startingDeadlineSeconds=0))
     assert "catch_up" not in none.document
-    assert Question.MISSED in none.known.questions
+    assert OpenQuestion.MISSED in none.known.questions
     assert any("startingDeadlineSeconds: 0 is not carried" in note for note in none.known.notes)
 
 
@@ -149,10 +149,10 @@ def test_every_counts_from_the_last_start_where_the_cluster_tells_it(tmp_path: P
     }
     one = job(tmp_path, exported)
     assert one.document["when"] == {"every": "PT1H30M", "anchor": "2027-02-28T22:10:00Z"}
-    assert Question.PHASE not in one.known.questions
+    assert OpenQuestion.PHASE not in one.known.questions
     unknown = job(tmp_path, cronjob(schedule="@every 90m"))
     assert isinstance(unknown.definition.when, Every)
-    assert Question.PHASE in unknown.known.questions
+    assert OpenQuestion.PHASE in unknown.known.questions
 
 
 @pytest.mark.parametrize(
@@ -207,8 +207,8 @@ def test_lists_streams_and_folders_are_read_whole(tmp_path: Path) -> None:
         "billing/b",
         "billing/c",
     ]
-    assert [one.where for one in found.left_out] == ["chart.yaml"]
-    assert "templates filled in" in str(found.left_out[0].accepted)
+    assert [one.where for one in found.skipped] == ["chart.yaml"]
+    assert "templates filled in" in str(found.skipped[0].accepted)
     assert found.passed_over == {"Deployment": 1}
 
 
@@ -239,13 +239,13 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: 
 def test_the_same_name_twice_is_carried_over_once(tmp_path: Path) -> None:
     found = read(tmp_path, cronjob(), cronjob())
     assert len(found.jobs) == 1
-    assert "the same name as jobs.yaml:1" in found.left_out[0].reason
+    assert "the same name as jobs.yaml:1" in found.skipped[0].reason
 
 
 def test_every_periodic_job_of_the_kubernetes_project_becomes_a_definition() -> None:
     found = import_kubernetes(PERIODICS, ANEW)
     whens = [one.definition.when for one in found.jobs]
-    assert found.left_out == []
+    assert found.skipped == []
     assert len({one.definition.definition for one in found.jobs}) == len(whens) == 1335
     assert sum(isinstance(when, Cron) for when in whens) == 405
     assert sum(isinstance(when, Every) for when in whens) == 902
@@ -264,7 +264,7 @@ def test_prows_own_files_are_read(tmp_path: Path) -> None:
     assert isinstance(one.definition.when, Every)
     assert one.known.criticality == "release-blocking"
     assert one.known.notes == ("time limit 1h0m0s",)
-    assert Question.TIME_LIMIT in one.known.questions
+    assert OpenQuestion.TIME_LIMIT in one.known.questions
 
 
 def test_a_fixed_rate_keeps_its_period_and_is_spread_by_name() -> None:

@@ -15,10 +15,10 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
 from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.intake import Intake, IntakeSettings, open_intake
-from dueledger.ledger.intake.apply.events_by_subject import read_event
-from dueledger.ledger.intake.apply.rules_in_force import Rulebook
-from dueledger.ledger.intake.record import Taken, take_batch
+from dueledger.ledger.intake import EventIntake, EventIntakeSettings, open_intake
+from dueledger.ledger.intake.apply.events_by_subject import interpret_event
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
+from dueledger.ledger.intake.record import AppliedEvents, record_batch
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
@@ -31,10 +31,10 @@ SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
 POLLS_MAX = 400
 
-Take = Callable[..., Awaitable[Taken]]
+Take = Callable[..., Awaitable[AppliedEvents]]
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 Send = Callable[[Sequence[Message]], Awaitable[None]]
-TakeAll = Callable[[Intake, int], Awaitable[dict[str, int]]]
+TakeAll = Callable[[EventIntake, int], Awaitable[dict[str, int]]]
 
 
 def renewal(kind: str, **changed: object) -> dict[str, Any]:
@@ -102,9 +102,9 @@ def message(event: DomainEvent, **headers: str | None) -> Message:
 
 
 @pytest.fixture
-async def settings(database: str, bootstrap_servers: str, kind: str) -> IntakeSettings:
+async def settings(database: str, bootstrap_servers: str, kind: str) -> EventIntakeSettings:
     """Topics and a group of the test's own; the topics are made as an intake makes them."""
-    settings = IntakeSettings(
+    settings = EventIntakeSettings(
         dsn=SecretStr(database),
         bootstrap_servers=bootstrap_servers,
         event_topic=f"events-{kind}",
@@ -143,37 +143,40 @@ async def set_rule(connection: Connection) -> Callable[..., Awaitable[int]]:
 def take(connection: Connection, actor_no: int) -> Take:
     """Apply a batch in a transaction of its own, by the rules in force."""
 
-    async def apply(*events: DomainEvent, on: Connection = connection) -> Taken:
+    async def apply(*events: DomainEvent, on: Connection = connection) -> AppliedEvents:
         async with on.transaction():
-            rulebook = Rulebook(await read_rules_edition(on), await list_event_rules(on))
+            rulebook = RulesInForce(await read_rules_edition(on), await list_event_rules(on))
             reads = [
-                read_event(rulebook, event, orjson.dumps(event.data).decode()) for event in events
+                interpret_event(rulebook, event, orjson.dumps(event.data).decode())
+                for event in events
             ]
             months = {event.time.date().replace(day=1) for event in events}
             await make_event_months(on, sorted(months))
-            return await take_batch(on, rulebook, reads, actor_no=actor_no)
+            return await record_batch(on, rulebook, reads, actor_no=actor_no)
 
     return apply
 
 
 @pytest.fixture
-async def open_one(settings: IntakeSettings) -> AsyncGenerator[Callable[[], Awaitable[Intake]]]:
+async def open_one(
+    settings: EventIntakeSettings,
+) -> AsyncGenerator[Callable[[], Awaitable[EventIntake]]]:
     """Open intakes on the test's topics; they close with the test."""
     async with AsyncExitStack() as opened:
 
-        async def another() -> Intake:
+        async def another() -> EventIntake:
             return await opened.enter_async_context(open_intake(settings))
 
         yield another
 
 
 @pytest.fixture
-async def intake(open_one: Callable[[], Awaitable[Intake]]) -> Intake:
+async def intake(open_one: Callable[[], Awaitable[EventIntake]]) -> EventIntake:
     return await open_one()
 
 
 @pytest.fixture
-async def send(settings: IntakeSettings) -> AsyncGenerator[Send]:
+async def send(settings: EventIntakeSettings) -> AsyncGenerator[Send]:
     """Send records to the event topic and wait until the broker has them, in their order."""
     async with AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers,
@@ -196,7 +199,7 @@ async def send(settings: IntakeSettings) -> AsyncGenerator[Send]:
 def take_all() -> TakeAll:
     """Tick until this many records are taken in or rejected; return the counts' sums."""
 
-    async def take(intake: Intake, records: int) -> dict[str, int]:
+    async def take(intake: EventIntake, records: int) -> dict[str, int]:
         sums: dict[str, int] = {}
         for _ in range(POLLS_MAX):
             for name, count in (await intake.tick()).items():
@@ -210,7 +213,7 @@ def take_all() -> TakeAll:
 
 @pytest.fixture
 async def read_rejected(
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
 ) -> AsyncGenerator[Callable[[int], Awaitable[list[ConsumerRecord]]]]:
     """Read this many records of the reject topic."""
     async with AIOKafkaConsumer(
@@ -228,7 +231,7 @@ async def read_rejected(
 
 @pytest.fixture
 async def run_process(
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
 ) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
     """Start an intake process; what still runs dies with the test."""
     started: list[asyncio.subprocess.Process] = []

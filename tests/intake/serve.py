@@ -2,7 +2,7 @@
 
 import asyncio
 
-from dueledger.ledger.intake import IntakeSettings, run_intake
+from dueledger.ledger.intake import EventIntakeSettings, run_intake
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 
@@ -10,7 +10,7 @@ from dueledger.ledger.runtime.service import Stop
 async def main() -> None:
     """Take events in until told to stop."""
     configure(json=True)
-    settings = IntakeSettings()  # pyright: ignore[reportCallIssue]  # from the environment
+    settings = EventIntakeSettings()  # pyright: ignore[reportCallIssue]  # from the environment
     stop = Stop()
     stop.on_signals()
     await run_intake(settings, stop)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from dueledger.ledger.intake import Intake, IntakeSettings
+from dueledger.ledger.intake import EventIntake, EventIntakeSettings
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
@@ -18,7 +18,7 @@ from dueledger.ledger.kafka.envelope import (
 )
 from dueledger.ledger.store import Connection
 from dueledger.stack.kafka import Kafka
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 from .conftest import Send, TakeAll, activated, cancelled, message, renewal
 
@@ -30,12 +30,12 @@ Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 
 async def test_events_become_items_and_offsets_follow_the_ledger(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
     read_states: States,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     kind: str,
 ) -> None:
     await set_rule(renewal(kind))
@@ -50,13 +50,13 @@ async def test_events_become_items_and_offsets_follow_the_ledger(
 
 
 async def test_poison_is_rejected_with_its_reason_and_the_rest_of_the_batch_goes_on(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
     read_states: States,
     read_rejected: ReadRejected,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     connection: Connection,
     kind: str,
 ) -> None:
@@ -92,7 +92,7 @@ async def test_poison_is_rejected_with_its_reason_and_the_rest_of_the_batch_goes
 
 
 async def test_a_rule_that_comes_into_force_is_followed_by_the_next_batch(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -112,7 +112,7 @@ async def test_a_rule_that_comes_into_force_is_followed_by_the_next_batch(
 
 
 async def test_a_batch_that_fails_is_polled_again(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -138,7 +138,7 @@ async def test_g5_an_intake_killed_at_any_step_loses_nothing_and_doubles_nothing
     read_states: States,
     read_rejected: ReadRejected,
     run_process: StartProcess,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     eventually: Eventually,
     connection: Connection,
     kind: str,
@@ -165,12 +165,12 @@ async def test_g5_an_intake_killed_at_any_step_loses_nothing_and_doubles_nothing
 @pytest.mark.faults
 async def test_an_intake_ends_when_asked_though_kafka_is_gone(
     run_process: StartProcess,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     connection: Connection,
     eventually: Eventually,
     tmp_path: Path,
 ) -> None:
-    kafka = Kafka(tmp_path, steps=Steps(None), brief=True)
+    kafka = Kafka(tmp_path, steps=StartProgress(None), brief=True)
     kafka.start()
     try:
         process = await run_process(bootstrap_servers=kafka.bootstrap_servers)
@@ -193,7 +193,7 @@ async def test_an_intake_ends_when_asked_though_kafka_is_gone(
     assert process.returncode == 0
 
 
-async def _committed(settings: IntakeSettings) -> int:
+async def _committed(settings: EventIntakeSettings) -> int:
     """Sum up the group's offsets: how many records are settled."""
     async with AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers,

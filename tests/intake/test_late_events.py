@@ -13,7 +13,7 @@ from dueledger.ledger.store import Connection, PlanProfile, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.partitions import make_partitions
-from dueledger.reconciler import Limits, Reconciler, Sources
+from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
 from dueledger.reconciler.finding_types import FindingType
 
 from .conftest import Take, renewal
@@ -83,7 +83,7 @@ async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Re
     await clock.set_clock(connection, NOW, 0, database=True)
     actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
     async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        yield Reconciler(pool, Sources(), actor_no, limits=Limits(stuck_seconds=0))
+        yield Reconciler(pool, ReconcilerSources(), actor_no, limits=PassLimits(stuck_seconds=0))
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ async def lose_everything(connection: Connection) -> int:
 
 async def count_found(reconciler: Reconciler) -> dict[FindingType, int]:
     """Count what a pass finds; that nobody worked what was due is not the matter here."""
-    found = (await reconciler.pass_()).found
+    found = (await reconciler.run_pass()).found
     return {type_: count for type_, count in found.items() if count} | NOTHING
 
 
@@ -270,7 +270,7 @@ async def test_g11_shuffled_doubled_and_late_events_end_alike_and_so_do_their_re
 
     assert await count_found(reconciler) == NOTHING
     lost = await lose_everything(connection)
-    assert (await reconciler.pass_()).found[FindingType.MISSING] == lost == len(ends)
+    assert (await reconciler.run_pass()).found[FindingType.MISSING] == lost == len(ends)
     assert await reconciler.repair(await reconciler.plan()) == lost
     assert await read_ends() == ends
     assert await count_found(reconciler) == NOTHING

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.util import calc_crc32c
 
-from dueledger.ledger.intake import Intake, IntakeSettings, open_intake
+from dueledger.ledger.intake import EventIntake, EventIntakeSettings, open_intake
 from dueledger.ledger.kafka import batch_consumer
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
@@ -76,13 +76,13 @@ def binary(data: str, **headers: str) -> Message:
 async def test_poison_is_rejected_and_its_partition_goes_on(
     poison: Message,
     why: tuple[bytes, bytes],
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
     read_states: States,
     read_rejected: ReadRejected,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     kind: str,
 ) -> None:
     await set_rule(renewal(kind))
@@ -97,7 +97,7 @@ async def test_poison_is_rejected_and_its_partition_goes_on(
 
 
 async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
-    settings: IntakeSettings, send: Send, take_all: TakeAll, kind: str
+    settings: EventIntakeSettings, send: Send, take_all: TakeAll, kind: str
 ) -> None:
     topic = f"small-{kind}"
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
@@ -133,10 +133,10 @@ async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
 
 
 async def test_a_record_without_key_and_value_is_rejected(
-    intake: Intake,
+    intake: EventIntake,
     take_all: TakeAll,
     read_rejected: ReadRejected,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
 ) -> None:
     await _write(settings, 0, ("trace", b"1"))
     sums = await take_all(intake, 1)
@@ -146,11 +146,11 @@ async def test_a_record_without_key_and_value_is_rejected(
 
 
 async def test_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     take_all: TakeAll,
     read_rejected: ReadRejected,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
 ) -> None:
     await send([message(activated(f"P-{number:02}")) for number in range(20)])
     for partition in range(settings.topic_partitions):
@@ -167,7 +167,7 @@ async def test_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes
 
 
 async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
-    intake: Intake, take_all: TakeAll, settings: IntakeSettings, connection: Connection
+    intake: EventIntake, take_all: TakeAll, settings: EventIntakeSettings, connection: Connection
 ) -> None:
     count = 3 * settings.intake_batch_events + 7
     async with AIOKafkaProducer(
@@ -186,11 +186,11 @@ async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
 
 
 async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
-    intake: Intake,
+    intake: EventIntake,
     send: Send,
     read_states: States,
     set_rule: SetRule,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -225,9 +225,9 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 async def test_compressed_events_are_taken_in(
     compression: Literal["gzip", "snappy", "lz4", "zstd"],
-    intake: Intake,
+    intake: EventIntake,
     take_all: TakeAll,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
 ) -> None:
     async with AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, compression_type=compression
@@ -238,11 +238,11 @@ async def test_compressed_events_are_taken_in(
 
 
 async def test_what_an_emitters_transaction_took_back_is_not_owed(
-    intake: Intake,
+    intake: EventIntake,
     take_all: TakeAll,
     set_rule: SetRule,
     read_states: States,
-    settings: IntakeSettings,
+    settings: EventIntakeSettings,
     kind: str,
 ) -> None:
     await set_rule(renewal(kind))
@@ -264,14 +264,14 @@ async def test_what_an_emitters_transaction_took_back_is_not_owed(
 
 
 async def test_an_idle_tick_tells_the_same_counts(
-    intake: Intake, send: Send, take_all: TakeAll
+    intake: EventIntake, send: Send, take_all: TakeAll
 ) -> None:
     idle = await intake.tick()
     await send([message(activated("P-1"))])
     assert idle == dict.fromkeys(await take_all(intake, 1), 0)
 
 
-async def _write(settings: IntakeSettings, partition: int, header: tuple[str, bytes]) -> None:
+async def _write(settings: EventIntakeSettings, partition: int, header: tuple[str, bytes]) -> None:
     """Write a record without key and value, as other clients may."""
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         batch = producer.create_batch()

@@ -21,9 +21,9 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.clock import set_clock, set_machine_clock
 from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allowances
-from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.items import (
-    Answer,
+    RequestResult,
     emit_items,
     read_accounting,
     show_item,
@@ -32,7 +32,14 @@ from dueledger.ledger.store.items import (
 )
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.ledger.store.reviews import write_off_items
-from dueledger.ledger.store.runs import Outcome, Refused, Settlement, Start, settle_runs, start_runs
+from dueledger.ledger.store.runs import (
+    Outcome,
+    RefusedSettlement,
+    Settlement,
+    StartResult,
+    settle_runs,
+    start_runs,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ class Ledger:
 
     async def start(
         self, fence: int, from_position: int = 1, to_position: int = 1, *, lease_seconds: float = 60
-    ) -> Start:
+    ) -> StartResult:
         (start,) = await start_runs(
             self.connection,
             [fence],
@@ -112,7 +119,7 @@ class Ledger:
         *events: TransitionEvent | None,
         worker_no: int | None = None,
         after_seconds: float | None = None,
-    ) -> list[Refused]:
+    ) -> list[RefusedSettlement]:
         assert run_no is not None
         outcomes = [
             None if event is None else Outcome(event, '{"reason":"test"}', after_seconds)
@@ -174,7 +181,7 @@ class Ledger:
                 assert_never(state)
         return placed
 
-    async def cancel(self, item: UUID) -> Answer:
+    async def cancel(self, item: UUID) -> RequestResult:
         (answered,) = await withdraw_items(
             self.connection,
             [item],
@@ -247,7 +254,7 @@ async def limit(ledger: Ledger, **limits: Any) -> None:  # noqa: ANN401 - as Flo
     """Set limits on the ledger's kind."""
     await set_flow_limits(
         ledger.connection,
-        Scope("acme", ledger.kind),
+        FlowScope("acme", ledger.kind),
         FlowLimits(**limits),
         actor_no=ledger.worker_no,
     )
@@ -255,7 +262,9 @@ async def limit(ledger: Ledger, **limits: Any) -> None:  # noqa: ANN401 - as Flo
 
 async def allowance(ledger: Ledger) -> int:
     """Return what the one limited flow may have now."""
-    flows = [flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.limited]
+    flows = [
+        flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.is_limited
+    ]
     async with ledger.connection.transaction():
         assert list(await lock_limited_flows(ledger.connection, flows)) == flows
         allowances = await measure_allowances(ledger.connection, flows, 1000)

@@ -6,8 +6,8 @@ import pytest
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.claims import reap_runs
-from dueledger.ledger.store.flow_limits import judge_circuits, prune_outcomes
-from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.flow_limits import prune_outcomes, update_circuits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 
 from .conftest import Ledger, allowance, limit
 
@@ -28,7 +28,7 @@ async def test_a_circuit_opens_lets_one_probe_through_and_closes_when_it_complet
         await ledger.settle(start.run_no, *events, after_seconds=3600)
 
     async def judge() -> list[tuple[str, str]]:
-        return [(each.before, each.after) for each in await judge_circuits(ledger.connection)]
+        return [(each.before, each.after) for each in await update_circuits(ledger.connection)]
 
     await run(COMPLETED, FAILED, FAILED)
     assert await judge() == []  # too few to judge
@@ -57,7 +57,7 @@ async def test_a_probe_that_fails_or_dies_opens_the_circuit_again(ledger: Ledger
     await ledger.start(probe.fence)
     await ledger.let_leases_lapse()
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).runs == 1
-    (change,) = await judge_circuits(ledger.connection)
+    (change,) = await update_circuits(ledger.connection)
     assert (change.before, change.after, change.failed) == ("half_open", "open", 1)
 
 
@@ -66,9 +66,9 @@ async def _half_open(ledger: Ledger) -> None:
     claim = await ledger.claim(limit=3, limited=True)
     start = await ledger.start(claim.fence, 1, 3)
     await ledger.settle(start.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
-    (opened,) = await judge_circuits(ledger.connection)
+    (opened,) = await update_circuits(ledger.connection)
     await ledger.pass_machine_seconds(31)
-    (half,) = await judge_circuits(ledger.connection)
+    (half,) = await update_circuits(ledger.connection)
     assert (opened.after, half.after) == ("open", "half_open")
 
 
@@ -83,11 +83,11 @@ async def test_a_half_open_circuit_is_not_judged_by_a_call_that_began_before_it_
 
     await ledger.settle(long.run_no, event, after_seconds=3600)
 
-    assert await judge_circuits(ledger.connection) == []
+    assert await update_circuits(ledger.connection) == []
     assert await allowance(ledger) == 1  # and the probe is still to come
     probe = await ledger.start((await ledger.claim(limit=1, limited=True)).fence)
     await ledger.settle(probe.run_no, COMPLETED)
-    (change,) = await judge_circuits(ledger.connection)
+    (change,) = await update_circuits(ledger.connection)
     assert (change.after, change.completed, change.failed) == ("closed", 1, 0)
 
 
@@ -99,12 +99,12 @@ async def test_a_circuit_that_closed_is_not_opened_by_calls_from_before(ledger: 
     await _half_open(ledger)
     probe = await ledger.start((await ledger.claim(limit=1, limited=True)).fence)
     await ledger.settle(probe.run_no, COMPLETED)
-    (change,) = await judge_circuits(ledger.connection)
+    (change,) = await update_circuits(ledger.connection)
     assert change.after == "closed"
 
     await ledger.settle(long.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
 
-    assert await judge_circuits(ledger.connection) == []
+    assert await update_circuits(ledger.connection) == []
 
 
 async def test_a_probe_that_says_nothing_of_its_target_is_followed_by_another(
@@ -115,7 +115,7 @@ async def test_a_probe_that_says_nothing_of_its_target_is_followed_by_another(
     await _half_open(ledger)
     probe = await ledger.start((await ledger.claim(limit=1, limited=True)).fence)
     await ledger.settle(probe.run_no, TransitionEvent.SNOOZED, after_seconds=3600)
-    assert await judge_circuits(ledger.connection) == []
+    assert await update_circuits(ledger.connection) == []
     assert await allowance(ledger) == 1
 
 
@@ -128,7 +128,7 @@ async def test_what_is_lost_beside_others_with_its_worker_says_nothing_of_its_fl
     await ledger.start(claim.fence, 1, 4)
     await ledger.let_leases_lapse()
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).retried == 4
-    assert await judge_circuits(ledger.connection) == []
+    assert await update_circuits(ledger.connection) == []
     assert await ledger.connection.fetchval("select count(*) from ledger.flow_outcome") == 0
 
 
@@ -144,10 +144,10 @@ async def test_a_breaker_judges_by_nothing_that_began_before_it_was_set(ledger: 
     await limit(ledger, **breaker)
     await ledger.settle(across.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
 
-    assert await judge_circuits(ledger.connection) == []
+    assert await update_circuits(ledger.connection) == []
     again = await ledger.start((await ledger.claim(limit=3, limited=True)).fence, 1, 3)
     await ledger.settle(again.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
-    (change,) = await judge_circuits(ledger.connection)
+    (change,) = await update_circuits(ledger.connection)
     assert (change.after, change.failed) == ("open", 3)
 
 
@@ -162,7 +162,7 @@ async def test_what_a_breaker_counted_is_forgotten_once_it_is_taken_away(ledger:
     )
     await set_flow_limits(
         ledger.connection,
-        Scope("acme", ledger.kind, ""),
+        FlowScope("acme", ledger.kind, ""),
         FlowLimits(cleared=["circuit_failure_ratio"]),
         actor_no=ledger.worker_no,
     )

@@ -24,7 +24,7 @@ from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_
 from dueledger.ledger.store.runs import (
     Outcome,
     Settlement,
-    Start,
+    StartResult,
     extend_leases,
     settle_runs,
     start_runs,
@@ -54,7 +54,7 @@ class World:
 
     ids: list[UUID] = field(default_factory=list[UUID])
     claims: dict[int, int] = field(default_factory=dict[int, int])
-    starts: list[Start] = field(default_factory=list[Start])
+    starts: list[StartResult] = field(default_factory=list[StartResult])
 
 
 class Actor:

@@ -6,10 +6,10 @@ import pytest
 
 from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.store import Connection, connect
-from dueledger.ledger.store.definitions import Defined, define
+from dueledger.ledger.store.definitions import DefineResult, define
 
 
-async def _define(connection: Connection, document: dict[str, str], actor_no: int) -> Defined:
+async def _define(connection: Connection, document: dict[str, str], actor_no: int) -> DefineResult:
     return await define(
         connection,
         document,

@@ -9,7 +9,13 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.migrations import migrate
-from dueledger.ledger.store.runs import Outcome, Refusal, Refused, Settlement, settle_runs
+from dueledger.ledger.store.runs import (
+    Outcome,
+    RefusedSettlement,
+    Settlement,
+    SettleRefusal,
+    settle_runs,
+)
 from dueledger.stack.embedded import open_embedded
 
 from .conftest import Ledger
@@ -40,7 +46,7 @@ async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
         repeated = [Settlement(running.run_no, [Outcome(TransitionEvent.COMPLETED)])]
         assert await settle_runs(ledger.connection, repeated, actor_no) == []
         assert await settle_runs(ledger.connection, repeated, actor_no) == [
-            Refused(running.run_no, Refusal.SETTLED)
+            RefusedSettlement(running.run_no, SettleRefusal.SETTLED)
         ]
         await ledger.check_balance()
         await ledger.connection.close()

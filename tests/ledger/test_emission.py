@@ -16,7 +16,7 @@ from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection, PlanProfile, connect
-from dueledger.ledger.store.error_mapping import ClockRefused, translated
+from dueledger.ledger.store.error_mapping import ClockRefused, mapped_errors
 from dueledger.ledger.store.items import (
     emit_items,
     item_timeline,
@@ -210,9 +210,9 @@ async def test_a_domain_service_emits_in_sql_inside_its_own_transaction(
 async def test_g3_a_simulated_clock_is_refused_to_an_application_role(emitter: str) -> None:
     service = await connect(emitter, application_name="test")
     await service.execute("set ledger.clock = '2030-01-01T00:00Z|2026-01-01T00:00Z|60'")
-    with pytest.raises(ClockRefused), translated():
+    with pytest.raises(ClockRefused), mapped_errors():
         await service.fetchval("select ledger.now()")
-    with pytest.raises(ClockRefused), translated():
+    with pytest.raises(ClockRefused), mapped_errors():
         await service.fetch(
             "select * from ledger.emit('acme', 'K', 'P-1', '2027-03-01', '2027-02-01T09:00Z')"
         )

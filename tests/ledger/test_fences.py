@@ -10,12 +10,12 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import mark_published, reap_runs, release_claims
 from dueledger.ledger.store.clock import read_now, set_clock
-from dueledger.ledger.store.items import Answer
+from dueledger.ledger.store.items import RequestResult
 from dueledger.ledger.store.runs import (
     Outcome,
-    Refusal,
-    Refused,
+    RefusedSettlement,
     Settlement,
+    SettleRefusal,
     settle_runs,
     start_runs,
 )
@@ -71,7 +71,7 @@ async def test_g4_a_zombies_write_is_answered_stale_recorded_and_changes_nothing
 
     refused = await ledger.settle(placed.run_no, FAILED)
 
-    assert refused == [Refused(placed.run_no, Refusal.STALE)]
+    assert refused == [RefusedSettlement(placed.run_no, SettleRefusal.STALE)]
     assert await ledger.journal() == before
     assert await ledger.state_of(placed.id) is State.COMPLETED
     assert await ledger.rejected() == [("settle", "stale")]
@@ -82,7 +82,7 @@ async def test_g4_another_worker_cannot_settle_what_it_was_not_given(ledger: Led
 
     refused = await ledger.settle(placed.run_no, COMPLETED, worker_no=ledger.other_worker_no)
 
-    assert refused == [Refused(placed.run_no, Refusal.STALE)]
+    assert refused == [RefusedSettlement(placed.run_no, SettleRefusal.STALE)]
     assert await ledger.state_of(placed.id) is State.RUNNING
     assert await ledger.rejected() == [("settle", "stale")]
 
@@ -169,7 +169,7 @@ async def test_g7_repeating_a_settlement_after_a_lost_commit_is_harmless(ledger:
     before = await ledger.journal()
 
     assert await ledger.settle(run_no, COMPLETED, None, FAILED) == [
-        Refused(run_no, Refusal.SETTLED)
+        RefusedSettlement(run_no, SettleRefusal.SETTLED)
     ]
     assert await ledger.journal() == before
 
@@ -193,9 +193,9 @@ async def test_g7_a_settlement_that_waits_for_its_own_lost_commit_is_asked_again
         pass
     await transaction.commit()
 
-    assert await repeat == [Refused(placed.run_no, Refusal.CONTENDED)]
+    assert await repeat == [RefusedSettlement(placed.run_no, SettleRefusal.CONTENDED)]
     assert await settle_runs(ledger.connection, [settlement], ledger.worker_no) == [
-        Refused(placed.run_no, Refusal.SETTLED)
+        RefusedSettlement(placed.run_no, SettleRefusal.SETTLED)
     ]
     await lost.close()
     await watcher.close()
@@ -273,7 +273,7 @@ async def test_business_time_flows_at_the_rate_that_is_set(ledger: Ledger, noon:
 async def test_a_stretch_can_be_started_as_runs_of_one_that_settle_apart(ledger: Ledger) -> None:
     items = await ledger.emit(5)
     claim = await ledger.claim()
-    assert await ledger.cancel(items[3]) is Answer.REQUESTED
+    assert await ledger.cancel(items[3]) is RequestResult.REQUESTED
 
     starts = await start_runs(
         ledger.connection,

@@ -17,9 +17,15 @@ from aiokafka.record.util import calc_crc32c
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import batch_consumer
-from dueledger.ledger.kafka.batch_consumer import BatchConsumer, _Batches, _bound, _Fetched, _Room
+from dueledger.ledger.kafka.batch_consumer import (
+    BatchConsumer,
+    _bound,
+    _FetchBudget,
+    _FetchedPartition,
+    _PartitionBatches,
+)
 from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
-from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordBatch, RecordReader
+from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord, RecordReader
 from dueledger.ledger.kafka.topics import make_missing_topics
 
 
@@ -42,9 +48,9 @@ async def consumer(place: TopicPartition, bootstrap_servers: str) -> AsyncGenera
         yield consumer
 
 
-async def take(consumer: BatchConsumer, end: int, *, records_max: int = 1000) -> list[RecordBatch]:
+async def take(consumer: BatchConsumer, end: int, *, records_max: int = 1000) -> list[FetchedBatch]:
     """Take batches until the position has come to `end`."""
-    found: list[RecordBatch] = []
+    found: list[FetchedBatch] = []
     [place] = consumer.assignment()
     while await consumer.position(place) < end:
         for batches in (
@@ -54,7 +60,7 @@ async def take(consumer: BatchConsumer, end: int, *, records_max: int = 1000) ->
     return found
 
 
-def records_of(batches: list[RecordBatch]) -> list[KafkaRecord]:
+def records_of(batches: list[FetchedBatch]) -> list[KafkaRecord]:
     found: list[KafkaRecord] = []
     for batch in batches:
         reader = RecordReader(batch)
@@ -79,17 +85,17 @@ def written(*values: bytes, offset: int = 0) -> bytes:
     return offset.to_bytes(8) + bytes(builder.build())[8:]
 
 
-def iterate(data: bytes, *, offset: int = 0) -> _Batches:
-    return _Batches(
+def iterate(data: bytes, *, offset: int = 0) -> _PartitionBatches:
+    return _PartitionBatches(
         TopicPartition("due.Renewal", 0),
-        _Fetched(data),
+        _FetchedPartition(data),
         aborted_transactions=[],
         fetch_offset=offset,
         key_deserializer=None,
         value_deserializer=None,
         check_crcs=True,
         isolation_level=READ_COMMITTED,
-        room=_Room(),
+        room=_FetchBudget(),
     )
 
 
@@ -178,9 +184,9 @@ async def test_what_decompresses_to_too_much_is_never_had_whole_and_holds_nothin
     assert max(len(batch.body) for batch in batches) < DECODED_BYTES_MAX / 8
     *unreadable, innocent = records_of(batches)
     for record in unreadable:
-        assert record.salvaged().headers == []
+        assert record.read_best_effort().headers == []
         with pytest.raises(InvalidHeader):
-            record.whole()
+            record.read_all()
     assert innocent.value == b"innocent"
 
 
@@ -224,7 +230,7 @@ def test_a_batch_that_was_cut_off_waits_for_the_next_fetch() -> None:
         batches = iterate(good + cut_off[:-missing])
         assert [batch.base_offset for batch in batches] == [0]
         assert batches.next_fetch_offset == 1
-    assert not _Fetched(cut_off[:-1]).has_next()
+    assert not _FetchedPartition(cut_off[:-1]).has_next()
 
 
 def test_what_cannot_be_decompressed_is_one_record_that_cannot_be_read() -> None:
@@ -236,8 +242,8 @@ def test_what_cannot_be_decompressed_is_one_record_that_cannot_be_read() -> None
         batches = iterate(_with_crc(batch) + written(b"next", offset=1))
         first, second = list(batches)
         [record] = records_of([first])
-        assert record.salvaged().headers == []
-        assert b"not compressed at all" in (record.salvaged().value or b"")
+        assert record.read_best_effort().headers == []
+        assert b"not compressed at all" in (record.read_best_effort().value or b"")
         assert [record.value for record in records_of([second])] == [b"next"]
 
 
@@ -245,7 +251,7 @@ def test_a_batch_of_a_format_without_headers_is_one_record_that_cannot_be_read()
     old = (5).to_bytes(8) + (20).to_bytes(4) + bytes(4) + b"\x01" + bytes(15)
     first, second = list(iterate(old + written(b"next", offset=6), offset=5))
     assert [record.offset for record in records_of([first])] == [5]
-    assert records_of([first])[0].salvaged().headers == []
+    assert records_of([first])[0].read_best_effort().headers == []
     assert [record.value for record in records_of([second])] == [b"next"]
 
 
@@ -254,7 +260,7 @@ def test_an_aiokafka_of_other_insides_is_refused_by_name() -> None:
         return object()
 
     with pytest.raises(ImportError, match="fetch of this aiokafka does not use MemoryRecords"):
-        _bound(fetch, MemoryRecords=_Fetched)
+        _bound(fetch, MemoryRecords=_FetchedPartition)
 
 
 def _with_crc(batch: bytearray) -> bytes:

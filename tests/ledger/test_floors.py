@@ -7,15 +7,15 @@ import pytest
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import (
-    BOTTOM,
-    Floor,
+    FLOOR_MIN,
+    PendingFloor,
     claim_items,
     claim_serial_items,
     find_next_due,
     list_due_flows,
 )
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.ledger.store.direct_claims import take_items
+from dueledger.ledger.store.direct_claims import claim_and_start_items
 
 from .conftest import Ledger
 
@@ -39,8 +39,8 @@ async def _reads(connection: Connection, index: str) -> int:
     )
 
 
-async def _floor(ledger: Ledger, flow_no: int) -> Floor:
-    (answer,) = await find_next_due(ledger.connection, [flow_no], [BOTTOM], [0.0])
+async def _floor(ledger: Ledger, flow_no: int) -> PendingFloor:
+    (answer,) = await find_next_due(ledger.connection, [flow_no], [FLOOR_MIN], [0.0])
     return answer.floor
 
 
@@ -62,7 +62,7 @@ async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger:
     assert passed >= TAKEN
     assert await claim_items(ledger.connection, [flow.flow_no], [10], [floor])
     assert (await find_next_due(ledger.connection, [flow.flow_no], [floor], [0.0]))[0].plain
-    await take_items(
+    await claim_and_start_items(
         ledger.connection,
         [flow.flow_no],
         [10],
@@ -129,6 +129,6 @@ async def test_a_list_begins_at_the_bottom_and_says_where_each_sort_begins(ledge
     )
     (flow,) = await list_due_flows(ledger.connection, 10)
     assert flow.floor.retry_at <= retry_at
-    assert flow.floor.serial_at > BOTTOM.serial_at
+    assert flow.floor.serial_at > FLOOR_MIN.serial_at
     rows = await claim_items(ledger.connection, [flow.flow_no], [10], [flow.floor])
     assert len(rows) == 2

@@ -11,16 +11,16 @@ import pytest
 
 from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.flow_bounds import FLOW_BOUNDS
-from dueledger.ledger.store import Connection, translated
+from dueledger.ledger.store import Connection, mapped_errors
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import (
-    foresee_allowances,
-    judge_circuits,
+    estimate_allowances,
     lock_limited_flows,
     measure_allowances,
     spend_tokens,
+    update_circuits,
 )
-from dueledger.ledger.store.flows import FlowLimits, Scope, list_flows, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
 from dueledger.ledger.store.migrations import read_migrations
 from dueledger.stack import Endpoints
 from tests.conftest import named_database
@@ -59,13 +59,13 @@ def test_a_number_out_of_its_bounds_is_refused_by_name(name: str, number: float)
     limits: dict[str, Any] = {name: number}
     with pytest.raises(InvalidItem, match=name) as refused:
         FlowLimits(**limits)
-    assert refused.value.problems[0].reason.endswith(FLOW_BOUNDS[name].words)
+    assert refused.value.problems[0].reason.endswith(FLOW_BOUNDS[name].text)
 
 
 async def test_what_the_table_refuses_is_told_in_the_same_words(ledger: Ledger) -> None:
     await ledger.emit()
-    words = re.escape(FLOW_BOUNDS["rate_per_second"].words)
-    with pytest.raises(InvalidItem, match=words), translated():
+    words = re.escape(FLOW_BOUNDS["rate_per_second"].text)
+    with pytest.raises(InvalidItem, match=words), mapped_errors():
         await ledger.connection.execute("update ledger.flow set rate_per_second = 5e-324")
 
 
@@ -80,7 +80,7 @@ async def test_limits_at_their_bounds_break_no_statement(ledger: Ledger, end: st
         for name, bounds in FLOW_BOUNDS.items()
     }
     await set_flow_limits(
-        ledger.connection, Scope("acme", ledger.kind), FlowLimits(**limits), actor_no=1
+        ledger.connection, FlowScope("acme", ledger.kind), FlowLimits(**limits), actor_no=1
     )
     (flow,) = await list_due_flows(ledger.connection, 10)
     taken = 2_147_483_647
@@ -90,13 +90,15 @@ async def test_limits_at_their_bounds_break_no_statement(ledger: Ledger, end: st
         await spend_tokens(ledger.connection, flows, [taken])
     for seconds in (0, 31_536_000):
         await ledger.pass_machine_seconds(seconds)
-        foreseen = (await foresee_allowances(ledger.connection, [flow.flow_no], 1000))[flow.flow_no]
+        foreseen = (await estimate_allowances(ledger.connection, [flow.flow_no], 1000))[
+            flow.flow_no
+        ]
         assert foreseen.items >= 0
         for state in ("closed", "open", "half_open"):
             await ledger.connection.execute(
                 "update ledger.flow set circuit = $1, circuit_at = ledger.machine_now()", state
             )
-            await judge_circuits(ledger.connection)
+            await update_circuits(ledger.connection)
         assert len(await list_flows(ledger.connection)) == 1
 
 

@@ -12,16 +12,16 @@ from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flow_limits import spend_tokens
 from dueledger.ledger.store.flows import (
     FlowLimits,
-    Scope,
+    FlowScope,
     expedite_items,
-    heal_pauses,
     list_flows,
     list_pauses,
     pause_flows,
+    reapply_pauses,
     resume_flows,
     set_flow_limits,
 )
-from dueledger.ledger.store.items import Answer, emit_items, item_timeline
+from dueledger.ledger.store.items import RequestResult, emit_items, item_timeline
 
 from .conftest import Ledger, allowance, limit
 
@@ -32,7 +32,7 @@ LONG_HENCE = datetime(2199, 1, 1, tzinfo=UTC)
 
 async def test_a_pause_covers_what_is_there_and_what_comes(ledger: Ledger) -> None:
     await ledger.emit()
-    scope = Scope("acme", ledger.kind)
+    scope = FlowScope("acme", ledger.kind)
     paused = await pause_flows(
         ledger.connection, scope, reason="month end", actor_no=ledger.worker_no
     )
@@ -57,7 +57,7 @@ async def test_a_pause_covers_what_is_there_and_what_comes(ledger: Ledger) -> No
 async def test_a_wider_pause_outlasts_the_end_of_a_narrower_one(ledger: Ledger) -> None:
     await ledger.emit()
     await ledger.emit(lane="eu")
-    tenant, lane = Scope("acme"), Scope("acme", ledger.kind, "eu")
+    tenant, lane = FlowScope("acme"), FlowScope("acme", ledger.kind, "eu")
     for scope, reason in ((tenant, "audit"), (lane, "eu is down")):
         await pause_flows(ledger.connection, scope, reason=reason, actor_no=ledger.worker_no)
     (resumed,) = (await resume_flows(ledger.connection, lane, actor_no=ledger.worker_no)).flows
@@ -120,7 +120,7 @@ async def test_a_claim_of_several_flows_is_not_counted_for_one_of_them(ledger: L
     await ledger.claim(limit=2)
     await set_flow_limits(
         ledger.connection,
-        Scope("acme", ledger.kind, "eu"),
+        FlowScope("acme", ledger.kind, "eu"),
         FlowLimits(concurrency_max=4),
         actor_no=ledger.worker_no,
     )
@@ -163,7 +163,7 @@ async def test_a_person_starts_an_item_before_its_time_and_what_was_owed_stays(
     (answered,) = await expedite_items(
         ledger.connection, [item], reason="customer waits", actor_no=ledger.worker_no
     )
-    assert answered.answer is Answer.DONE
+    assert answered.answer is RequestResult.DONE
     claim = await ledger.claim()
     run_no = (await ledger.start(claim.fence)).run_no
     await ledger.settle(run_no, FAILED, after_seconds=0)
@@ -177,7 +177,7 @@ async def test_what_does_not_wait_cannot_be_expedited(ledger: Ledger) -> None:
     (answered,) = await expedite_items(
         ledger.connection, [placed.id], reason="again", actor_no=ledger.worker_no
     )
-    assert answered.answer is Answer.ILLEGAL
+    assert answered.answer is RequestResult.ILLEGAL
     assert ("trigger", "illegal") in await ledger.rejected()
 
 
@@ -185,7 +185,7 @@ async def test_a_flow_born_beside_a_pause_is_paused_by_the_next_look(
     ledger: Ledger, database: str
 ) -> None:
     other = await connect(database, application_name="emitter")
-    scope = Scope("acme", ledger.kind)
+    scope = FlowScope("acme", ledger.kind)
     transaction = other.transaction()
     await transaction.start()
     await emit_items(other, ledger.make_drafts(), actor_no=ledger.worker_no)
@@ -193,16 +193,16 @@ async def test_a_flow_born_beside_a_pause_is_paused_by_the_next_look(
     await transaction.commit()
     assert len(await list_due_flows(ledger.connection, 10)) == 1  # neither saw the other
 
-    assert await heal_pauses(ledger.connection) == 1
+    assert await reapply_pauses(ledger.connection) == 1
 
     assert await list_due_flows(ledger.connection, 10) == []
-    assert await heal_pauses(ledger.connection) == 0
+    assert await reapply_pauses(ledger.connection) == 0
     transaction = other.transaction()
     await transaction.start()
     await emit_items(other, ledger.make_drafts(lane="eu", prefix="eu"), actor_no=ledger.worker_no)
     await resume_flows(ledger.connection, scope, actor_no=ledger.worker_no)
     await transaction.commit()
-    assert await heal_pauses(ledger.connection) == 1  # born paused, and nobody left to end it
+    assert await reapply_pauses(ledger.connection) == 1  # born paused, and nobody left to end it
     assert len(await list_due_flows(ledger.connection, 10)) == 2
     await other.close()
 
@@ -217,7 +217,7 @@ async def test_a_flow_limited_since_it_was_listed_is_passed_by_until_it_is_measu
         await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, ordering="key"))
     await ledger.emit(3)
     (flow,) = await list_due_flows(ledger.connection, 10)
-    assert not flow.limited
+    assert not flow.is_limited
     await limit(ledger, concurrency_max=1)
 
     async def claim(*, measured: bool) -> int:

@@ -47,7 +47,9 @@ async def _owe(
 
 async def _claim(ledger: Ledger) -> dict[UUID, int]:
     """Claim what is free, each item under a fence of its own."""
-    flows = [flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.serial]
+    flows = [
+        flow.flow_no for flow in await list_due_flows(ledger.connection, 10) if flow.has_serial
+    ]
     async with ledger.connection.transaction():
         rows = await claim_serial_items(
             ledger.connection, flows, [100] * len(flows), ledger.worker_no

@@ -16,7 +16,7 @@ from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import (
-    BOTTOM,
+    FLOOR_MIN,
     claim_items,
     claim_serial_items,
     reap_claims,
@@ -25,7 +25,7 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.ledger.store.direct_claims import take_items
+from dueledger.ledger.store.direct_claims import claim_and_start_items
 from dueledger.ledger.store.reviews import redrive_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 
@@ -47,13 +47,13 @@ async def _claim_serial(connection: Connection, flow_no: int) -> int:
 
 
 async def _take(connection: Connection, flow_no: int) -> int:
-    taken = await take_items(
+    taken = await claim_and_start_items(
         connection,
         [flow_no],
         [100],
         crews=[0],
         apart=[False],
-        floors=[BOTTOM],
+        floors=[FLOOR_MIN],
         run_seconds=[None],
         worker_no=1,
         lease_seconds=60,

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from dueledger.ledger.store import Connection, connect
-from dueledger.ledger.store.flows import Scope, list_pauses, pause_flows, resume_flows
+from dueledger.ledger.store.flows import FlowScope, list_pauses, pause_flows, resume_flows
 
 from .conftest import Ledger
 
@@ -16,7 +16,7 @@ async def test_a_wider_and_a_narrower_resumption_do_not_wait_for_one_another(
 ) -> None:
     await ledger.emit(lane="first")
     await ledger.emit(lane="last")
-    lanes = [Scope("acme", ledger.kind, lane) for lane in ("first", "last")]
+    lanes = [FlowScope("acme", ledger.kind, lane) for lane in ("first", "last")]
     for scope in lanes:
         await pause_flows(ledger.connection, scope, reason="audit", actor_no=ledger.worker_no)
     narrow = await connect(database, application_name="narrow")
@@ -39,7 +39,7 @@ async def test_a_wider_and_a_narrower_resumption_do_not_wait_for_one_another(
     )  # where both come to wait, the narrower first
     narrower = asyncio.create_task(resume_flows(narrow, lanes[1], actor_no=ledger.worker_no))
     await waits(narrow)
-    wider = asyncio.create_task(resume_flows(wide, Scope("acme"), actor_no=ledger.worker_no))
+    wider = asyncio.create_task(resume_flows(wide, FlowScope("acme"), actor_no=ledger.worker_no))
     await waits(wide)
     await holding.commit()
 

@@ -21,7 +21,7 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flow_limits import release_keys
-from dueledger.ledger.store.flows import Scope, pause_flows
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.reviews import redrive_items, write_off_items
 
@@ -64,7 +64,7 @@ async def _order_by_key(ledger: Ledger, *, failure_holds: bool = True) -> None:
 
 async def _hand_out(ledger: Ledger) -> dict[UUID, int | None]:
     """Claim and start what is free; return the run of each item."""
-    flows = [flow for flow in await list_due_flows(ledger.connection, 100) if flow.serial]
+    flows = [flow for flow in await list_due_flows(ledger.connection, 100) if flow.has_serial]
     async with ledger.connection.transaction():
         rows = await claim_serial_items(
             ledger.connection,
@@ -123,7 +123,7 @@ async def test_what_is_not_serial_is_not_claimed_as_such_and_the_other_way_round
     await _order_by_key(ledger)
     (serial,) = await _owe(ledger, 1)
     flows = await list_due_flows(ledger.connection, 10)
-    assert [(flow.plain, flow.serial) for flow in flows] == [(True, True)]
+    assert [(flow.has_plain, flow.has_serial) for flow in flows] == [(True, True)]
     async with ledger.connection.transaction():
         rows = await claim_items(ledger.connection, [flows[0].flow_no], [10])
         assert [row["id"] for row in rows] == [plain]
@@ -250,7 +250,7 @@ async def test_g2_nothing_ends_or_waits_because_of_what_a_paused_lane_holds(
     await _owe(ledger, 1, overlap, lane="eu")
     await _owe(ledger, 1, overlap, lane="eu", after=timedelta(hours=2))
     (free,) = await _owe(ledger, 1, overlap, after=timedelta(hours=1))
-    eu = Scope("acme", ledger.kind, "eu")
+    eu = FlowScope("acme", ledger.kind, "eu")
     await pause_flows(ledger.connection, eu, reason="test", actor_no=ledger.worker_no)
     assert list(await _hand_out(ledger)) == [free]
 

@@ -4,7 +4,7 @@ from structlog.testing import capture_logs
 
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.flows import FlowLimits, Scope, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.upkeep import Upkeep
 
 from .conftest import Ledger
@@ -14,7 +14,7 @@ async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, datab
     await ledger.emit(2)
     breaker = FlowLimits(circuit_failure_ratio=0.5)
     await set_flow_limits(
-        ledger.connection, Scope("acme", ledger.kind), breaker, actor_no=ledger.worker_no
+        ledger.connection, FlowScope("acme", ledger.kind), breaker, actor_no=ledger.worker_no
     )
     await ledger.connection.execute(
         "alter table ledger.flow drop constraint flow_circuit_window_seconds_range"
@@ -35,7 +35,7 @@ async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, datab
                 )
                 assert (await upkeep.tick())["pauses"] == 1
         assert {(line["event"], line["step"], line["log_level"]) for line in logged} == {
-            (LogEvent.UPKEEP_FAILED, "judge_circuits", "error")
+            (LogEvent.UPKEEP_FAILED, "update_circuits", "error")
         }
         assert [line["failures"] for line in logged] == [1, 2, 4]
         await ledger.connection.execute("update ledger.flow set circuit_window_seconds = 60")

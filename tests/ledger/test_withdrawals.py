@@ -4,7 +4,7 @@ from uuid import UUID
 
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.claims import apply_withdrawals
-from dueledger.ledger.store.items import Answer
+from dueledger.ledger.store.items import RequestResult
 
 from .conftest import Ledger
 
@@ -17,7 +17,7 @@ async def test_a_cancellation_in_flight_is_honoured_at_start_and_the_others_run(
 ) -> None:
     items = await ledger.emit(3)
     claim = await ledger.claim()
-    assert await ledger.cancel(items[1]) is Answer.REQUESTED
+    assert await ledger.cancel(items[1]) is RequestResult.REQUESTED
     assert await ledger.state_of(items[1]) is State.CLAIMED
 
     start = await ledger.start(claim.fence, 1, 3)
@@ -52,7 +52,7 @@ async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    assert await ledger.cancel(placed.id) is Answer.REQUESTED
+    assert await ledger.cancel(placed.id) is RequestResult.REQUESTED
     await ledger.settle(placed.run_no, COMPLETED)
 
     swept = await apply_withdrawals(ledger.connection, 100)
@@ -60,11 +60,11 @@ async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion
     assert (swept.applied, swept.too_late) == (0, 1)
     assert await ledger.state_of(placed.id) is State.COMPLETED
     assert await ledger.rejected() == [("withdraw", "finished")]
-    assert await ledger.cancel(placed.id) is Answer.FINISHED
+    assert await ledger.cancel(placed.id) is RequestResult.FINISHED
 
 
 async def test_withdrawing_what_does_not_exist_is_answered_unknown(ledger: Ledger) -> None:
-    assert await ledger.cancel(UUID(int=0)) is Answer.UNKNOWN
+    assert await ledger.cancel(UUID(int=0)) is RequestResult.UNKNOWN
 
 
 async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_honoured(
@@ -72,8 +72,8 @@ async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_h
 ) -> None:
     running = await ledger.place(State.RUNNING)
     other = await ledger.place(State.RUNNING)
-    assert await ledger.cancel(running.id) is Answer.REQUESTED
-    assert await ledger.cancel(other.id) is Answer.REQUESTED
+    assert await ledger.cancel(running.id) is RequestResult.REQUESTED
+    assert await ledger.cancel(other.id) is RequestResult.REQUESTED
     await ledger.settle(other.run_no, TransitionEvent.PARKED)
 
     swept = await apply_withdrawals(ledger.connection, 1)

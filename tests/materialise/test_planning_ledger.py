@@ -13,8 +13,8 @@ from dueledger.ledger.states import TransitionEvent as Event
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
-from dueledger.planning.ledger_load import Wanted, read_load
-from dueledger.planning.load_plan import Plan, make_plan
+from dueledger.planning.ledger_load import LoadFilter, read_load
+from dueledger.planning.load_plan import LoadPlan, make_plan
 
 from .conftest import NOON, SetSchedule, SetTime, hand_out, start, tick_until_idle
 
@@ -23,7 +23,7 @@ MINUTE = timedelta(minutes=1)
 HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
 HALF_PAST = {"cron": "30 * * * *", "timezone": "UTC"}
 
-MakePlan = Callable[..., Awaitable[Plan]]
+MakePlan = Callable[..., Awaitable[LoadPlan]]
 MakeDrafts = Callable[..., list[ItemDraft]]
 ON_EVENT = {
     "event": "PolicyActivated",
@@ -40,17 +40,17 @@ def plan(connection: Connection) -> MakePlan:
     """Plan twelve hours from a full hour on, noon unless told otherwise."""
 
     async def make(
-        wanted: Wanted | None = None, *, since: datetime = NOON, quiet_for: timedelta = HOUR
-    ) -> Plan:
+        wanted: LoadFilter | None = None, *, since: datetime = NOON, quiet_for: timedelta = HOUR
+    ) -> LoadPlan:
         load = await read_load(
-            connection, wanted or Wanted(), since, since + 12 * HOUR, smear=timedelta(0)
+            connection, wanted or LoadFilter(), since, since + 12 * HOUR, smear=timedelta(0)
         )
         return make_plan(load.schedules, load.waiting, quiet_for=quiet_for)
 
     return make
 
 
-def due(made: Plan) -> dict[timedelta, int]:
+def due(made: LoadPlan) -> dict[timedelta, int]:
     """Return what falls due in each quarter, by the time since noon, where anything does."""
     return {each.start - NOON: each.due for each in made.quarters if each.due}
 
@@ -227,15 +227,15 @@ async def test_tenant_kind_and_service_choose_among_what_waits(
     ]
     await emit_items(connection, drafts, actor_no=actor_no)
 
-    async def counted(wanted: Wanted) -> int:
+    async def counted(wanted: LoadFilter) -> int:
         made, later = await plan(wanted), await plan(wanted, since=NOON + 2 * HOUR)
         assert (made.overdue, sum(due(later).values())) == (0, 0)
         assert later.overdue == sum(due(made).values())
         return later.overdue
 
-    assert await counted(Wanted()) == 15
-    assert await counted(Wanted(tenant="umbra")) == 2
-    assert await counted(Wanted(kind=kind)) == 11
-    assert await counted(Wanted(service="billing")) == 8
-    assert await counted(Wanted(tenant="acme", kind=f"{kind}Other")) == 4
-    assert await counted(Wanted(service="shipping")) == 0
+    assert await counted(LoadFilter()) == 15
+    assert await counted(LoadFilter(tenant="umbra")) == 2
+    assert await counted(LoadFilter(kind=kind)) == 11
+    assert await counted(LoadFilter(service="billing")) == 8
+    assert await counted(LoadFilter(tenant="acme", kind=f"{kind}Other")) == 4
+    assert await counted(LoadFilter(service="shipping")) == 0

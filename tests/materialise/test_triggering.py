@@ -6,27 +6,27 @@ from datetime import timedelta
 
 import pytest
 
-from dueledger.definitions.trigger import Triggered, trigger_definition
+from dueledger.definitions.trigger import TriggerResult, trigger_definition
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.flows import expedite_items
-from dueledger.ledger.store.items import Answer, show_item, withdraw_items
+from dueledger.ledger.store.items import RequestResult, show_item, withdraw_items
 
 from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle
 
 EVENING = {"cron": "0 18 * * *", "timezone": "Europe/Berlin"}
 SIX = "2027-03-01T18:00"
 
-Trigger = Callable[..., Awaitable[Triggered]]
+Trigger = Callable[..., Awaitable[TriggerResult]]
 
 
 @pytest.fixture
 def trigger(connection: Connection, actor_no: int) -> Trigger:
     """Trigger the schedule `nightly`, as the round named or as one of its own."""
 
-    async def ask(cycle: str | None = None, *, on: Connection = connection) -> Triggered:
+    async def ask(cycle: str | None = None, *, on: Connection = connection) -> TriggerResult:
         return await trigger_definition(
             on, "acme", "nightly", cycle=cycle, reason="rerun", actor_no=actor_no
         )
@@ -57,7 +57,7 @@ async def test_a_waiting_round_that_is_named_is_refused_with_the_item_to_start_i
     with pytest.raises(InvalidInput, match=f"item {item}, which is Scheduled.*trigger {item}"):
         await trigger(SIX)
     (answered,) = await expedite_items(connection, [item], reason="now", actor_no=actor_no)
-    assert answered.answer is Answer.DONE
+    assert answered.answer is RequestResult.DONE
     await withdraw_items(
         connection, [item], event=TransitionEvent.CANCELLED, reason="test", actor_no=actor_no
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.rules.schedule_drafts import draft_occurrences, split_cycle
+from dueledger.ledger.rules.schedule_drafts import draft_occurrences, split_issue
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record
 from dueledger.ledger.store.items import read_accounting
@@ -143,7 +143,7 @@ async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_rou
 def hold(name: str, rounds: dict[tuple[str, datetime], int], found: list[Record]) -> None:
     """Hold what stands against what the versions owe."""
     live = [
-        (split_cycle(row["cycle"])[0], row)
+        (split_issue(row["cycle"])[0], row)
         for row in found
         if row["event"] != TransitionEvent.SUPERSEDED
     ]

@@ -16,14 +16,14 @@ import pytest
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.materialise import Materialiser, tz_difference
-from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.materialise.tz_difference import find_differences
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendars import put_calendar
 from dueledger.ledger.store.items import emit_items, item_timeline, read_accounting
-from dueledger.ledger.store.tz_changes import Step
+from dueledger.ledger.store.tz_changes import TzStepKind
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
@@ -119,11 +119,11 @@ async def test_definitions_are_read_by_the_page_and_none_is_left_out(
     waiting = await connection.fetchval(
         "select count(*) from ledger.due_item join ledger.pending using (item_no)"
     )
-    found = [each async for each in find_changes(connection) if each.steps]
+    found = [each async for each in find_differences(connection) if each.steps]
     assert {each.version.name for each in found} == set(names)
     assert {each.version.version for each in found} == {2}
     steps = Counter(step.step for each in found for step in each.steps)
-    assert steps == {Step.MOVED: waiting, Step.ADDED: len(lost)}
+    assert steps == {TzStepKind.MOVED: waiting, TzStepKind.ADDED: len(lost)}
 
 
 def test_the_doctor_names_the_iana_version_that_decides(newer_tzdata: Path) -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.materialise import Materialiser
-from dueledger.ledger.materialise.tz_difference import find_changes
+from dueledger.ledger.materialise.tz_difference import find_differences
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent as Event
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items, read_accounting, skip_items, withdraw_items
-from dueledger.ledger.store.tz_changes import Step
+from dueledger.ledger.store.tz_changes import TzStepKind
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, tick_until_idle
 
@@ -137,8 +137,8 @@ async def first_round(name: str, kind: str, tzdata: str) -> ItemDraft:
 
 
 async def added(connection: Connection) -> list[str]:
-    steps = [step async for found in find_changes(connection) for step in found.steps]
-    assert {step.step for step in steps} <= {Step.ADDED}
+    steps = [step async for found in find_differences(connection) for step in found.steps]
+    assert {step.step for step in steps} <= {TzStepKind.ADDED}
     return [step.cycle for step in steps]
 
 

@@ -14,7 +14,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
-from dueledger.ledger.kafka.rejects import Record
+from dueledger.ledger.kafka.rejects import ConsumedRecord
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
@@ -34,8 +34,8 @@ from dueledger.ledger.store.claims import (
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting, show_item
-from dueledger.workers.outcomes import ReportSettings
-from dueledger.workers.outcomes.record import Pass, ReportSettler
+from dueledger.workers.outcomes import OutcomeIntakeSettings
+from dueledger.workers.outcomes.record import OutcomeIntakeResult, OutcomeRecorder
 
 OUTCOME_TOPIC = "due-outcomes"
 HEADERS: dict[str, bytes] = {
@@ -55,7 +55,7 @@ class Handed:
     fence: int
     position: int
 
-    def answers(self, verdict: str = "completed", **members: object) -> Record:
+    def answers(self, verdict: str = "completed", **members: object) -> ConsumedRecord:
         """Return the record of an outcome; members given stand above its own, None included."""
         told = {"item": str(self.item), "fence": self.fence, "position": self.position}
         return record(orjson.dumps({**told, "verdict": verdict, **members}))
@@ -63,11 +63,11 @@ class Handed:
 
 def record(
     value: bytes | None, *, offset: int = 0, key: bytes | None = b"key", **headers: bytes | None
-) -> Record:
+) -> ConsumedRecord:
     """Return a record of the outcome topic; headers given replace its own, None drops one."""
     names = {**HEADERS, **{name.replace("__", "-"): text for name, text in headers.items()}}
     kept = [(name, text) for name, text in names.items() if text is not None]
-    return Record(OUTCOME_TOPIC, 0, offset, key, value, kept)
+    return ConsumedRecord(OUTCOME_TOPIC, 0, offset, key, value, kept)
 
 
 @dataclass
@@ -75,7 +75,7 @@ class Desk:
     """The ledger, and the consumer of one topic that it handed work to."""
 
     connection: Connection
-    settler: ReportSettler
+    settler: OutcomeRecorder
     actor_no: int
     holder_no: int
     make_drafts: Callable[..., list[ItemDraft]]
@@ -134,7 +134,7 @@ class Desk:
                 [row["starts"] + 1 for row in rows],
                 queue_seconds=60,
                 flow_no=flows[0].flow_no,
-                holder_no=self.holder_no if held else None,
+                settled_by_no=self.holder_no if held else None,
                 lease_seconds=flows[0].lease_seconds,
                 run_seconds=flows[0].run_seconds,
             )
@@ -143,8 +143,8 @@ class Desk:
             await mark_published(self.connection, [fence], [0])
         return [Handed(row["id"], fence, place) for place, row in enumerate(rows, 1)]
 
-    async def take(self, *records: Record) -> Pass:
-        return await self.settler.take(records)
+    async def take(self, *records: ConsumedRecord) -> OutcomeIntakeResult:
+        return await self.settler.record(records)
 
     async def state_of(self, handed: Handed) -> State:
         shown = await show_item(self.connection, handed.item)
@@ -201,20 +201,20 @@ async def desk(
     kind: str,
 ) -> Desk:
     holder_no = await register_actor(connection, f"topic:due.{kind}", ActorKind.SERVICE)
-    settler = ReportSettler(pool, actor_no=actor_no)
+    settler = OutcomeRecorder(pool, actor_no=actor_no)
     desk = Desk(connection, settler, actor_no, holder_no, make_drafts, kind)
     await desk.put_policy()
     return desk
 
 
-Send = Callable[[Iterable[Record]], Awaitable[None]]
+Send = Callable[[Iterable[ConsumedRecord]], Awaitable[None]]
 StartProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 
 @pytest.fixture
-async def settings(database: str, bootstrap_servers: str, kind: str) -> ReportSettings:
+async def settings(database: str, bootstrap_servers: str, kind: str) -> OutcomeIntakeSettings:
     """Topics and a group of the test's own; the topics are made as the process makes them."""
-    settings = ReportSettings(
+    settings = OutcomeIntakeSettings(
         dsn=SecretStr(database),
         bootstrap_servers=bootstrap_servers,
         outcome_topic=f"outcomes-{kind}",
@@ -229,11 +229,11 @@ async def settings(database: str, bootstrap_servers: str, kind: str) -> ReportSe
 
 
 @pytest.fixture
-async def send(settings: ReportSettings) -> AsyncGenerator[Send]:
+async def send(settings: OutcomeIntakeSettings) -> AsyncGenerator[Send]:
     """Send records to the outcome topic and wait until the broker has them."""
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
 
-        async def send_all(records: Iterable[Record]) -> None:
+        async def send_all(records: Iterable[ConsumedRecord]) -> None:
             sent = [
                 await producer.send(
                     settings.outcome_topic,
@@ -250,7 +250,7 @@ async def send(settings: ReportSettings) -> AsyncGenerator[Send]:
 
 @pytest.fixture
 async def read_rejected(
-    settings: ReportSettings,
+    settings: OutcomeIntakeSettings,
 ) -> AsyncGenerator[Callable[[int], Awaitable[list[ConsumerRecord]]]]:
     """Read this many records of the reject topic."""
     async with AIOKafkaConsumer(
@@ -267,7 +267,7 @@ async def read_rejected(
 
 
 @pytest.fixture
-async def run_process(settings: ReportSettings) -> AsyncGenerator[StartProcess]:
+async def run_process(settings: OutcomeIntakeSettings) -> AsyncGenerator[StartProcess]:
     """Start `dueledger work --outcomes`; what still runs dies with the test."""
     started: list[asyncio.subprocess.Process] = []
 

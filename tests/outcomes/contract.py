@@ -10,7 +10,7 @@ import orjson
 import yaml
 from aiokafka import ConsumerRecord
 
-from dueledger.ledger.kafka.rejects import Record
+from dueledger.ledger.kafka.rejects import ConsumedRecord
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()
@@ -28,7 +28,7 @@ KNOWN = {
 }  # fmt: skip
 
 
-def faults(message: str, record: ConsumerRecord | Record) -> list[str]:
+def faults(message: str, record: ConsumerRecord | ConsumedRecord) -> list[str]:
     """Say where a record differs from the contract."""
     told = CONTRACT["components"]["messages"][message]
     headers = {name: (text or b"").decode() for name, text in record.headers}

@@ -8,8 +8,8 @@ import orjson
 import pytest
 
 from dueledger.ledger.errors import InvalidInput
-from dueledger.ledger.kafka.rejects import Record
-from dueledger.workers.outcomes.parse import Report, ReportVerdict, parse_report
+from dueledger.ledger.kafka.rejects import ConsumedRecord
+from dueledger.workers.outcomes.parse import ReportedOutcome, ReportedVerdict, parse_outcome
 
 from .conftest import HEADERS, record
 from .contract import faults
@@ -19,57 +19,59 @@ COMPLETED = {"item": ITEM, "fence": 42, "position": 7, "verdict": "completed"}
 STRUCTURED = b"application/cloudevents+json; charset=utf-8"
 
 
-def binary(**members: object) -> Record:
+def binary(**members: object) -> ConsumedRecord:
     return record(orjson.dumps({**COMPLETED, **members}))
 
 
-def structured(**attributes: object) -> Record:
+def structured(**attributes: object) -> ConsumedRecord:
     event = {name[3:]: text.decode() for name, text in HEADERS.items() if name.startswith("ce_")}
     value = orjson.dumps({**event, "data": COMPLETED, **attributes})
     return replace(record(value), headers=[("content-type", STRUCTURED)])
 
 
-def parse(told: Record) -> Report:
-    return parse_report(told.headers, told.value)
+def parse(told: ConsumedRecord) -> ReportedOutcome:
+    return parse_outcome(told.headers, told.value)
 
 
-def report(verdict: ReportVerdict, **members: object) -> Report:
-    return Report(UUID(ITEM), 42, 7, verdict, **members)  # pyright: ignore[reportArgumentType]
+def report(verdict: ReportedVerdict, **members: object) -> ReportedOutcome:
+    return ReportedOutcome(UUID(ITEM), 42, 7, verdict, **members)  # pyright: ignore[reportArgumentType]
 
 
-ACCEPTED: list[tuple[dict[str, object], Report]] = [
-    ({}, report(ReportVerdict.COMPLETED)),
-    ({"evidence": {"a": [1, None]}}, report(ReportVerdict.COMPLETED, detail='{"a":[1,null]}')),
-    ({"evidence": None, "reason": None, "after": None}, report(ReportVerdict.COMPLETED)),
-    ({"verdict": "heartbeat"}, report(ReportVerdict.HEARTBEAT)),
-    ({"verdict": "retry"}, report(ReportVerdict.RETRY)),
+ACCEPTED: list[tuple[dict[str, object], ReportedOutcome]] = [
+    ({}, report(ReportedVerdict.COMPLETED)),
+    ({"evidence": {"a": [1, None]}}, report(ReportedVerdict.COMPLETED, detail='{"a":[1,null]}')),
+    ({"evidence": None, "reason": None, "after": None}, report(ReportedVerdict.COMPLETED)),
+    ({"verdict": "heartbeat"}, report(ReportedVerdict.HEARTBEAT)),
+    ({"verdict": "retry"}, report(ReportedVerdict.RETRY)),
     (
         {"verdict": "retry", "after": "PT1H0.5S", "reason": "down"},
         report(
-            ReportVerdict.RETRY,
+            ReportedVerdict.RETRY,
             after=timedelta(seconds=3600.5),
             detail='{"reason":"down"}',
         ),
     ),
-    ({"verdict": "retry", "after": "PT0S"}, report(ReportVerdict.RETRY, after=timedelta())),
+    ({"verdict": "retry", "after": "PT0S"}, report(ReportedVerdict.RETRY, after=timedelta())),
     (
         {"verdict": "snooze", "after": "2027-03-01T10:00:00.123456789+01:00"},
-        report(ReportVerdict.SNOOZE, after=datetime(2027, 3, 1, 9, 0, 0, 123456, UTC)),
+        report(ReportedVerdict.SNOOZE, after=datetime(2027, 3, 1, 9, 0, 0, 123456, UTC)),
     ),
     (
         {"verdict": "park", "reason": "é" * 3000, "evidence": {"code": 7}},
-        report(ReportVerdict.PARK, detail='{"reason":"' + "é" * 2000 + '","evidence":{"code":7}}'),
+        report(
+            ReportedVerdict.PARK, detail='{"reason":"' + "é" * 2000 + '","evidence":{"code":7}}'
+        ),
     ),
     (
         {"verdict": "not_due", "reason": "NUL \x00 in it"},
-        report(ReportVerdict.NOT_DUE, detail='{"reason":"not due: NUL � in it"}'),
+        report(ReportedVerdict.NOT_DUE, detail='{"reason":"not due: NUL � in it"}'),
     ),
 ]
 
 
 @pytest.mark.parametrize(("members", "expected"), ACCEPTED)
 def test_an_outcome_reads_alike_in_both_modes_and_as_the_contract_says(
-    members: dict[str, object], expected: Report
+    members: dict[str, object], expected: ReportedOutcome
 ) -> None:
     told = binary(**members)
     assert parse(told) == expected
@@ -78,7 +80,7 @@ def test_an_outcome_reads_alike_in_both_modes_and_as_the_contract_says(
 
 
 LARGE = {"text": "x" * 262_144}
-REFUSED: list[tuple[Record, str, str, str]] = [
+REFUSED: list[tuple[ConsumedRecord, str, str, str]] = [
     (record(None), "INVALID_OUTCOME", "value", "missing"),
     (record(b""), "INVALID_OUTCOME", "value", "not JSON"),
     (record(b'{"item":'), "INVALID_OUTCOME", "value", "not JSON"),
@@ -137,7 +139,7 @@ REFUSED: list[tuple[Record, str, str, str]] = [
 
 @pytest.mark.parametrize(("told", "code", "field", "reason"), REFUSED)
 def test_what_is_no_outcome_is_refused_by_the_name_of_its_field(
-    told: Record, code: str, field: str, reason: str
+    told: ConsumedRecord, code: str, field: str, reason: str
 ) -> None:
     with pytest.raises(InvalidInput) as refusal:
         parse(told)

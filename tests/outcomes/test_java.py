@@ -14,7 +14,7 @@ from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import State
 from dueledger.ledger.store.items import emit_items
 from dueledger.stack import kafka_jars
-from dueledger.workers.outcomes import ReportSettings, open_reports
+from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
 
 from .conftest import Desk
 from .contract import faults
@@ -43,7 +43,7 @@ Start = Callable[[str, str], Awaitable[asyncio.subprocess.Process]]
 
 
 @pytest.fixture
-async def start_consumer(settings: ReportSettings, class_path: str) -> AsyncGenerator[Start]:
+async def start_consumer(settings: OutcomeIntakeSettings, class_path: str) -> AsyncGenerator[Start]:
     started: list[asyncio.subprocess.Process] = []
 
     async def start(topic: str, group: str) -> asyncio.subprocess.Process:
@@ -64,7 +64,7 @@ async def start_consumer(settings: ReportSettings, class_path: str) -> AsyncGene
 
 async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
     desk: Desk,
-    settings: ReportSettings,
+    settings: OutcomeIntakeSettings,
     bootstrap_servers: str,
     start_consumer: Start,
     eventually: Eventually,
@@ -77,7 +77,7 @@ async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
     allocating = AllocatorSettings(dsn=settings.dsn, bootstrap_servers=bootstrap_servers)
     async with (
         open_allocator(allocating, stop=Stop()) as allocator,
-        open_reports(settings) as reports,
+        open_outcome_intake(settings) as reports,
         AIOKafkaConsumer(
             settings.outcome_topic,
             bootstrap_servers=bootstrap_servers,

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.allocator.publish import Compression, OutgoingBatch
 from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
@@ -15,7 +15,7 @@ from dueledger.ledger.kafka.envelope import (
     REJECTED_REASON,
 )
 from dueledger.ledger.states import State
-from dueledger.workers.outcomes import ReportSettings, open_reports
+from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
 
 from .conftest import Desk, Handed, Send, StartProcess, record
 
@@ -23,7 +23,7 @@ ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 
-async def committed(settings: ReportSettings, group: str) -> int:
+async def committed(settings: OutcomeIntakeSettings, group: str) -> int:
     """Sum up a group's offsets: how many records are settled."""
     async with AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers, group_id=group, enable_auto_commit=False
@@ -37,7 +37,7 @@ async def committed(settings: ReportSettings, group: str) -> int:
 
 async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
     desk: Desk,
-    settings: ReportSettings,
+    settings: OutcomeIntakeSettings,
     send: Send,
     read_rejected: ReadRejected,
 ) -> None:
@@ -52,7 +52,7 @@ async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
     await send([*(one.answers() for one in handed[:30]), *poison])
     await send(one.answers() for one in handed[30:])
     counts: dict[str, int] = {}
-    async with open_reports(settings) as reports:
+    async with open_outcome_intake(settings) as reports:
         while counts.get("settled", 0) + counts.get("rejected", 0) < 64:
             for name, count in (await reports.tick()).items():
                 counts[name] = counts.get(name, 0) + count
@@ -78,18 +78,18 @@ async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
 
 
 async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
-    desk: Desk, settings: ReportSettings, send: Send, read_rejected: ReadRejected
+    desk: Desk, settings: OutcomeIntakeSettings, send: Send, read_rejected: ReadRejected
 ) -> None:
     handed = await desk.hand_out(40)
     await send(one.answers() for one in handed[:20])
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         for partition in range(settings.topic_partitions):
-            batch = RecordBatch(1000, Compression.NONE)
+            batch = OutgoingBatch(1000, Compression.NONE)
             batch.add([b"\x1a\0\0\0\x06key\0\x02\x04\xff\xfe\0"])
             await (await producer.send_batch(batch, settings.outcome_topic, partition=partition))
     await send(one.answers() for one in handed[20:])
     settled = rejected = 0
-    async with open_reports(settings) as reports:
+    async with open_outcome_intake(settings) as reports:
         while settled + rejected < 44:
             counts = await reports.tick()
             settled += counts["settled"]
@@ -103,7 +103,7 @@ async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_it
 
 
 async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_partition_goes_on(
-    desk: Desk, settings: ReportSettings, send: Send, read_rejected: ReadRejected
+    desk: Desk, settings: OutcomeIntakeSettings, send: Send, read_rejected: ReadRejected
 ) -> None:
     handed = await desk.hand_out(20)
     async with AIOKafkaProducer(
@@ -117,7 +117,7 @@ async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_par
             )
     await send(one.answers() for one in handed)
     settled = rejected = 0
-    async with open_reports(settings) as reports:
+    async with open_outcome_intake(settings) as reports:
         while settled + rejected < 24:
             counts = await reports.tick()
             settled += counts["settled"]
@@ -131,7 +131,7 @@ async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_par
 
 async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
     desk: Desk,
-    settings: ReportSettings,
+    settings: OutcomeIntakeSettings,
     send: Send,
     run_process: StartProcess,
     eventually: Eventually,

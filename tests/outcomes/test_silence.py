@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store.flows import FlowLimits, Scope, find_hindrances, set_flow_limits
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, find_blockers, set_flow_limits
 from dueledger.ledger.store.items import emit_items, item_timeline, show_item
 from dueledger.why import explain
 
@@ -57,7 +57,7 @@ async def test_g5_ten_leases_that_nobody_answers_blame_nothing_and_park_nothing(
     (handed,) = await desk.hand_out()
     limits = FlowLimits(circuit_failure_ratio=0.5)
     assert await set_flow_limits(
-        desk.connection, Scope("acme", desk.kind), limits, actor_no=desk.actor_no
+        desk.connection, FlowScope("acme", desk.kind), limits, actor_no=desk.actor_no
     )
     for _ in range(LEASES):
         await let_leases_lapse(desk)
@@ -99,7 +99,7 @@ async def test_g5_a_silent_topic_is_asked_by_one_item_a_lease_until_it_answers(
     )
     shown = await show_item(desk.connection, one)
     assert shown is not None
-    hindrances = await find_hindrances(desk.connection, waiting["item_no"])
+    hindrances = await find_blockers(desk.connection, waiting["item_no"])
     assert explain(shown, hindrances).code == "SILENT_CONSUMER"
 
     (probe,) = await handed_out(desk)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
-from dueledger.ledger.store.pending_load import Waiting
-from dueledger.planning.load_plan import WAITING_ROWS_MAX, Plan, make_plan
-from dueledger.planning.schedule_load import InForce, Source, expand_schedules
+from dueledger.ledger.store.pending_load import PendingLoad
+from dueledger.planning.load_plan import WAITING_ROWS_MAX, LoadPlan, make_plan
+from dueledger.planning.schedule_load import DefinitionInForce, LoadSource, expand_schedules
 
 START = datetime(2027, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -31,14 +31,14 @@ def by_minute(name: str, minutes: set[int]) -> Definition:
     return schedule(name, {"cron": cron, "timezone": "UTC"})
 
 
-def source(name: str, tenant: str = "acme") -> Source:
-    return Source(tenant, "X", name)
+def source(name: str, tenant: str = "acme") -> LoadSource:
+    return LoadSource(tenant, "X", name)
 
 
 def plan(
     *definitions: Definition, length: timedelta = DAY, quiet_for: timedelta = 30 * MINUTE
-) -> Plan:
-    in_force = [InForce(each, START - DAY, START + length + DAY) for each in definitions]
+) -> LoadPlan:
+    in_force = [DefinitionInForce(each, START - DAY, START + length + DAY) for each in definitions]
     schedules = expand_schedules(in_force, START, START + length, smear=SMEAR)
     return make_plan(schedules, quiet_for=quiet_for)
 
@@ -127,19 +127,19 @@ def test_definitions_of_one_name_in_two_tenants_are_two() -> None:
 
 def test_what_waits_is_added_and_no_smear_moves_it() -> None:
     waiting = [
-        Waiting(START + 20 * MINUTE, "acme", "X", "hourly", 3),
-        Waiting(START + 20 * MINUTE, "umbra", "Y", None, 40),
-        Waiting(START + 29 * MINUTE, "umbra", "Y", None, 2),
-        Waiting(None, "umbra", "Y", None, 7),
+        PendingLoad(START + 20 * MINUTE, "acme", "X", "hourly", 3),
+        PendingLoad(START + 20 * MINUTE, "umbra", "Y", None, 40),
+        PendingLoad(START + 29 * MINUTE, "umbra", "Y", None, 2),
+        PendingLoad(None, "umbra", "Y", None, 7),
     ]
-    in_force = [InForce(by_minute("hourly", {20}), START, START + DAY)]
+    in_force = [DefinitionInForce(by_minute("hourly", {20}), START, START + DAY)]
     schedules = expand_schedules(in_force, START, START + HOUR, smear=timedelta(0))
     made = make_plan(schedules, waiting, quiet_for=5 * MINUTE)
     assert [each.due for each in made.quarters] == [0, 46, 0, 0]
     assert [each.waiting for each in made.quarters] == [0, 45, 0, 0]
     assert made.quarters[1].busiest_minute == made.quarters[1].smeared_busiest_minute == 44
     assert [(peak.quarter.start, peak.most_of) for peak in made.peaks] == [
-        (START + 15 * MINUTE, ((Source("umbra", "Y", None), 42), (source("hourly"), 4)))
+        (START + 15 * MINUTE, ((LoadSource("umbra", "Y", None), 42), (source("hourly"), 4)))
     ]
     quiet = [((one.start - START) // MINUTE, (one.end - START) // MINUTE) for one in made.quiet]
     assert quiet == [(0, 20), (21, 29), (30, 60)]
@@ -147,7 +147,7 @@ def test_what_waits_is_added_and_no_smear_moves_it() -> None:
 
 
 def test_more_waits_than_a_plan_can_hold() -> None:
-    waiting = [Waiting(START, "acme", "X", None, 1)] * (WAITING_ROWS_MAX + 1)
+    waiting = [PendingLoad(START, "acme", "X", None, 1)] * (WAITING_ROWS_MAX + 1)
     with pytest.raises(InvalidInput) as refused:
         make_plan(expand_schedules([], START, START + HOUR, smear=SMEAR), waiting, quiet_for=MINUTE)
     assert refused.value.code == "WINDOW_TOO_LARGE"
@@ -156,7 +156,10 @@ def test_more_waits_than_a_plan_can_hold() -> None:
 def test_a_version_counts_while_it_is_in_force() -> None:
     old, new = by_minute("old", {0}), by_minute("new", {30})
     noon = START + 12 * HOUR
-    in_force = [InForce(old, START - DAY, noon), InForce(new, noon, START + 9 * DAY)]
+    in_force = [
+        DefinitionInForce(old, START - DAY, noon),
+        DefinitionInForce(new, noon, START + 9 * DAY),
+    ]
     made = make_plan(expand_schedules(in_force, START, START + DAY, smear=SMEAR), quiet_for=HOUR)
     due = {each.start for each in made.quarters if each.due}
     assert due == {START + n * HOUR for n in range(12)} | {

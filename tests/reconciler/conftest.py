@@ -14,7 +14,13 @@ from dueledger.ledger.store.claims import Claim, claim_items, next_fences, recor
 from dueledger.ledger.store.events import InboxEvent, record_events
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
-from dueledger.reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.reconciler import (
+    PassLimits,
+    Reconciler,
+    ReconcilerSources,
+    SqlEvidence,
+    SqlPopulation,
+)
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -51,17 +57,17 @@ async def reconciler_no(frozen: Connection) -> int:
 @pytest.fixture
 def make_reconciler(analytic: Pool, reconciler_no: int) -> Callable[..., Reconciler]:
     def make(
-        sources: Sources | None = None,
+        sources: ReconcilerSources | None = None,
         *,
-        limits: Limits | None = None,
+        limits: PassLimits | None = None,
         publisher: RepairPublisher | None = None,
         repair_max: int = 1_000,
     ) -> Reconciler:
         return Reconciler(
             analytic,
-            sources or Sources(),
+            sources or ReconcilerSources(),
             reconciler_no,
-            limits=limits or Limits(stuck_seconds=0),
+            limits=limits or PassLimits(stuck_seconds=0),
             publisher=publisher,
             repair_max=repair_max,
         )

@@ -15,7 +15,14 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool, clock, findings
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items, withdraw_items
-from dueledger.reconciler import Limits, PassResult, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.reconciler import (
+    PassLimits,
+    PassResult,
+    Reconciler,
+    ReconcilerSources,
+    SqlEvidence,
+    SqlPopulation,
+)
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 MONTHS = [date(2027, month, 10) for month in range(2, 8)]
@@ -259,10 +266,10 @@ async def test_g11_carried_passes_say_what_a_whole_one_says(
         effective_from=NOON - timedelta(days=1),
         actor_no=actor_no,
     )
-    sources = Sources(
+    sources = ReconcilerSources(
         (replace(policies, complete=seed % 2 == 0),), (replace(bookings, kind=f"{kind}Proven"),)
     )
-    limits = Limits(stuck_seconds=0, findings_max=10_000 if seed % 4 < 2 else 3)
+    limits = PassLimits(stuck_seconds=0, findings_max=10_000 if seed % 4 < 2 else 3)
     loop = make_reconciler(sources, limits=limits)
     carried = 0
     for _ in range(4):
@@ -273,12 +280,12 @@ async def test_g11_carried_passes_say_what_a_whole_one_says(
         await world.pass_time(1)
         await frozen.execute("select pg_stat_force_next_flush()")
 
-        part = await loop.pass_(carried=loop.carried)
+        part = await loop.run_pass(carried=loop.cache)
         left = await standing(frozen)
-        whole = await make_reconciler(sources, limits=limits).pass_()
+        whole = await make_reconciler(sources, limits=limits).run_pass()
 
-        assert whole.carried_windows == 0
+        assert whole.cached_windows == 0
         assert told(part) == told(whole), step.__name__
         assert left == await standing(frozen), step.__name__
-        carried += part.carried_items
+        carried += part.cached_items
     assert carried > 0

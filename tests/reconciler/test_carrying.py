@@ -12,10 +12,17 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Pool, clock, connect
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Limits, PassResult, Reconciler, Scope, Sources, SqlPopulation
+from dueledger.reconciler import (
+    PassLimits,
+    PassResult,
+    PassScope,
+    Reconciler,
+    ReconcilerSources,
+    SqlPopulation,
+)
 from dueledger.reconciler.finding_types import FindingType, Resolution
-from dueledger.reconciler.read.partition_cache import Carried
-from dueledger.reconciler.sources import WantedEvidence
+from dueledger.reconciler.read.partition_cache import PartitionCache
+from dueledger.reconciler.sources import EvidenceQuery
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 APRIL, MAY = date(2027, 4, 10), date(2027, 5, 10)
@@ -85,8 +92,8 @@ async def test_a_second_pass_of_the_loop_reads_no_item_again_and_says_the_same(
     reconciler = make_reconciler()
     first, second = await tick(reconciler), await tick(reconciler)
 
-    assert (first.carried_windows, first.carried_items) == (0, 0)
-    assert (second.carried_windows, second.carried_items) == (2, len(standing))
+    assert (first.cached_windows, first.cached_items) == (0, 0)
+    assert (second.cached_windows, second.cached_items) == (2, len(standing))
     assert second.comparison.tallies == first.comparison.tallies
     assert second.comparison.unverified == first.comparison.unverified
     assert second.accounting == first.accounting
@@ -98,10 +105,10 @@ async def test_a_pass_outside_the_loop_or_of_a_part_carries_nothing(make_reconci
     reconciler = make_reconciler()
     await tick(reconciler)
 
-    assert (await reconciler.pass_()).carried_windows == 0
-    part = await reconciler.pass_(Scope(APRIL, MAY), carried=reconciler.carried)
-    assert part.carried_windows == 0
-    assert (await tick(reconciler)).carried_windows == 2
+    assert (await reconciler.run_pass()).cached_windows == 0
+    part = await reconciler.run_pass(PassScope(APRIL, MAY), carried=reconciler.cache)
+    assert part.cached_windows == 0
+    assert (await tick(reconciler)).cached_windows == 2
 
 
 CHANGES = {
@@ -127,15 +134,15 @@ async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
 ) -> None:
     reconciler = make_reconciler()
     await tick(reconciler)
-    assert (await tick(reconciler)).carried_items == 7
+    assert (await tick(reconciler)).cached_items == 7
 
     text = CHANGES[change]
     await frozen.execute(text, *[APRIL] * ("$1" in text))
     await counted()
     seen = await tick(reconciler)
 
-    assert seen.carried_items == 4
-    whole = await make_reconciler().pass_()
+    assert seen.cached_items == 4
+    whole = await make_reconciler().run_pass()
     assert seen.comparison.tallies == whole.comparison.tallies
     assert seen.accounting == whole.accounting
     assert seen.found == whole.found
@@ -158,8 +165,8 @@ async def test_g11_overdue_by_time_alone_is_seen(
     ):
         await at(moment)
         seen = await tick(reconciler)
-        assert (seen.carried_items, seen.found) == (carried, found), moment
-        whole = await make_reconciler().pass_()
+        assert (seen.cached_items, seen.found) == (carried, found), moment
+        whole = await make_reconciler().run_pass()
         assert seen.comparison.tallies == whole.comparison.tallies
         assert seen.watermarks == whole.watermarks
 
@@ -172,7 +179,7 @@ async def test_a_clock_that_is_set_back_is_no_reason_to_believe_what_was_read(
     await at(NOON + 10 * MINUTE)
     await tick(reconciler)
     await at(NOON + 9 * MINUTE)
-    assert (await tick(reconciler)).carried_items == 0
+    assert (await tick(reconciler)).cached_items == 0
 
 
 @pytest.mark.usefixtures("standing")
@@ -189,12 +196,12 @@ async def test_counters_that_were_reset_count_as_changed(
 ) -> None:
     reconciler = make_reconciler()
     await tick(reconciler)
-    assert (await tick(reconciler)).carried_items == 7
+    assert (await tick(reconciler)).cached_items == 7
 
     await frozen.execute(reset)
 
-    assert (await tick(reconciler)).carried_items == 0
-    assert (await tick(reconciler)).carried_items == 7
+    assert (await tick(reconciler)).cached_items == 0
+    assert (await tick(reconciler)).cached_items == 7
 
 
 @pytest.mark.usefixtures("standing")
@@ -205,7 +212,7 @@ async def test_nothing_is_carried_where_nothing_is_counted(
         await connection.execute("set track_counts = off")
     reconciler = make_reconciler()
     await tick(reconciler)
-    assert (await tick(reconciler)).carried_items == 0
+    assert (await tick(reconciler)).cached_items == 0
 
 
 async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
@@ -216,10 +223,10 @@ async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
     policies: SqlPopulation,
 ) -> None:
     await owe(standing)
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
     await tick(reconciler)
     seen = await tick(reconciler)
-    assert (seen.carried_items, seen.expected_count) == (7, 7)
+    assert (seen.cached_items, seen.expected_count) == (7, 7)
 
     await domain.execute(
         "update policy_due set cycle = '2028' where business_key = 'key-000001'"
@@ -227,12 +234,12 @@ async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
         APRIL,
     )
     seen = await tick(reconciler)
-    assert (seen.carried_items, seen.expected_count) == (4, 7)
+    assert (seen.cached_items, seen.expected_count) == (4, 7)
     assert seen.found == {FindingType.MISSING: 1, FindingType.UNEXPECTED: 1}
 
     await domain.execute("update policy_due set cycle = '2027'")
     assert (await tick(reconciler)).found == {}
-    assert (await tick(reconciler)).carried_items == 7
+    assert (await tick(reconciler)).cached_items == 7
 
 
 async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was_carried(
@@ -243,12 +250,12 @@ async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was
     policies: SqlPopulation,
 ) -> None:
     await owe(standing)
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
     await tick(reconciler)
 
     await domain.execute("alter table policy_due rename to elsewhere")
     seen = await tick(reconciler)
-    assert seen.carried_items == 0
+    assert seen.cached_items == 0
     assert seen.found == {FindingType.SOURCE_FAILED: 1}
     assert {mark.complete_before for mark in seen.watermarks} == {None}
 
@@ -273,7 +280,7 @@ async def test_g11_a_definition_that_comes_is_seen(
 
     seen = await tick(reconciler)
 
-    assert seen.carried_items == 0
+    assert seen.cached_items == 0
     assert seen.found == {FindingType.MISSING: 1, FindingType.UNEXPECTED: 7}
     await at(NOON + 2 * MINUTE)
     assert (await tick(reconciler)).found == seen.found
@@ -289,7 +296,7 @@ async def test_a_changed_grace_is_seen(frozen: Connection, make_reconciler: Make
     await frozen.execute("update ledger.kind set grace_seconds = 30")
 
     seen = await tick(reconciler)
-    assert (seen.carried_items, seen.found) == (0, {FindingType.OVERDUE: 3})
+    assert (seen.cached_items, seen.found) == (0, {FindingType.OVERDUE: 3})
 
 
 @pytest.mark.usefixtures("standing")
@@ -297,16 +304,16 @@ async def test_an_hour_after_the_last_whole_pass_everything_is_read(
     analytic: Pool, make_reconciler: Make
 ) -> None:
     reconciler = make_reconciler()
-    reconciler.carried = Carried(whole_seconds=3600)
+    reconciler.cache = PartitionCache(full_pass_seconds=3600)
     carried: list[int] = []
     for minutes in (0, 30, 59, 60, 61, 30):
         async with analytic.acquire() as connection:
             await clock.set_machine_clock(connection, NOON + minutes * MINUTE, 0)
-        carried.append((await tick(reconciler)).carried_items)
+        carried.append((await tick(reconciler)).cached_items)
 
     assert carried == [0, 7, 7, 0, 7, 0]
-    reconciler.carried.whole_seconds = 0
-    assert (await tick(reconciler)).carried_items == 0
+    reconciler.cache.full_pass_seconds = 0
+    assert (await tick(reconciler)).cached_items == 0
 
 
 @pytest.mark.usefixtures("standing")
@@ -320,7 +327,7 @@ async def test_what_is_late_is_counted_again_and_told_once(
     await at(NOON + 90 * MINUTE)
     await complete_all()
     await counted()
-    for limits in (Limits(0, 10_000), Limits(0, 2)):
+    for limits in (PassLimits(0, 10_000), PassLimits(0, 2)):
         reconciler = make_reconciler(limits=limits)
         first, second = await tick(reconciler), await tick(reconciler)
 
@@ -328,7 +335,7 @@ async def test_what_is_late_is_counted_again_and_told_once(
         assert first.omitted == second.omitted
         assert first.watermarks == second.watermarks
         # What a cap left untold has to be read again: its turn may come.
-        assert second.carried_items == (7 if limits.findings_max > 3 else 4)
+        assert second.cached_items == (7 if limits.findings_max > 3 else 4)
     rows = await frozen.fetch("select resolution from ledger.finding where type = 'LATE'")
     assert [row["resolution"] for row in rows] == [Resolution.EXPLAINED] * 3
 
@@ -359,7 +366,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
     await counted()
 
     seen = await tick(reconciler)
-    assert seen.carried_items == 7
+    assert seen.cached_items == 7
     assert seen.found == {}
     (row,) = seen.accounting
     assert (row.items, row.pending, row.completed, row.difference) == (7, 6, 1, 0)
@@ -367,7 +374,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
     await other.execute("rollback")
     await other.execute("select pg_stat_force_next_flush()")
     seen = await tick(reconciler)
-    assert seen.carried_items == 4
+    assert seen.cached_items == 4
     (tally,) = seen.comparison.tallies.values()
     assert (tally.open, sum(tally.ended.values())) == (6, 1)
 
@@ -386,7 +393,7 @@ async def test_g11_an_item_that_stands_nowhere_unbalances_though_its_month_is_ca
 
     for _ in range(2):
         seen = await tick(reconciler)
-        assert (seen.carried_items, seen.found) == (7, {FindingType.UNBALANCED: 1})
+        assert (seen.cached_items, seen.found) == (7, {FindingType.UNBALANCED: 1})
 
 
 async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
@@ -404,13 +411,13 @@ async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
     stray = make_drafts(1, due_at=NOON + HOUR, effective_date=APRIL, prefix="stray")
     await emit_items(frozen, stray, actor_no=actor_no)
     await counted()
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
     assert (await tick(reconciler)).found == {}
 
     await at(NOON + 2 * MINUTE)
 
     seen = await tick(reconciler)
-    assert (seen.carried_items, seen.found) == (4, {FindingType.UNEXPECTED: 1})
+    assert (seen.cached_items, seen.found) == (4, {FindingType.UNEXPECTED: 1})
 
 
 class Hanging:
@@ -426,8 +433,8 @@ class Hanging:
         self.asked = asyncio.Event()
 
     async def find_lacking(
-        self, wanted: Sequence[WantedEvidence], extract: object
-    ) -> list[WantedEvidence]:
+        self, wanted: Sequence[EvidenceQuery], extract: object
+    ) -> list[EvidenceQuery]:
         del wanted, extract
         self.asked.set()
         await asyncio.Event().wait()
@@ -445,9 +452,9 @@ async def test_a_pass_that_is_cut_off_hands_nothing_on(
     actor_no: int,
 ) -> None:
     hanging = Hanging(f"{kind}Proven")
-    reconciler = make_reconciler(Sources((), (hanging,)))
+    reconciler = make_reconciler(ReconcilerSources((), (hanging,)))
     await tick(reconciler)
-    before = dict(reconciler.carried.readings)
+    before = dict(reconciler.cache.readings)
     await frozen.execute(CHANGES["transition"], APRIL)
     proven = make_drafts(1, due_at=NOON, effective_date=MAY, kind=hanging.kind)
     await emit_items(frozen, proven, actor_no=actor_no)
@@ -456,12 +463,12 @@ async def test_a_pass_that_is_cut_off_hands_nothing_on(
 
     ticking = asyncio.create_task(reconciler.tick())
     await hanging.asked.wait()
-    reconciler.stop.ask()
+    reconciler.stop.request()
     assert await ticking == {}
 
-    assert reconciler.carried.readings == before
+    assert reconciler.cache.readings == before
     assert len(standing) == 7
     await at(NOON + 2 * MINUTE)
     again = make_reconciler()
-    again.carried = reconciler.carried
-    assert (await tick(again)).carried_items == 0
+    again.cache = reconciler.cache
+    assert (await tick(again)).cached_items == 0

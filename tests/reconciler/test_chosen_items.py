@@ -50,7 +50,7 @@ async def test_what_follows_an_item_that_ended_is_not_unexpected(
     await set_clock(frozen, NOON - timedelta(minutes=1), 0)
     await emit_items(frozen, drafts, actor_no=actor_no, definition_no=chain)
     await set_clock(frozen, NOON, 0)
-    assert (await make_reconciler().pass_()).found == {}
+    assert (await make_reconciler().run_pass()).found == {}
 
 
 async def test_what_a_person_triggered_is_accounted_for_and_what_nobody_did_is_not(
@@ -66,9 +66,9 @@ async def test_what_a_person_triggered_is_accounted_for_and_what_nobody_did_is_n
         frozen, "acme", "statements", cycle=None, reason="rerun", actor_no=actor_no
     )
     await set_clock(frozen, NOON, 0)
-    assert (await make_reconciler().pass_()).found == {}
+    assert (await make_reconciler().run_pass()).found == {}
     await set_clock(frozen, NOON - timedelta(minutes=1), 0)
     stray = make_drafts(1, due_at=NOON - timedelta(minutes=5))
     await emit_items(frozen, stray, actor_no=actor_no, definition_no=schedule)
     await set_clock(frozen, NOON, 0)
-    assert (await make_reconciler().pass_()).found == {FindingType.UNEXPECTED: 1}
+    assert (await make_reconciler().run_pass()).found == {FindingType.UNEXPECTED: 1}

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.states import TransitionEvent
-from dueledger.reconciler.compare.comparison import Actual, Comparison, Expected, FlowFacts
+from dueledger.reconciler.compare.comparison import ActualItem, Comparison, ExpectedItem, FlowRules
 from dueledger.reconciler.compare.lateness import Lateness
-from dueledger.reconciler.expect.events import Birth, Withdrawal, Withdrawn
+from dueledger.reconciler.expect.events import EventItem, ExpectedWithdrawal, WithdrawalIndex
 from dueledger.reconciler.expect.item_terms import instant_of, microseconds_of
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.find.findings import source_failed, uuid8
@@ -32,8 +32,8 @@ SCHEMA = Path(__file__).parents[2] / "docs" / "report.schema.json"
 keys = st.sets(st.integers(0, 40), max_size=25)
 
 
-def expected_of(key: int) -> Expected:
-    return Expected(
+def expected_of(key: int) -> ExpectedItem:
+    return ExpectedItem(
         item_id("acme", "K", f"key-{key}", "1", DAY).bytes,
         "acme",
         "K",
@@ -45,8 +45,8 @@ def expected_of(key: int) -> Expected:
     )
 
 
-def actual_of(key: int, event: TransitionEvent | None) -> Actual:
-    return Actual(
+def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
+    return ActualItem(
         DAY,
         key + 1,
         item_id("acme", "K", f"key-{key}", "1", DAY).bytes,
@@ -67,9 +67,13 @@ def actual_of(key: int, event: TransitionEvent | None) -> Actual:
 def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
     owed: set[int], standing: set[int], cancelled: set[int], chunk: int
 ) -> None:
-    flow = FlowFacts("acme", "K", timedelta(0), covered=True, single=True, evidenced=False)
+    flow = FlowRules(
+        "acme", "K", timedelta(0), is_covered=True, is_single=True, needs_evidence=False
+    )
     comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
-    window = comparison.begin({expected_of(key).id: tuple(expected_of(key)) for key in owed})
+    window = comparison.compare_window(
+        {expected_of(key).id: tuple(expected_of(key)) for key in owed}
+    )
     rows = [
         actual_of(key, TransitionEvent.CANCELLED if key in cancelled else None)
         for key in sorted(standing)
@@ -103,10 +107,12 @@ def test_g11_the_next_issue_of_a_round_is_expected_as_the_one_before_ended(
     missing: list[str],
     unexpected: list[str],
 ) -> None:
-    flow = FlowFacts("acme", "K", timedelta(0), covered=True, single=False, evidenced=False)
+    flow = FlowRules(
+        "acme", "K", timedelta(0), is_covered=True, is_single=False, needs_evidence=False
+    )
     comparison = Comparison(AS_OF, {1: flow}, lambda _: False, lambda _: False)
     owed = expected_of(1)._replace(definition_no=1)
-    window = comparison.begin({owed.id: tuple(owed)})
+    window = comparison.compare_window({owed.id: tuple(owed)})
     again = item_id("acme", "K", "key-1", "1~2", DAY).bytes
     window.add([actual_of(1, ended)])
     window.add([actual_of(1, None)._replace(item_no=3, id=again, cycle="1~2")] if issued else [])
@@ -136,7 +142,7 @@ def test_a_spool_gives_back_what_was_put_aside_whatever_was_written_out() -> Non
     rows = [(bytes([n % 251]) * 16, n, "text", None, (n, "a", "b")) for n in range(250_000)]
     with Spool() as spool:
         for row in rows:
-            spool.put(700_000 + row[1] % 3, row)
+            spool.add(700_000 + row[1] % 3, row)
         for day in range(3):
             wanted = [row for row in rows if row[1] % 3 == day]
             read = spool.read(700_000 + day, 700_001 + day)
@@ -147,16 +153,16 @@ def test_a_spool_gives_back_what_was_put_aside_whatever_was_written_out() -> Non
 def test_g1_the_order_in_which_withdrawals_are_read_does_not_matter(seed: random.Random) -> None:
     key = ("acme", "K", "P")
     withdrawals = [
-        Withdrawal((at, "s", str(at)), key, cancels=at % 2 == 0, spares=None)
+        ExpectedWithdrawal((at, "s", str(at)), key, cancels=at % 2 == 0, spared_item=None)
         for at in seed.sample(range(20), 3)
     ]
-    birth = Birth(b"1" * 16, key, (seed.randrange(20), "s", "x"), 1, 1)
+    birth = EventItem(b"1" * 16, key, (seed.randrange(20), "s", "x"), 1, 1)
     answers: set[bool] = set()
     for order in (withdrawals, withdrawals[::-1]):
-        withdrawn = Withdrawn()
+        withdrawn = WithdrawalIndex()
         for withdrawal in order:
             withdrawn.add(withdrawal)
-        answers.add(withdrawn.ends(birth))
+        answers.add(withdrawn.is_withdrawn(birth))
     later = any(
         w.moment[0] >= birth.moment[0] if w.cancels else w.moment > birth.moment
         for w in withdrawals

@@ -16,7 +16,13 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, clock, findings
 from dueledger.ledger.store.definitions import KindPolicy, define, put_kind_policy
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Limits, Reconciler, Sources, SqlEvidence, SqlPopulation
+from dueledger.reconciler import (
+    PassLimits,
+    Reconciler,
+    ReconcilerSources,
+    SqlEvidence,
+    SqlPopulation,
+)
 from dueledger.reconciler.finding_types import FindingType, RepairAction, Resolution
 from dueledger.reconciler.repair.command_publisher import RepairCommand
 
@@ -104,7 +110,7 @@ async def test_g11_a_healthy_ledger_has_no_findings(
         frozen, make_drafts(5, due_at=NOON + timedelta(hours=1), kind="Later"), actor_no=actor_no
     )
 
-    result = await make_reconciler(Sources((policies,))).pass_()
+    result = await make_reconciler(ReconcilerSources((policies,))).run_pass()
 
     assert result.found == {}
     assert await findings.list_findings(frozen, open_only=False) == []
@@ -122,15 +128,15 @@ async def test_g11_what_a_population_owes_and_no_item_stands_for_is_missing_unti
     drafts = make_drafts(50, due_at=NOON)
     await owe(drafts)
     await emit_items(frozen, drafts[:47], actor_no=actor_no)
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
 
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
     assert result.found == {FindingType.MISSING: 3}
     rows = await findings.list_findings(frozen)
     assert {row["item_id"] for row in rows} == {draft.id for draft in drafts[47:]}
 
     assert await mend(reconciler) == 3
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.MISSING) == [Resolution.REPAIRED] * 3
     payloads = await frozen.fetch("select payload from ledger.due_item")
     assert [row["payload"] for row in payloads] == [{"premium": "123.45"}] * 50
@@ -149,13 +155,13 @@ async def test_g11_an_item_in_no_source_is_unexpected_until_cancelled(
     await clock.set_clock(frozen, NOON - timedelta(minutes=1), 0)
     await emit_items(frozen, drafts, actor_no=actor_no)
     await clock.set_clock(frozen, NOON, 0)
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
 
-    assert (await reconciler.pass_()).found == {FindingType.UNEXPECTED: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.UNEXPECTED: 1}
     assert await reconciler.plan() == []
 
     assert await mend(reconciler, UNEXPECTED=RepairAction.CANCEL) == 1
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.UNEXPECTED) == [Resolution.REPAIRED]
 
 
@@ -171,15 +177,15 @@ async def test_g11_two_cycles_of_one_occurrence_are_a_duplicate_of_the_one_nobod
     again = replace(draft, cycle="2026/27")
     await owe([draft])
     await emit_items(frozen, [again, draft], actor_no=actor_no)
-    reconciler = make_reconciler(Sources((policies,)))
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
 
-    assert (await reconciler.pass_()).found == {FindingType.DUPLICATE: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.DUPLICATE: 1}
     (row,) = await findings.list_findings(frozen)
     assert row["item_id"] == again.id
     assert row["expected"]["item"] == str(draft.id)
 
     assert await mend(reconciler, DUPLICATE=RepairAction.CANCEL) == 1
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.DUPLICATE) == [Resolution.REPAIRED]
 
 
@@ -195,15 +201,15 @@ async def test_g11_a_parked_item_past_its_grace_is_overdue_until_redriven_and_do
     await complete_all(TransitionEvent.PARKED)
     reconciler = make_reconciler()
 
-    assert (await reconciler.pass_()).found == {FindingType.OVERDUE: 3}
+    assert (await reconciler.run_pass()).found == {FindingType.OVERDUE: 3}
     (row, *_) = await findings.list_findings(frozen)
     assert row["actual"]["state"] == "ManualReview"
     assert await mend(reconciler) == 3
-    assert (await reconciler.pass_()).found == {FindingType.OVERDUE: 3}
+    assert (await reconciler.run_pass()).found == {FindingType.OVERDUE: 3}
     assert await mend(reconciler) == 0
     await complete_all()
 
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
     assert result.found == {FindingType.LATE: 3}
     assert result.open_found == 0
     assert await resolutions(frozen, FindingType.OVERDUE) == [Resolution.REPAIRED] * 3
@@ -222,14 +228,14 @@ async def test_g9_a_run_past_its_lease_is_stuck_until_released(
     await frozen.execute(
         "update ledger.claim set deadline = ledger.machine_now() - interval '1 hour'"
     )
-    reconciler = make_reconciler(limits=Limits(stuck_seconds=60))
+    reconciler = make_reconciler(limits=PassLimits(stuck_seconds=60))
 
-    assert (await reconciler.pass_()).found == {FindingType.STUCK: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.STUCK: 1}
     (row,) = await findings.list_findings(frozen)
     assert row["actual"] == {"fence": fence, "topic": "due.test", "open_items": 7}
 
     assert await mend(reconciler) == 1
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.STUCK) == [Resolution.REPAIRED]
     assert await frozen.fetchval("select count(*) from ledger.pending") == 7
 
@@ -246,7 +252,7 @@ async def test_g11_completed_after_the_promise_is_late_and_never_open(
     await emit_items(frozen, [promised], actor_no=actor_no)
     await complete_all()
 
-    result = await make_reconciler().pass_()
+    result = await make_reconciler().run_pass()
 
     assert result.found == {FindingType.LATE: 1}
     assert await findings.list_findings(frozen, open_only=True) == []
@@ -269,14 +275,14 @@ async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_whe
         [(draft.id, f"B-{n}" if n != 1 else None) for n, draft in enumerate(drafts[:18])],
     )
     inbox = Inbox()
-    reconciler = make_reconciler(Sources((), (bookings,)), publisher=inbox)
+    reconciler = make_reconciler(ReconcilerSources((), (bookings,)), publisher=inbox)
 
-    assert (await reconciler.pass_()).found == {FindingType.EFFECT_MISSING: 3}
+    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
     lacking = {drafts[1].id, drafts[18].id, drafts[19].id}
     assert await mend(reconciler) == 3
     assert {UUID(command.item or "") for command in inbox.commands} == lacking
 
-    assert (await reconciler.pass_()).found == {FindingType.EFFECT_MISSING: 3}
+    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
     assert await mend(reconciler) == 0
     assert len(inbox.commands) == 3
 
@@ -284,7 +290,7 @@ async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_whe
         "insert into booking (item_id, reference) values ($1, 'made up for')",
         [(item,) for item in lacking],
     )
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.EFFECT_MISSING) == [Resolution.REPAIRED] * 3
 
 
@@ -306,7 +312,7 @@ async def test_g11_evidence_may_be_keyed_by_business_key_and_cycle(
     )
     by_key = replace(bookings, query="select business_key, cycle, reference from booking;")
 
-    assert (await make_reconciler(Sources((), (by_key,))).pass_()).found == {
+    assert (await make_reconciler(ReconcilerSources((), (by_key,))).run_pass()).found == {
         FindingType.EFFECT_MISSING: 3
     }
 
@@ -322,14 +328,14 @@ async def test_g11_an_item_that_stands_nowhere_unbalances_the_ledger(
     assert lost is not None
     reconciler = make_reconciler()
 
-    assert (await reconciler.pass_()).found == {FindingType.UNBALANCED: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.UNBALANCED: 1}
     (row,) = await findings.list_findings(frozen)
     assert row["actual"]["difference"] == 1
 
     await frozen.execute(
         "insert into ledger.pending select ($1::ledger.pending).*", tuple(lost.values())
     )
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     assert await resolutions(frozen, FindingType.UNBALANCED) == [Resolution.EXPLAINED]
 
 
@@ -353,7 +359,7 @@ async def test_g1_what_the_events_owe_is_recomputed_in_the_order_of_their_own_ti
     )
     reconciler = make_reconciler()
 
-    assert (await reconciler.pass_()).found == {FindingType.MISSING: 2}
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 2}
     rows = await findings.list_findings(frozen)
     assert {(row["business_key"], row["effective_date"]) for row in rows} == {
         ("P-kept", date(2027, 6, 1)),
@@ -361,7 +367,7 @@ async def test_g1_what_the_events_owe_is_recomputed_in_the_order_of_their_own_ti
     }
 
     assert await mend(reconciler) == 2
-    assert (await reconciler.pass_()).found == {}
+    assert (await reconciler.run_pass()).found == {}
     events = await frozen.fetch("select event_no, definition_no from ledger.due_item")
     assert all(row["event_no"] and row["definition_no"] for row in events)
 
@@ -380,13 +386,13 @@ async def test_g1_what_a_schedule_owes_is_recomputed_from_the_version_in_force_t
     reconciler = make_reconciler()
 
     # Hourly from 06:00 until 10:00, one of them lost; each half hour from 10:00 until noon.
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
     assert result.found[FindingType.MISSING] == 1 + 4
     rows = await findings.list_findings(frozen, type_=FindingType.MISSING)
     assert {row["terms"]["definition_no"] for row in rows} == {first, second}
 
     assert await mend(reconciler) == 5
-    assert (await reconciler.pass_()).found[FindingType.MISSING] == 0
+    assert (await reconciler.run_pass()).found[FindingType.MISSING] == 0
 
 
 async def test_g11_a_source_that_cannot_tell_is_itself_the_finding_and_never_means_gone(
@@ -404,12 +410,12 @@ async def test_g11_a_source_that_cannot_tell_is_itself_the_finding_and_never_mea
     await owe(drafts)
     await emit_items(frozen, drafts[1:], actor_no=actor_no)
     await complete_all()
-    reconciler = make_reconciler(Sources((policies,), (bookings,)))
-    before = (await reconciler.pass_()).found
+    reconciler = make_reconciler(ReconcilerSources((policies,), (bookings,)))
+    before = (await reconciler.run_pass()).found
     assert before == {FindingType.MISSING: 1, FindingType.EFFECT_MISSING: 9}
 
     await domain.execute("drop table policy_due; drop table booking")
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
 
     assert result.found == {FindingType.SOURCE_FAILED: 2}
     assert result.closed.total() == 0
@@ -423,9 +429,9 @@ async def test_a_source_that_cannot_be_reached_does_not_tell_its_address(
     frozen: Connection, make_reconciler: Make, address: str
 ) -> None:
     away = SqlPopulation(address, "select 1", "policies")
-    reconciler = make_reconciler(Sources((away,)))
+    reconciler = make_reconciler(ReconcilerSources((away,)))
 
-    assert (await reconciler.pass_()).found == {FindingType.SOURCE_FAILED: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.SOURCE_FAILED: 1}
 
     told = repr(away) + (await reconciler.report()).as_json().decode()
     rows: list[Any] = await findings.list_findings(frozen)
@@ -441,8 +447,8 @@ async def test_g11_rows_that_cannot_be_read_are_skipped_with_their_reason(
         " ('acme', 'K', null, '1', '2027-03-01', now(), '{}'),"
         " ('acme', 'K', 'P-' || chr(31), '1', '2027-03-01', now(), '{}')"
     )
-    reconciler = make_reconciler(Sources((policies,)))
-    result = await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    result = await reconciler.run_pass()
     report = await reconciler.report()
 
     assert result.found == {}
@@ -458,7 +464,7 @@ async def test_the_watermark_stands_at_what_is_due_and_still_within_its_grace(
     due = NOON - timedelta(minutes=20)
     await emit_items(frozen, make_drafts(2, due_at=due), actor_no=actor_no)
 
-    result = await make_reconciler().pass_()
+    result = await make_reconciler().run_pass()
 
     (mark,) = result.watermarks
     assert mark.complete_before == due
@@ -475,16 +481,16 @@ async def test_a_finding_that_holds_again_is_the_same_finding_reopened(
     policies: SqlPopulation,
 ) -> None:
     await owe(make_drafts(1, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)))
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
     await domain.execute(
         "alter table policy_due rename to away; create table policy_due (like away)"
     )
-    await reconciler.pass_()
+    await reconciler.run_pass()
     assert await resolutions(frozen, FindingType.MISSING) == [Resolution.EXPLAINED]
 
     await domain.execute("drop table policy_due; alter table away rename to policy_due")
-    await reconciler.pass_()
+    await reconciler.run_pass()
 
     (row,) = await findings.list_findings(frozen)
     assert (row["resolution"], row["opened_count"]) == (Resolution.OPEN, 2)
@@ -499,8 +505,8 @@ async def test_a_person_s_judgement_outlives_later_passes(
     actor_no: int,
 ) -> None:
     await owe(make_drafts(1, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)))
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
     (row,) = await findings.list_findings(frozen)
     await findings.resolve_findings(
         frozen,
@@ -510,7 +516,7 @@ async def test_a_person_s_judgement_outlives_later_passes(
         actor_no=actor_no,
     )
 
-    await reconciler.pass_()
+    await reconciler.run_pass()
 
     assert await resolutions(frozen, FindingType.MISSING) == [Resolution.FALSE_POSITIVE]
     assert await reconciler.plan() == []

@@ -20,7 +20,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import (
     Reconciler,
     ReconcilerSettings,
-    Sources,
+    ReconcilerSources,
     SqlEvidence,
     SqlPopulation,
     reconcile_once,
@@ -61,8 +61,8 @@ async def test_g11_a_repair_is_applied_once_however_often_it_is_asked_for(
     policies: SqlPopulation,
 ) -> None:
     await owe(make_drafts(30, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)))
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
     planned = await reconciler.plan()
 
     assert await reconciler.repair(planned) == 30
@@ -84,8 +84,8 @@ async def test_g11_two_reconcilers_at_once_apply_each_repair_once(
     reconciler_no: int,
 ) -> None:
     await owe(make_drafts(40, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)))
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
     planned = await reconciler.plan()
     executors = [RepairExecutor(analytic, reconciler_no) for _ in range(2)]
 
@@ -103,8 +103,8 @@ async def test_a_dry_run_changes_nothing_and_tells_what_it_would_do(
     policies: SqlPopulation,
 ) -> None:
     await owe(make_drafts(4, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)))
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)))
+    await reconciler.run_pass()
     before = await counts(frozen)
 
     planned = await reconciler.plan()
@@ -124,8 +124,8 @@ async def test_more_than_the_cap_is_refused_whole(
     policies: SqlPopulation,
 ) -> None:
     await owe(make_drafts(4, due_at=NOON))
-    reconciler = make_reconciler(Sources((policies,)), repair_max=3)
-    await reconciler.pass_()
+    reconciler = make_reconciler(ReconcilerSources((policies,)), repair_max=3)
+    await reconciler.run_pass()
 
     with pytest.raises(BlastRadiusExceeded, match="4 findings"):
         await reconciler.repair(await reconciler.plan())
@@ -158,7 +158,7 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_d
     assert (await counts(frozen))["finding"] == 12
 
     settings = ReconcilerSettings(dsn=database, bootstrap_servers=bootstrap_servers)  # type: ignore[arg-type]
-    result = await reconcile_once(settings, Sources((policies,)), mode="execute")
+    result = await reconcile_once(settings, ReconcilerSources((policies,)), mode="execute")
 
     assert result.findings_open == 0
     after = await counts(frozen)
@@ -179,8 +179,8 @@ async def test_an_escalation_reaches_the_domain_as_a_cloud_event_under_the_repai
     await emit_items(frozen, drafts, actor_no=actor_no)
     await complete_all()
     async with open_publisher(bootstrap_servers, partitions=1, replication=1) as publisher:
-        reconciler = make_reconciler(Sources((), (bookings,)), publisher=publisher)
-        await reconciler.pass_()
+        reconciler = make_reconciler(ReconcilerSources((), (bookings,)), publisher=publisher)
+        await reconciler.run_pass()
         assert await reconciler.repair(await reconciler.plan()) == 1
 
     (repair,) = await findings.list_repairs(frozen)
@@ -221,7 +221,7 @@ async def test_once_leaves_a_report_of_what_was_found_and_repaired(
     settings = ReconcilerSettings(dsn=database, bootstrap_servers=bootstrap_servers)  # type: ignore[arg-type]
 
     result = await reconcile_once(
-        settings, Sources((policies,)), mode="execute", report_directory=tmp_path
+        settings, ReconcilerSources((policies,)), mode="execute", report_directory=tmp_path
     )
 
     assert (result.findings_found, result.findings_open, result.repairs_executed) == (3, 0, 3)

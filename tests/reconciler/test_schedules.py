@@ -8,7 +8,12 @@ import pytest
 from pydantic import SecretStr
 
 from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.materialise import Materialiser, MaterialiserSettings, apply_reviewed, review
+from dueledger.ledger.materialise import (
+    Materialiser,
+    MaterialiserSettings,
+    apply_tz_change,
+    preview_tz_change,
+)
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.store import Connection, Pool, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -56,7 +61,7 @@ async def materialise(materialiser: Materialiser) -> None:
 
 
 async def found_types(reconciler: Reconciler) -> set[FindingType]:
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
     return {type_ for type_, count in result.found.items() if count} - {FindingType.OVERDUE}
 
 
@@ -89,7 +94,7 @@ async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_i
         "update ledger.lapse set until_at = until_at - interval '1 hour' where definition_no = $1",
         definition_no,
     )
-    assert (await reconciler.pass_()).found[FindingType.MISSING] == 1
+    assert (await reconciler.run_pass()).found[FindingType.MISSING] == 1
 
 
 async def test_what_the_materialiser_has_yet_to_judge_is_not_missing_meanwhile(
@@ -154,7 +159,7 @@ async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_
     )
     assert (await materialiser.tick())["failed"] == 1
     reconciler = make_reconciler()
-    assert (await reconciler.pass_()).found == {FindingType.DEFINITION_FAILED: 1}
+    assert (await reconciler.run_pass()).found == {FindingType.DEFINITION_FAILED: 1}
     await frozen.execute(
         "update ledger.definition set document = $2 where definition_no = $1",
         definition_no,
@@ -202,14 +207,14 @@ async def test_g11_schedules_that_share_their_rounds_are_a_finding_until_each_ha
 
     other = {"cron": "0 */2 * * *", "timezone": "UTC"}
     await accept(frozen, kind, since, name="e", when=other)
-    result = await reconciler.pass_()
+    result = await reconciler.run_pass()
     assert result.found[FindingType.MISSING] == 0, "each round has its row"
     assert result.found[FindingType.DEFINITION_FAILED] == 1
     (row,) = await findings.list_findings(frozen, type_=FindingType.DEFINITION_FAILED)
     assert "definition e" in row["sentence"]
     assert "its round 2027-03-01T10:00 and d's are one item" in row["sentence"]
     assert (await materialiser.tick())["failed"] == 1
-    assert (await reconciler.pass_()).found[FindingType.DEFINITION_FAILED] == 1, "the same one"
+    assert (await reconciler.run_pass()).found[FindingType.DEFINITION_FAILED] == 1, "the same one"
 
     await accept(frozen, kind, since, name="e", when=other, business_key="its own")
     await materialise(materialiser)
@@ -252,9 +257,9 @@ async def test_g11_a_round_that_a_tz_database_skipped_and_a_newer_one_owes_is_ac
     reconciler = make_reconciler()
     assert await found_types(reconciler) == set(), "skipped with a reason is accounted for"
 
-    async with review(frozen, actor_no=actor_no) as found:
+    async with preview_tz_change(frozen, actor_no=actor_no) as found:
         digest = found.change.digest
-    await apply_reviewed(frozen, digest, actor_no=actor_no)
+    await apply_tz_change(frozen, digest, actor_no=actor_no)
     assert await issues(frozen) == [(cycle, 1, False), (f"{cycle}~2", 1, True)]
     assert await found_types(reconciler) == set()
 

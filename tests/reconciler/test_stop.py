@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.items import emit_items
-from dueledger.reconciler import Reconciler, Sources
-from dueledger.reconciler.sources import Extract, PopulationRow
+from dueledger.reconciler import Reconciler, ReconcilerSources
+from dueledger.reconciler.sources import PopulationRow, SourceTotals
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
@@ -23,7 +23,7 @@ class EndlessPopulation:
     def __init__(self) -> None:
         self.asked = asyncio.Event()
 
-    async def read(self, extract: Extract) -> AsyncIterator[Sequence[PopulationRow]]:
+    async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
         del extract
         yield []
         self.asked.set()
@@ -38,13 +38,13 @@ async def test_a_pass_that_is_asked_to_stop_ends_and_concludes_nothing(
 ) -> None:
     await emit_items(frozen, make_drafts(3, due_at=NOON), actor_no=actor_no)
     endless = EndlessPopulation()
-    reconciler = make_reconciler(Sources((endless,)))
+    reconciler = make_reconciler(ReconcilerSources((endless,)))
     ticking = asyncio.create_task(reconciler.tick())
     await endless.asked.wait()
 
-    reconciler.stop.ask()
+    reconciler.stop.request()
 
     assert await ticking == {}
     assert reconciler.last is None
     assert await findings.list_findings(frozen, open_only=False) == []
-    assert (await make_reconciler().pass_()).found == {}
+    assert (await make_reconciler().run_pass()).found == {}

@@ -18,13 +18,13 @@ from dueledger.ledger.schedule import (
     Fold,
     Gap,
     Occurrence,
-    Window,
+    ScheduleWindow,
     expand,
     load_zone,
     zone_names,
 )
 from dueledger.ledger.schedule.resolution import PROBE, SCAN_MARGIN, collapse, naive_bounds, resolve
-from dueledger.ledger.schedule.zone_offsets import Offsets, day_offsets
+from dueledger.ledger.schedule.zone_offsets import OffsetRange, day_offsets
 
 ZONES = ("UTC", "America/New_York", "Africa/Casablanca", "Australia/Lord_Howe", "Pacific/Apia")
 STARTS = st.datetimes(datetime(1999, 1, 1), datetime(2040, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
@@ -79,7 +79,9 @@ def stepped(cron: Cron, low: datetime, high: datetime) -> Iterator[datetime]:
             yield nominal
 
 
-def settled(nominals: Iterable[datetime], cron: Cron, bounds: tuple[datetime, datetime]) -> Window:
+def settled(
+    nominals: Iterable[datetime], cron: Cron, bounds: tuple[datetime, datetime]
+) -> ScheduleWindow:
     """Resolve each local time by itself."""
     zone = load_zone(cron.timezone)
     each = (resolve(nominal, zone, cron.gap, cron.fold) for nominal in nominals)
@@ -131,11 +133,11 @@ def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
 
 def test_a_month_without_a_change_has_one_offset_and_days_near_a_change_have_two() -> None:
     summer, winter = timedelta(hours=-4), timedelta(hours=-5)
-    assert set(day_offsets("America/New_York", 2027, 7)) == {Offsets(summer, summer)}
+    assert set(day_offsets("America/New_York", 2027, 7)) == {OffsetRange(summer, summer)}
     march = day_offsets("America/New_York", 2027, 3)  # the clocks change on the 14th, at 07:00Z
-    assert march[:11] == (Offsets(winter, winter),) * 11
-    assert march[11:16] == (Offsets(winter, summer),) * 5
-    assert march[16:] == (Offsets(summer, summer),) * 15
+    assert march[:11] == (OffsetRange(winter, winter),) * 11
+    assert march[11:16] == (OffsetRange(winter, summer),) * 5
+    assert march[16:] == (OffsetRange(summer, summer),) * 15
 
 
 def test_what_ticks_by_the_second_is_expanded_too() -> None:

@@ -21,14 +21,14 @@ from dueledger.ledger.schedule import (
     Recurring,
     Roll,
     Rrule,
+    ScheduleWindow,
     Skipped,
     SkipReason,
-    Window,
     expand,
     resolve,
 )
 from dueledger.ledger.schedule.expansion import falls_due
-from dueledger.ledger.schedule.local_times import LocalTimes, Times
+from dueledger.ledger.schedule.local_times import LocalTimes, LocalTimesOfDay
 from dueledger.ledger.schedule.resolution import collapse, instant_of
 
 from .minute_scan import HOUR, INTERESTING, MINUTE, changes
@@ -78,7 +78,7 @@ def cases(draw: st.DrawFn) -> tuple[Recurring, Calendar, Roll, datetime]:
 
 def each_by_itself(
     when: Recurring, calendar: Calendar, roll: Roll, bounds: tuple[datetime, datetime]
-) -> Window:
+) -> ScheduleWindow:
     """Roll and resolve every local time alone, from long before to long after."""
     low, high = (each.replace(tzinfo=None) for each in (bounds[0] - MARGIN, bounds[1] + MARGIN))
     return collapse(_each(when, calendar, roll, (low, high)), bounds)
@@ -94,7 +94,7 @@ def _each(
         own = [
             each
             for each in resolve(nominal, *ruling.policy)
-            if ruling.last is None or instant_of(each) <= ruling.last
+            if ruling.last_instant is None or instant_of(each) <= ruling.last_instant
         ]
         if is_open(calendar, day):
             yield from own
@@ -169,7 +169,7 @@ class Watched:
     def days(self, first: date, last: date) -> Iterator[date]:
         return self.rule.days(first, last)
 
-    def times_on(self, day: date) -> Times:
+    def times_on(self, day: date) -> LocalTimesOfDay:
         self.asked.append(day)
         return self.rule.times_on(day)
 
@@ -230,4 +230,6 @@ def test_a_count_that_is_past_asks_no_more_of_its_calendar() -> None:
     known = Calendar(weekend=(), last_day=date(2027, 1, 31))
     start = datetime(2027, 1, 30, tzinfo=UTC)
     for roll in (Roll.SKIP, Roll.FOLLOWING):
-        assert expand(when, start, start + 9 * DAY, Observance(known, roll)) == Window((), ())
+        assert expand(when, start, start + 9 * DAY, Observance(known, roll)) == ScheduleWindow(
+            (), ()
+        )

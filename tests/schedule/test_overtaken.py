@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.rules.calendar_change import draft_overtaken, reach_of
-from dueledger.ledger.rules.schedule_drafts import owed_window
+from dueledger.ledger.rules.calendar_change import change_reach, drafts_moved_before
+from dueledger.ledger.rules.schedule_drafts import expand_schedule
 from dueledger.ledger.schedule import RECURRING, Calendar, Occurrence, Roll, Weekday, resolve
 from dueledger.ledger.schedule.calendars import Beyond
 from dueledger.ledger.schedule.resolution import instant_of
@@ -74,9 +74,9 @@ def test_what_is_overtaken_is_found_wherever_it_may_stand(
 ) -> None:
     document = {"definition": "d", "tenant": "t", "kind": "D", "business_key": "d", "when": when}
     named = document | {"calendar": {"name": "co", "roll": roll.value}}
-    definition = parse_definition(named, calendars=None).observing({"co": after})
+    definition = parse_definition(named, calendars=None).with_calendar({"co": after})
     at = AT + timedelta(hours=hours)
-    low = at - reach_of(definition, before)
+    low = at - change_reach(definition, before)
     rule = definition.when
     assert isinstance(rule, RECURRING)
 
@@ -88,6 +88,8 @@ def test_what_is_overtaken_is_found_wherever_it_may_stand(
         instants = [instant_of(each) for each in there if isinstance(each, Occurrence)]
         return bool(instants) and min(instants) >= at
 
-    wanted = [each for each in owed_window(definition, low, at).occurrences if was_due_later(each)]
-    drafted = draft_overtaken(definition, before, low, at)
+    wanted = [
+        each for each in expand_schedule(definition, low, at).occurrences if was_due_later(each)
+    ]
+    drafted = drafts_moved_before(definition, before, low, at)
     assert [each.due_at for each in drafted] == [each.due_at for each in wanted]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
 from dueledger.ledger.schedule import Cron, Every, Occurrence, When, expand
-from dueledger.ledger.schedule.smear import rooms, shortest_period, smear_seconds
+from dueledger.ledger.schedule.smear import gaps_after, shortest_period, smear_seconds
 
 MINUTE = timedelta(minutes=1)
 START = datetime(2027, 1, 1, tzinfo=UTC)
@@ -117,6 +117,10 @@ def occurrences(*minutes: int) -> tuple[Occurrence, ...]:
 
 
 def test_room_is_the_time_to_the_next_and_endless_where_none_follows() -> None:
-    assert rooms(occurrences(0, 5, 7), occurrences(10, 11)) == [5 * MINUTE, 2 * MINUTE, 3 * MINUTE]
-    assert rooms(occurrences(0, 5), ()) == [5 * MINUTE, timedelta.max]
-    assert rooms((), occurrences(1)) == []
+    assert gaps_after(occurrences(0, 5, 7), occurrences(10, 11)) == [
+        5 * MINUTE,
+        2 * MINUTE,
+        3 * MINUTE,
+    ]
+    assert gaps_after(occurrences(0, 5), ()) == [5 * MINUTE, timedelta.max]
+    assert gaps_after((), occurrences(1)) == []

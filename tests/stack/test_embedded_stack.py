@@ -21,7 +21,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from dueledger.stack import Provider, StackError, free_ports, open_stack
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
 from dueledger.stack.postgres import Postgres, find_binaries
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 pytestmark = pytest.mark.long
 
@@ -283,7 +283,7 @@ def test_postgres_runs_from_an_installation_below_a_directory_closed_to_others(
         "dueledger.stack.postgres.find_binaries",
         lambda: closed / package.name / "pginstall18" / "bin",
     )
-    server = Postgres(tmp_path / "data", durable=False, steps=Steps(None))
+    server = Postgres(tmp_path / "data", durable=False, steps=StartProgress(None))
     (tmp_path / "data").mkdir()
 
     server.start()

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from dueledger.stack import StackError, kafka_jars
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 JAR = next(jar for jar in kafka_jars.pinned() if jar.artifact == "slf4j-api")
 
 
 @pytest.fixture(scope="module")
 def fetched() -> Path:
-    kafka_jars.ensure(Steps(None))
+    kafka_jars.ensure(StartProgress(None))
     return kafka_jars.cache_dir()
 
 
@@ -48,7 +48,7 @@ def test_a_corrupted_jar_is_noticed_and_fetched_again(mirror: Path) -> None:
     cached = kafka_jars.cache_dir() / JAR.name
     spoil(cached)
     steps: list[str] = []
-    paths = kafka_jars.ensure(Steps(steps.append))
+    paths = kafka_jars.ensure(StartProgress(steps.append))
     assert cached in paths
     assert cached.read_bytes() == (mirror / JAR.path).read_bytes()
     assert steps[0].startswith("kafka: fetching 1 jars")
@@ -57,7 +57,7 @@ def test_a_corrupted_jar_is_noticed_and_fetched_again(mirror: Path) -> None:
 @pytest.mark.usefixtures("mirror")
 def test_jars_that_are_whole_are_not_fetched() -> None:
     steps: list[str] = []
-    kafka_jars.ensure(Steps(steps.append))
+    kafka_jars.ensure(StartProgress(steps.append))
     assert steps == []
 
 
@@ -65,7 +65,7 @@ def test_a_jar_with_a_wrong_checksum_never_enters_the_cache(mirror: Path) -> Non
     (kafka_jars.cache_dir() / JAR.name).unlink()
     spoil(mirror / JAR.path)
     with pytest.raises(StackError, match="its checksum is not the pinned one") as refusal:
-        kafka_jars.ensure(Steps(None))
+        kafka_jars.ensure(StartProgress(None))
     assert refusal.value.reason == "jar_unavailable"
     assert len(list(kafka_jars.cache_dir().iterdir())) == len(kafka_jars.pinned()) - 1
 
@@ -74,7 +74,7 @@ def test_a_jar_that_cannot_be_had_says_what_to_do(mirror: Path) -> None:
     (kafka_jars.cache_dir() / JAR.name).unlink()
     (mirror / JAR.path).unlink()
     with pytest.raises(StackError, match=JAR.name) as refusal:
-        kafka_jars.ensure(Steps(None))
+        kafka_jars.ensure(StartProgress(None))
     for way_out in ("HTTPS_PROXY", kafka_jars.MIRROR_VARIABLE, "containers or external"):
         assert way_out in refusal.value.remedy
 
@@ -84,5 +84,5 @@ def test_what_maven_has_already_is_used(mirror: Path, monkeypatch: pytest.Monkey
     cached.unlink()
     monkeypatch.setenv("M2_REPO", str(mirror))
     monkeypatch.setenv(kafka_jars.MIRROR_VARIABLE, "file:///nowhere")
-    kafka_jars.ensure(Steps(None))
+    kafka_jars.ensure(StartProgress(None))
     assert cached.read_bytes() == (mirror / JAR.path).read_bytes()

@@ -6,7 +6,7 @@ import pytest
 
 from dueledger.stack import StackError, postgres
 from dueledger.stack.postgres import Postgres
-from dueledger.stack.start_progress import Steps
+from dueledger.stack.start_progress import StartProgress
 
 # It recovers until its user has been told, and is ready from then on.
 SLOW = """
@@ -25,7 +25,7 @@ def started_slowly(tmp_path: Path, said: str) -> Postgres:
         if said in step:
             told.touch()
 
-    server = Postgres(tmp_path, steps=Steps(tell))
+    server = Postgres(tmp_path, steps=StartProgress(tell))
     cluster = tmp_path / "postgres"
     cluster.mkdir()
     script = SLOW.format(said=said, told=told, cluster=cluster)

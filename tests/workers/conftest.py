@@ -60,7 +60,7 @@ async def _working(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerat
     try:
         yield stop
     finally:
-        stop.ask()
+        stop.request()
         await task
 
 

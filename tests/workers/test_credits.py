@@ -13,7 +13,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store import Pool
 from dueledger.ledger.store.flow_limits import read_credits
 from dueledger.workers import Completed, DueItem, Handlers, Verdict
-from dueledger.workers.poll.credit_grants import Credits, Drain
+from dueledger.workers.poll.credit_grants import CreditGrants, DrainRate
 
 from .conftest import Site
 from .test_kafka import completing
@@ -39,7 +39,7 @@ async def test_a_worker_wants_a_crew_full_from_its_beginning_and_nothing_once_it
     stop = await site.work(handlers)
     wanted = await site.eventually(site.credits)
     await began.wait()
-    stop.ask()
+    stop.request()
 
     async def nothing_wanted() -> bool:
         return not await site.credits()
@@ -172,7 +172,7 @@ async def test_what_is_due_stays_scheduled_once_its_worker_stopped(
         return await site.completed() == 5
 
     await site.eventually(five_completed)
-    stop.ask()
+    stop.request()
 
     async def nothing_wanted() -> bool:
         return not await site.credits()
@@ -205,7 +205,7 @@ async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_grante
     pool: Pool, actor_no: int
 ) -> None:
     floors = {"due.A": 3, "due.B": 5}
-    credits_ = Credits(
+    credits_ = CreditGrants(
         pool, worker_no=actor_no, window_seconds=60, items_max=1_000, floors=lambda: floors
     )
 
@@ -229,12 +229,12 @@ async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_grante
 
 
 def test_what_drains_is_forgotten_after_two_windows_but_not_after_one() -> None:
-    drain = Drain()
+    drain = DrainRate()
     drain.add(100)
-    drain.turn(1)
+    drain.next_window(1)
     drain.add(10)
     assert drain.items == 100
-    drain.turn(1)
+    drain.next_window(1)
     assert drain.items == 10
-    drain.turn(2)
+    drain.next_window(2)
     assert drain.items == 0

@@ -56,6 +56,6 @@ async def test_g4_a_kind_may_be_worked_through_kafka_and_directly_at_once(
         return await site.completed() == 3 * PART
 
     await site.eventually(all_completed)
-    stop.ask()
+    stop.request()
     await direct
     assert len(seen) == len({key for _, key in seen}) == 3 * PART

@@ -5,22 +5,22 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.ledger.store.runs import Start
-from dueledger.workers.claim_slices import Stretch, Unreadable
-from dueledger.workers.poll.partition_queue import Feed
+from dueledger.ledger.store.runs import StartResult
+from dueledger.workers.claim_slices import ClaimSlice, UnreadableItem
+from dueledger.workers.poll.partition_queue import PartitionQueue
 from dueledger.workers.run.open_run import OpenRun
 from dueledger.workers.verdict_outcomes import parked
 
 DONE = parked("done")
 
 
-def stretch(fence: int, size: int, first_offset: int) -> Stretch:
-    items = [Unreadable(str(number)) for number in range(size)]
-    return Stretch(fence, "Kind", 1, first_offset, list(items))
+def stretch(fence: int, size: int, first_offset: int) -> ClaimSlice:
+    items = [UnreadableItem(str(number)) for number in range(size)]
+    return ClaimSlice(fence, "Kind", 1, first_offset, list(items))
 
 
-def start(part: Stretch, run_no: int, *withdrawn: int) -> Start:
-    return Start(
+def start(part: ClaimSlice, run_no: int, *withdrawn: int) -> StartResult:
+    return StartResult(
         fence=part.fence,
         from_position=part.from_position,
         to_position=part.to_position,
@@ -36,38 +36,38 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
     sizes: list[int], seed: int
 ) -> None:
     chance = random.Random(seed)  # noqa: S311  # a scramble that can be repeated
-    feed = Feed()
+    feed = PartitionQueue()
     offset = 100
     for fence, size in enumerate(sizes, 1):
         feed.add([stretch(fence, size, offset)], offset + size, 1)
         offset += size
     unsettled = set(range(100, offset))
     runs: list[OpenRun] = []
-    assert feed.offset() == 100
+    assert feed.committable_offset() == 100
     while unsettled:
         if feed.queued and chance.random() < 0.5:
-            part = feed.take(chance.randint(1, 9))
+            part = feed.start_next(chance.randint(1, 9))
             match chance.randint(0, 3):
                 case 0:
-                    feed.put_back(part)
+                    feed.requeue(part)
                 case 1:
                     feed.drop(part)
                     unsettled -= set(range(part.first_offset, part.end_offset))
                 case _:
                     run = OpenRun(start(part, len(runs)), part, held_until=0)
-                    feed.open(part, [run])
+                    feed.replace_with_runs(part, [run])
                     runs.append(run)
         elif runs:
             run = chance.choice(runs)
             size = len(run.items)
             for index in chance.sample(range(size), chance.randint(1, size)):
                 run.end(index, DONE)
-            sent = run.take_fresh()
+            sent = run.take_unsent()
             run.mark_settled(sent)
             unsettled -= {
                 run.first_offset + index for index, ending in enumerate(sent) if ending is not None
             }
-        assert feed.offset() == min(unsettled, default=offset)
+        assert feed.committable_offset() == min(unsettled, default=offset)
 
 
 def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
@@ -76,17 +76,17 @@ def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
     assert (run.open_count, run.unsettled_count) == (2, 2)
     run.end(0, DONE)
     run.end(0, parked("again"))
-    assert run.take_fresh() == [DONE, None, None]
+    assert run.take_unsent() == [DONE, None, None]
     run.stop_handlers()
     run.end(2, DONE)
-    assert run.fresh_count == 0
+    assert run.unsent_count == 0
     assert not run.is_settled
-    run.forget()
+    run.abandon()
     assert run.is_settled
 
 
 def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None:
-    feed = Feed()
+    feed = PartitionQueue()
     assert not feed.is_full(10, 100)
     feed.add([stretch(1, 2, 0)], 2, 99)
     assert not feed.is_full(10, 100)
@@ -94,7 +94,7 @@ def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None
     feed.add([stretch(2, 1, 2)], 3, 1)
     assert feed.is_full(10, 100)
     while feed.queued:
-        feed.drop(feed.take(2))
+        feed.drop(feed.start_next(2))
     assert not feed.is_full(10, 100)
     feed.add([stretch(3, 1, 3)], 4, 99)
     assert not feed.is_full(10, 100)

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from dueledger.allocator.publish import Compression, RecordBatch
+from dueledger.allocator.publish import Compression, OutgoingBatch
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
@@ -14,8 +14,8 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.workers import Completed, DueItem, Handlers, Verdict, WorkerSettings
-from dueledger.workers.claim_slices import Rejected
-from dueledger.workers.poll.partition_queue import Partition
+from dueledger.workers.claim_slices import RejectedWorkRecord
+from dueledger.workers.poll.partition_queue import TopicPartitionKey
 from dueledger.workers.poll.work_consumer import WorkConsumer
 
 from .conftest import Site
@@ -43,7 +43,7 @@ def completing(kind: str, seen: list[str] | None = None) -> Handlers:
     return handlers
 
 
-async def nothing_revoked(partitions: Collection[Partition]) -> None:
+async def nothing_revoked(partitions: Collection[TopicPartitionKey]) -> None:
     del partitions
 
 
@@ -133,7 +133,7 @@ async def test_a_header_whose_name_is_no_text_holds_up_nobody(
     await site.emit(make_drafts(40))
     await site.allocate()
     for partition in range(4):
-        batch = RecordBatch(1000, Compression.NONE)
+        batch = OutgoingBatch(1000, Compression.NONE)
         batch.add([b"\x1a\0\0\0\x06key\0\x02\x04\xff\xfe\0"])
         await (await producer.send_batch(batch, topic, partition=partition))
     await site.emit(make_drafts(40, prefix="later"))
@@ -165,7 +165,8 @@ async def test_a_record_that_cannot_be_copied_whole_is_rejected_without_what_can
     await consumer.start()
     try:
         await consumer.reject(
-            Partition(f"due.{kind}", 0), Rejected(Written(0, [], content, content), error)
+            TopicPartitionKey(f"due.{kind}", 0),
+            RejectedWorkRecord(Written(0, [], content, content), error),
         )
     finally:
         await consumer.stop()
@@ -345,7 +346,7 @@ async def test_a_drain_finishes_what_runs_starts_nothing_and_gives_back_what_out
         return len(seen) == 4
 
     await site.eventually(four_running)
-    stop.ask()
+    stop.request()
     gate.set()
 
     async def given_back() -> bool:

@@ -7,16 +7,16 @@ import pytest
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.workers import Completed, DueItem, Handlers, Verdict
-from dueledger.workers.run.call_slots import AHEAD_CALLS_MAX, AHEAD_SECONDS, Places
+from dueledger.workers.run.call_slots import AHEAD_CALLS_MAX, AHEAD_SECONDS, CallSlots
 
 from .conftest import Site
 
 LONG = 30.0
 
 
-def places(count: int, seconds: float) -> Places:
-    one = Places(count, goes_ahead=True)
-    one.note(seconds)
+def places(count: int, seconds: float) -> CallSlots:
+    one = CallSlots(count, goes_ahead=True)
+    one.record_duration(seconds)
     return one
 
 
@@ -26,58 +26,58 @@ def places(count: int, seconds: float) -> Places:
     ids=["at once", "short", "as long as the time ahead", "long"],
 )
 def test_what_is_started_ahead_is_a_matter_of_time(seconds: float, ahead: int) -> None:
-    assert places(8, seconds).ahead == ahead
+    assert places(8, seconds).ahead_calls == ahead
 
 
 def test_nothing_is_started_ahead_of_calls_that_were_never_seen_or_may_not() -> None:
-    assert Places(8, goes_ahead=True).ahead == 0
-    never = Places(8, goes_ahead=False)
-    never.note(0.0)
-    assert never.ahead == 0
+    assert CallSlots(8, goes_ahead=True).ahead_calls == 0
+    never = CallSlots(8, goes_ahead=False)
+    never.record_duration(0.0)
+    assert never.ahead_calls == 0
 
 
 def test_the_mean_follows_calls_that_become_long() -> None:
     one = places(8, 0.001)
     for _ in range(50):
-        one.note(60.0)
-    assert one.ahead == 0
+        one.record_duration(60.0)
+    assert one.ahead_calls == 0
 
 
 def test_there_is_room_once_half_of_those_ahead_have_begun() -> None:
     one = places(8, AHEAD_SECONDS / 5)  # 40 ahead
-    assert [one.room(busy) for busy in (0, 28, 29, 48)] == [48, 20, 0, 0]
-    assert Places(8, goes_ahead=False).room(7) == 1
+    assert [one.startable_calls(busy) for busy in (0, 28, 29, 48)] == [48, 20, 0, 0]
+    assert CallSlots(8, goes_ahead=False).startable_calls(7) == 1
 
 
 async def test_places_are_given_in_the_order_asked_for() -> None:
     one = places(1, 0.0)
-    assert await one.take(LONG)
-    waiting = [asyncio.ensure_future(one.take(LONG)) for _ in range(3)]
+    assert await one.acquire(LONG)
+    waiting = [asyncio.ensure_future(one.acquire(LONG)) for _ in range(3)]
     await asyncio.sleep(0)
     for turn in range(3):
         assert [each.done() for each in waiting] == [number < turn for number in range(3)]
-        one.give()
+        one.release()
         await waiting[turn]
 
 
 async def test_who_waits_longer_than_calls_were_gives_up_and_nothing_more_is_ahead() -> None:
     one = places(1, 0.0)
-    assert await one.take(LONG)
+    assert await one.acquire(LONG)
 
-    assert not await one.take(0.001)
+    assert not await one.acquire(0.001)
 
-    assert one.ahead == 0
-    one.give()
-    assert await one.take(LONG)
+    assert one.ahead_calls == 0
+    one.release()
+    assert await one.acquire(LONG)
 
 
 async def test_a_place_that_came_free_for_one_who_was_cancelled_goes_on() -> None:
     one = places(1, 0.0)
-    assert await one.take(LONG)
-    first, second = (asyncio.ensure_future(one.take(LONG)) for _ in range(2))
+    assert await one.acquire(LONG)
+    first, second = (asyncio.ensure_future(one.acquire(LONG)) for _ in range(2))
     await asyncio.sleep(0)
 
-    one.give()
+    one.release()
     first.cancel()
 
     assert await second
@@ -86,17 +86,17 @@ async def test_a_place_that_came_free_for_one_who_was_cancelled_goes_on() -> Non
 
 async def test_a_place_that_a_call_keeps_is_not_given() -> None:
     one = places(1, 0.0)
-    one.keep()
-    waiting = asyncio.ensure_future(one.take(LONG))
+    one.acquire_overdue()
+    waiting = asyncio.ensure_future(one.acquire(LONG))
     await asyncio.sleep(0)
-    assert (one.ahead, waiting.done()) == (AHEAD_CALLS_MAX, False)
+    assert (one.ahead_calls, waiting.done()) == (AHEAD_CALLS_MAX, False)
 
-    one.keep()
-    assert one.ahead == 0
-    one.give()
+    one.acquire_overdue()
+    assert one.ahead_calls == 0
+    one.release()
     await asyncio.sleep(0)
     assert not waiting.done()
-    one.give()
+    one.release()
     assert await waiting
 
 

@@ -14,7 +14,7 @@ from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.envelope import parse_work_headers
 from dueledger.ledger.kafka.record_batches import KafkaRecord, RecordReader
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES
-from dueledger.workers.claim_slices import Cutter
+from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.item import DueItem
 
 from .test_stretch import Written, batch_of, fetched, record
@@ -46,8 +46,8 @@ def alike(records: Sequence[Written]) -> list[KafkaRecord]:
     reader = RecordReader(fetched(batch_of(*records)))
     first = reader.next()
     assert first is not None
-    told = first.told()
-    return reader.alike(told.fence, told.position + 1, told.kind, told.attempt)
+    told = first.work_headers()
+    return reader.next_of_claim(told.fence, told.position + 1, told.kind, told.attempt)
 
 
 content = st.none() | st.binary(max_size=20_000)
@@ -82,8 +82,8 @@ def test_the_next_of_a_claim_say_what_their_headers_say(
     found = alike(records)
     assert len(found) == 199
     for position, (each, original) in enumerate(zip(found, records[1:], strict=True), 2):
-        told = each.told_at(7, position)
-        assert told == each.told() == parse_work_headers(original.headers)
+        told = each.work_headers_at(7, position)
+        assert told == each.work_headers() == parse_work_headers(original.headers)
         assert (each.offset, each.key, each.value) == (
             original.offset,
             original.key,
@@ -125,14 +125,14 @@ def test_a_record_that_ends_too_early_is_rejected_with_its_bytes_and_keeps_its_p
     # One more byte than there is: of the value, whose length stands before it.
     at = batch.index(b"\x04{}", batch.index(b"\x04{}") + 1)
     batch[at] = 6
-    cutter = Cutter()
+    cutter = ClaimSlicer()
     cutter.cut(fetched(bytes(batch)))
     [rejected] = cutter.rejected
     assert (rejected.record.offset, rejected.record.key, rejected.record.headers) == (1, None, [])
     assert rejected.record.value is not None
     assert b"P-1" in rejected.record.value
     assert "cannot be read" in str(rejected.error)
-    [stretch] = cutter.stretches
+    [stretch] = cutter.slices
     assert (stretch.from_position, stretch.to_position) == (1, 3)
     assert [isinstance(item, DueItem) for item in stretch.items] == [True, False, True]
 
@@ -141,9 +141,9 @@ def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one
     batch = batch_of(*claim(5))
     third = read(batch)[2]._start - 2  # pyright: ignore[reportPrivateUsage]  # its length takes two bytes
     cut_short = batch[: BATCH_HEADER_BYTES + third] + b"\xff" * 12 + batch[-50:]
-    cutter = Cutter()
+    cutter = ClaimSlicer()
     cutter.cut(fetched(cut_short))
-    assert [len(stretch.items) for stretch in cutter.stretches] == [2]
+    assert [len(stretch.items) for stretch in cutter.slices] == [2]
     [rejected] = cutter.rejected
     assert rejected.record.offset == 2
     assert rejected.record.value == b"\xff" * 12 + batch[-50:]
@@ -151,7 +151,7 @@ def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one
 
 def test_a_header_whose_name_is_no_text_is_rejected_with_its_bytes_shown() -> None:
     batch = batch_of(*claim(2), replace(record(2, 7, 3), headers=[("name", b"x")]))
-    cutter = Cutter()
+    cutter = ClaimSlicer()
     cutter.cut(fetched(batch.replace(b"\x08name\x02x", b"\x08\xff\xfeme\x02x")))
     [rejected] = cutter.rejected
     assert rejected.record.headers == [(r"\xff\xfeme", b"x")]
@@ -161,13 +161,13 @@ def test_a_header_whose_name_is_no_text_is_rejected_with_its_bytes_shown() -> No
 
 def test_an_item_whose_rest_is_malformed_names_it_when_asked() -> None:
     batch = batch_of(*claim(3))
-    cut = Cutter()
+    cut = ClaimSlicer()
     cut.cut(fetched(batch.replace(b"2027-03-01", b"2027-13-01")))
     assert len(cut.rejected) == 3
     last = batch.rindex(b"2027-03-01")
-    cut = Cutter()
+    cut = ClaimSlicer()
     cut.cut(fetched(batch[:last] + b"2027-13-01" + batch[last + 10 :]))
-    item = cut.stretches[0].items[2]
+    item = cut.slices[0].items[2]
     assert isinstance(item, DueItem)
     assert item.retries == 0
     with pytest.raises(InvalidHeader, match=envelope.EFFECTIVE):
@@ -182,9 +182,9 @@ def test_whatever_a_batch_holds_it_is_gone_through_once_and_only_refused(
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(BATCH_HEADER_BYTES, len(body) - 1))
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
-    cutter = Cutter()
+    cutter = ClaimSlicer()
     cutter.cut(fetched(bytes(body)))
-    for stretch in cutter.stretches:
+    for stretch in cutter.slices:
         for item in stretch.items:
             if isinstance(item, DueItem):
                 with suppress(InvalidHeader):
@@ -192,4 +192,4 @@ def test_whatever_a_batch_holds_it_is_gone_through_once_and_only_refused(
     offsets = [each.record.offset for each in cutter.rejected]
     assert offsets == sorted(offsets)
     assert all(0 <= offset < 6 for offset in offsets)
-    assert sum(len(stretch.items) for stretch in cutter.stretches) <= 6 + len(offsets)
+    assert sum(len(stretch.items) for stretch in cutter.slices) <= 6 + len(offsets)

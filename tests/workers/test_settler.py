@@ -10,7 +10,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
 from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.handlers import HandlerOptions
-from dueledger.workers.verdict_outcomes import ending_of
+from dueledger.workers.verdict_outcomes import outcome_of_verdict
 
 from .conftest import Site
 from .test_stretch import record
@@ -22,7 +22,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
     "number", ["1e-20000", "1E+301", "9" * 20_000, "0." + "1" * 20_000, "-1e-0301"]
 )
 def test_evidence_with_a_number_that_nobody_can_store_is_refused_by_name(number: str) -> None:
-    ending = ending_of(
+    ending = outcome_of_verdict(
         Completed(f'{{"text": "1e9", "a": {number}}}'),
         DueItem(record(0, 1, 1), 1, 1),
         HandlerOptions(),
@@ -37,7 +37,7 @@ def test_evidence_with_a_number_that_nobody_can_store_is_refused_by_name(number:
 def test_evidence_keeps_its_text_where_its_numbers_can_be_stored() -> None:
     text = '{"a": 1.50e3, "b": 12345678901234567890.10, "c": "1e-20000 \\" 1e999"}'
 
-    ending = ending_of(Completed(text), DueItem(record(0, 1, 1), 1, 1), HandlerOptions())
+    ending = outcome_of_verdict(Completed(text), DueItem(record(0, 1, 1), 1, 1), HandlerOptions())
 
     assert ending.detail == text
 

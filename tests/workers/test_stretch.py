@@ -8,9 +8,9 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
-from dueledger.ledger.kafka.record_batches import RecordBatch
+from dueledger.ledger.kafka.record_batches import FetchedBatch
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_batch_header
-from dueledger.workers.claim_slices import Cutter, Stretch, Unreadable
+from dueledger.workers.claim_slices import ClaimSlice, ClaimSlicer, UnreadableItem
 from dueledger.workers.item import DueItem
 
 ITEM = "0f1e2d3c-4b5a-8697-8899-aabbccddeeff"
@@ -58,17 +58,17 @@ def batch_of(*records: Written) -> bytes:
     return records[0].offset.to_bytes(8) + bytes(builder.build())[8:]
 
 
-def fetched(batch: bytes, *, first_offset: int = 0) -> RecordBatch:
-    return RecordBatch(read_batch_header(batch), batch[BATCH_HEADER_BYTES:], first_offset)
+def fetched(batch: bytes, *, first_offset: int = 0) -> FetchedBatch:
+    return FetchedBatch(read_batch_header(batch), batch[BATCH_HEADER_BYTES:], first_offset)
 
 
-def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], Cutter]:
-    cutter = Cutter()
+def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], ClaimSlicer]:
+    cutter = ClaimSlicer()
     cutter.cut(fetched(batch_of(*records)))
-    return [shape(stretch) for stretch in cutter.stretches], cutter
+    return [shape(stretch) for stretch in cutter.slices], cutter
 
 
-def shape(stretch: Stretch) -> tuple[int, str, int, int, int]:
+def shape(stretch: ClaimSlice) -> tuple[int, str, int, int, int]:
     return (
         stretch.fence,
         stretch.kind,
@@ -81,7 +81,7 @@ def shape(stretch: Stretch) -> tuple[int, str, int, int, int]:
 def test_a_claim_in_order_is_one_stretch() -> None:
     shapes, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
     assert shapes == [(7, "RenewalDue", 1, 5, 41)]
-    assert [item.position for item in cutter.stretches[0].items if isinstance(item, DueItem)] == [
+    assert [item.position for item in cutter.slices[0].items if isinstance(item, DueItem)] == [
         1, 2, 3, 4, 5,
     ]  # fmt: skip
 
@@ -109,8 +109,8 @@ def test_a_new_claim_kind_or_place_opens_a_new_stretch() -> None:
 def test_an_unreadable_record_keeps_its_place_between_readable_ones_of_its_claim() -> None:
     shapes, cutter = cut(record(10, 7, 1), broken(11), broken(12), record(13, 7, 4))
     assert shapes == [(7, "RenewalDue", 1, 4, 10)]
-    assert [type(item) for item in cutter.stretches[0].items] == [
-        DueItem, Unreadable, Unreadable, DueItem,
+    assert [type(item) for item in cutter.slices[0].items] == [
+        DueItem, UnreadableItem, UnreadableItem, DueItem,
     ]  # fmt: skip
     assert [each.record.offset for each in cutter.rejected] == [11, 12]
 
@@ -127,7 +127,7 @@ def test_headers_in_another_order_are_read_by_name() -> None:
     second.headers = list(reversed(second.headers))
     shapes, cutter = cut(first, second, record(2, 7, 3))
     assert shapes == [(7, "RenewalDue", 1, 3, 0)]
-    item = cutter.stretches[0].items[1]
+    item = cutter.slices[0].items[1]
     assert isinstance(item, DueItem)
     assert item.business_key == "P-1"
 
@@ -157,7 +157,7 @@ def test_an_item_with_a_broken_header_names_it_when_asked() -> None:
 
 def test_a_stretch_splits_where_it_is_told() -> None:
     _, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
-    rest = cutter.stretches[0]
+    rest = cutter.slices[0]
     head = rest.split(2)
     assert shape(head) == (7, "RenewalDue", 1, 2, 41)
     assert shape(rest) == (7, "RenewalDue", 3, 5, 43)

@@ -11,19 +11,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from dueledger.ledger.store.claims import DueFlow
-    from dueledger.ledger.store.direct_claims import TakenRun
+    from dueledger.ledger.store.direct_claims import DirectRun
 
 
 @final
-class TakenItem(DueItem):
+class DirectItem(DueItem):
     """One item of a run that was taken; what it is lies in the run's columns until it is asked."""
 
     __slots__ = ("_flows", "_run")
 
-    def __init__(self, run: TakenRun, position: int, flows: Mapping[int, DueFlow]) -> None:
+    def __init__(self, run: DirectRun, position: int, flows: Mapping[int, DueFlow]) -> None:
         self._run = run
         self._flows = flows
-        self._told = None
+        self._headers_cache = None
         self.fence = run.fence
         self.position = position
 
@@ -38,10 +38,10 @@ class TakenItem(DueItem):
         return self._run.payloads[self.position - 1]
 
     def _headers(self) -> WorkHeaders:
-        if self._told is None:
+        if self._headers_cache is None:
             run, index = self._run, self.position - 1
             flow = self._flows[run.flow_nos[index]]
-            self._told = WorkHeaders(
+            self._headers_cache = WorkHeaders(
                 fence=self.fence,
                 position=self.position,
                 kind=flow.kind,
@@ -55,4 +55,4 @@ class TakenItem(DueItem):
                 content_type=CONTENT_TYPE_JSON.decode(),
                 traceparent=run.traceparents[index] if run.traceparents else None,
             )
-        return self._told
+        return self._headers_cache

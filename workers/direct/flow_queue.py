@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
 
-    from dueledger.ledger.store.claims import DueFlow, Floor
+    from dueledger.ledger.store.claims import DueFlow, PendingFloor
 
 WANTED_FIRST: Final = 64
 WANTED_MIN: Final = 16
@@ -35,7 +35,7 @@ MISS_SECONDS: Final = 0.01
 MISS_DOUBLINGS_MAX: Final = 7
 
 
-class Key(NamedTuple):
+class FlowPart(NamedTuple):
     """What waits of a flow: its plain rows, or its serial ones, which have keys to hold."""
 
     flow_no: int
@@ -45,18 +45,18 @@ class Key(NamedTuple):
 class Share(NamedTuple):
     """How many items may be taken now, and from where on plain rows are looked for."""
 
-    key: Key
+    key: FlowPart
     flow: DueFlow
     quota: int
-    floor: Floor
+    floor: PendingFloor
 
     @property
-    def is_apart(self) -> bool:
+    def needs_own_claim(self) -> bool:
         """Whether its items need a claim of their own."""
-        return self.key.serial or self.flow.limited
+        return self.key.serial or self.flow.is_limited
 
 
-class Served(NamedTuple):
+class ShareResult(NamedTuple):
     """What came of a share: `has_more` where its quota was found and perhaps more.
 
     Otherwise `next_seconds` says when more is due, counted from the question, None if unknown.
@@ -65,33 +65,33 @@ class Served(NamedTuple):
     taken: int
     has_more: bool = False
     next_seconds: float | None = None
-    floor: Floor | None = None
+    floor: PendingFloor | None = None
 
 
-class Room(NamedTuple):
+class PoolCapacity(NamedTuple):
     """What a crew has room for: so many calls more, of so many items each."""
 
     calls: int
     batch_max: int
 
 
-OUT: Final = -1
+NOT_QUEUED: Final = -1
 
 
 @dataclass(slots=True, eq=False)
 class _Place:
-    key: Key
+    key: FlowPart
     flow: DueFlow
     at: float
-    reached: float  # its pass
-    floor: Floor
+    virtual_time: float  # its pass
+    floor: PendingFloor
     wanted: int = WANTED_FIRST
     misses: int = 0  # turns in a row that brought nothing
-    entry: int = OUT  # the latest of its entries in a heap; others are void
+    ticket: int = NOT_QUEUED  # the latest of its entries in a heap; others are void
 
     @property
-    def is_apart(self) -> bool:
-        return self.key.serial or self.flow.limited
+    def needs_own_claim(self) -> bool:
+        return self.key.serial or self.flow.is_limited
 
     @property
     def is_light(self) -> bool:
@@ -110,17 +110,17 @@ class _Line:
     def enter(self, place: _Place, now: float) -> None:
         """Queue a place among those that are due, or for its time."""
         self.entries += 1
-        place.entry = self.entries
+        place.ticket = self.entries
         if place.at <= now:
-            heapq.heappush(self.due, (place.reached, place.entry, place))
+            heapq.heappush(self.due, (place.virtual_time, place.ticket, place))
         else:
-            heapq.heappush(self.later, (place.at, place.entry, place))
+            heapq.heappush(self.later, (place.at, place.ticket, place))
 
     def advance(self, now: float) -> None:
         """Queue those whose time has come."""
         while self.later and self.later[0][0] <= now:
             _, entry, place = heapq.heappop(self.later)
-            if place.entry == entry:
+            if place.ticket == entry:
                 self.enter(place, now)
 
     def next(self) -> _Place | None:
@@ -131,12 +131,12 @@ class _Line:
     def pop(self) -> _Place:
         """Take that place; its pass is where newcomers begin."""
         self.reached, _, place = heapq.heappop(self.due)
-        place.entry = OUT
+        place.ticket = NOT_QUEUED
         return place
 
 
 def _drop_void(heap: list[tuple[float, int, _Place]]) -> None:
-    while heap and heap[0][1] != heap[0][2].entry:
+    while heap and heap[0][1] != heap[0][2].ticket:
         heapq.heappop(heap)
 
 
@@ -146,62 +146,62 @@ class Turns:
 
     def __init__(self, line_of: Callable[[DueFlow], Hashable]) -> None:
         """Line flows up by what `line_of` says of them: whose room they share."""
-        self._line_of = line_of
-        self._lines: dict[Hashable, _Line] = {}
-        self._places: dict[Key, _Place] = {}
+        self._group_of = line_of
+        self._groups: dict[Hashable, _Line] = {}
+        self._places: dict[FlowPart, _Place] = {}
         self._light = 0
 
-    def relist(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
+    def update(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
         """Take a list of all that is due and soon will be; what is not in it is forgotten."""
         before, self._places = self._places, {}
-        lines, self._lines = self._lines, {}
+        lines, self._groups = self._groups, {}
         for flow in flows:
-            name = self._line_of(flow)
-            line = self._lines.get(name)
+            name = self._group_of(flow)
+            line = self._groups.get(name)
             if line is None:
-                line = self._lines[name] = _Line()
+                line = self._groups[name] = _Line()
                 line.reached = lines[name].reached if name in lines else 0.0
-            for key in flow.plain * (Key(flow.flow_no, serial=False),) + flow.serial * (
-                Key(flow.flow_no, serial=True),
-            ):
+            for key in flow.has_plain * (
+                FlowPart(flow.flow_no, serial=False),
+            ) + flow.has_serial * (FlowPart(flow.flow_no, serial=True),):
                 place = _place(key, flow, before.get(key), line.reached, asked_at)
                 self._places[key] = place
                 line.enter(place, asked_at)
         self._light = sum(place.is_light for place in self._places.values())
 
-    def has_due(self, names: Iterable[Hashable], *, now: float) -> bool:
+    def has_ready(self, names: Iterable[Hashable], *, now: float) -> bool:
         """Tell whether something in these lines waits for its turn."""
-        lines = [self._lines[name] for name in names if name in self._lines]
+        lines = [self._groups[name] for name in names if name in self._groups]
         for line in lines:
             line.advance(now)
         return any(line.next() is not None for line in lines)
 
-    def next_at(self) -> float:
+    def next_due_at(self) -> float:
         """Say when the next is due; infinite where none is expected."""
-        for line in self._lines.values():
+        for line in self._groups.values():
             _drop_void(line.later)
-        return min((line.later[0][0] for line in self._lines.values() if line.later), default=inf)
+        return min((line.later[0][0] for line in self._groups.values() if line.later), default=inf)
 
     def next_shares(
-        self, name: Hashable, room: Room, *, items_max: int, flows_max: int
+        self, name: Hashable, room: PoolCapacity, *, items_max: int, flows_max: int
     ) -> list[Share]:
         """Take the next out of a line, with their quotas: `items_max` in all, or one a claim.
 
         Those that need claims of their own need calls of their own; the others share. Each that
         is returned must be given to `served`.
         """
-        line = self._lines.get(name)
+        line = self._groups.get(name)
         if line is None or room.calls < 1:
             return []
-        units = _units(line, min(room.calls, items_max), flows_max)
+        units = _next_claims(line, min(room.calls, items_max), flows_max)
         if self._light and any(not place.is_light for unit in units for place in unit):
             items_max = max(1, items_max // FLOOD_SHARE)
-        calls = fill(
+        calls = split_by_demand(
             room.calls,
             [sum(place.flow.weight for place in unit) for unit in units],
             [-(-sum(place.wanted for place in unit) // room.batch_max) for unit in units],
         )
-        parts = fill(
+        parts = split_by_demand(
             max(items_max, len(units)), calls, [unit_calls * room.batch_max for unit_calls in calls]
         )
         shares: list[Share] = []
@@ -209,7 +209,7 @@ class Turns:
             for place in unit[items:]:
                 line.enter(place, place.at)
             fitting = unit[:items]
-            quotas = fill(
+            quotas = split_by_demand(
                 items,
                 [place.flow.weight for place in fitting],
                 [place.wanted for place in fitting],
@@ -220,13 +220,13 @@ class Turns:
             ]
         return shares
 
-    def served(self, share: Share, result: Served, *, asked_at: float) -> None:
+    def requeue(self, share: Share, result: ShareResult, *, asked_at: float) -> None:
         """Queue a flow again: at once where it has more, or for when it will have."""
         place = self._places.get(share.key)
-        if place is None or place.entry != OUT:
+        if place is None or place.ticket != NOT_QUEUED:
             return
         was_light = place.is_light
-        place.reached += result.taken / share.flow.weight
+        place.virtual_time += result.taken / share.flow.weight
         place.misses = 0 if result.taken else place.misses + 1
         if result.has_more:
             place.wanted = min(max(place.wanted, GROWTH * result.taken), _wanted_max(share.key))
@@ -236,7 +236,7 @@ class Turns:
             place.wanted = max(WANTED_MIN, 2 * result.taken)
             if result.next_seconds is not None:
                 place.at = asked_at + result.next_seconds
-            elif share.is_apart:
+            elif share.needs_own_claim:
                 # Its limits hold it, or its keys are held: nobody can say until when.
                 pause = MISS_SECONDS * 2 ** min(place.misses, MISS_DOUBLINGS_MAX)
                 place.at = asked_at + pause
@@ -245,19 +245,19 @@ class Turns:
                 self._light -= was_light
                 return
         self._light += place.is_light - was_light
-        self._lines[self._line_of(share.flow)].enter(place, asked_at)
+        self._groups[self._group_of(share.flow)].enter(place, asked_at)
 
-    def nudge(self, flow_no: int, *, now: float) -> None:
+    def check_soon(self, flow_no: int, *, now: float) -> None:
         """Ask of a flow again soon: some of its items have ended."""
         for serial in (False, True):
-            place = self._places.get(Key(flow_no, serial))
+            place = self._places.get(FlowPart(flow_no, serial))
             if place is not None and place.misses and place.at > now:
                 place.at, place.misses = now, 0
-                if place.entry != OUT:
-                    self._lines[self._line_of(place.flow)].enter(place, now)
+                if place.ticket != NOT_QUEUED:
+                    self._groups[self._group_of(place.flow)].enter(place, now)
 
 
-def fill(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
+def split_by_demand(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
     """Share `count` by weight, to each at least 1 and no more than it wants while others want more.
 
     There are at most `count` of them.
@@ -274,22 +274,27 @@ def fill(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]
     return parts
 
 
-def _wanted_max(key: Key) -> int:
+def _wanted_max(key: FlowPart) -> int:
     return SERIAL_ITEMS_MAX if key.serial else WANTED_MAX
 
 
-def _place(key: Key, flow: DueFlow, old: _Place | None, reached: float, asked_at: float) -> _Place:
+def _place(
+    key: FlowPart, flow: DueFlow, old: _Place | None, reached: float, asked_at: float
+) -> _Place:
     at = asked_at + max(0.0, flow.due_seconds)
     place = _Place(key, flow, at, reached, flow.floor)
     if old is not None:
-        place.reached, place.wanted, place.misses = old.reached, old.wanted, old.misses
-        same = (old.flow.limited, old.flow.rate_per_second) == (flow.limited, flow.rate_per_second)
+        place.virtual_time, place.wanted, place.misses = old.virtual_time, old.wanted, old.misses
+        same = (old.flow.is_limited, old.flow.rate_per_second) == (
+            flow.is_limited,
+            flow.rate_per_second,
+        )
         if old.misses and same and flow.due_seconds <= 0:
             place.at = max(at, old.at)
     return place
 
 
-def _units(line: _Line, units_max: int, flows_max: int) -> list[list[_Place]]:
+def _next_claims(line: _Line, units_max: int, flows_max: int) -> list[list[_Place]]:
     """Take what is next: those that share a claim are one unit, the others one each."""
     units: list[list[_Place]] = []
     together: list[_Place] | None = None
@@ -297,11 +302,11 @@ def _units(line: _Line, units_max: int, flows_max: int) -> list[list[_Place]]:
         place = line.next()
         if place is None:
             break
-        if together is not None and not place.is_apart:
+        if together is not None and not place.needs_own_claim:
             together.append(line.pop())
         elif len(units) < units_max:
             units.append([line.pop()])
-            if not place.is_apart:
+            if not place.needs_own_claim:
                 together = units[-1]
         else:
             break

@@ -10,26 +10,26 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.runtime.waiting import wait_at_most
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.claims import list_due_flows, release_claims
-from dueledger.ledger.store.direct_claims import list_held_runs
+from dueledger.ledger.store.direct_claims import list_unfinished_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
-from dueledger.workers.direct.flow_queue import Room, Served, Share, Turns
-from dueledger.workers.verdict_outcomes import returned_unworked
+from dueledger.workers.direct.flow_queue import PoolCapacity, Share, ShareResult, Turns
+from dueledger.workers.verdict_outcomes import released
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from dueledger.ledger.store import Pool
     from dueledger.ledger.store.claims import DueFlow
-    from dueledger.ledger.store.direct_claims import HeldRun
+    from dueledger.ledger.store.direct_claims import UnfinishedRun
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.direct.claimed_runs import Lot, Lots, Withheld
-    from dueledger.workers.direct.claims import Claimer
+    from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
+    from dueledger.workers.direct.claims import DirectClaims
     from dueledger.workers.direct.settings import DirectSettings
-    from dueledger.workers.run.handler_pool import Crew
-    from dueledger.workers.run.handler_pools import Crews, Post
+    from dueledger.workers.run.handler_pool import HandlerPool
+    from dueledger.workers.run.handler_pools import HandlerPools, PoolKey
     from dueledger.workers.run.open_run import OpenRun
 
 FLOWS_LISTED_MAX: Final = 20_000
@@ -37,13 +37,13 @@ FULL_SECONDS: Final = 0.25
 LIST_SECONDS: Final = 0.05
 LIST_SHARE: Final = 20  # listing 10,000 flows takes 40–50 ms: it may use a twentieth of the time
 HORIZON_SECONDS: Final = 1.0
-HORIZONS: Final = 3  # so many lists in a row see what becomes due
+HORIZON_POLLS: Final = 3  # so many lists in a row see what becomes due
 IDLE_LISTS: Final = 3  # the first of them may have found what was taken then
 IDLE_DOUBLINGS_MAX: Final = 12
 EARLY_SECONDS: Final = 0.0005  # a look this much too early would find nothing
-NOTHING: Final = Served(0)
-REFUSED: Final = Served(0, next_seconds=0.1)
-LOST: Final = returned_unworked("the answer that gave it to this worker was lost")
+NOTHING_FOUND: Final = ShareResult(0)
+REFUSED: Final = ShareResult(0, next_seconds=0.1)
+ANSWER_LOST: Final = released("the answer that gave it to this worker was lost")
 
 _T = TypeVar("_T")
 
@@ -53,17 +53,17 @@ log = get_logger("worker")
 class Opened(Protocol):
     """Who takes over a run that was begun."""
 
-    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
         """Keep its lease and work it; room is reserved for all its items."""
         ...
 
-    def unsettled(self) -> int:
+    def unsettled_count(self) -> int:
         """Count the outcomes that wait to be settled."""
         ...
 
 
 @final
-class Taker:
+class DirectSource:
     """Takes in turn of the flows that are due, and lets suspects run alone.
 
     A suspect's worker died with it: it is what killed the process, or was beside it. Run alone,
@@ -73,8 +73,8 @@ class Taker:
     def __init__(
         self,
         pool: Pool,
-        claimer: Claimer,
-        crews: Crews,
+        claimer: DirectClaims,
+        crews: HandlerPools,
         runs: Mapping[int, OpenRun],
         counts: WorkerCounts,
         *,
@@ -90,23 +90,23 @@ class Taker:
         self._crews = crews
         self._runs = runs
         self._counts = counts
-        self._opened = opened
+        self._listener = opened
         self._settings = settings
         self._worker_no = worker_no
-        self._kinds = list({post.kind for post in crews.posts()})
-        self._turns = Turns(crews.post_of)
+        self._kinds = list({post.kind for post in crews.pool_keys()})
+        self._flows = Turns(crews.key_of)
         self._suspects: dict[int, DueFlow] = {}
-        self._withheld: deque[Withheld] = deque()
+        self._withheld: deque[SuspectClaim] = deque()
         self._is_suspects_turn = True
         self._wake = asyncio.Event()
-        self._alone: set[int] = set()
-        self._apart: dict[int, int] = {}
-        self._looked_at = float("-inf")
-        self._look_at = self._list_at = float("-inf")
+        self._alone_runs: set[int] = set()
+        self._flow_of_run: dict[int, int] = {}
+        self._polled_at = float("-inf")
+        self._poll_at = self._list_at = float("-inf")
         self._list_seconds = 0.0
         self._idle_lists = 0
         self._run_no_max = 0
-        self._is_unsure = False
+        self._has_lost_answer = False
         self._is_closed = False
 
     @property
@@ -120,10 +120,10 @@ class Taker:
 
     def run_finished(self, run: OpenRun) -> None:
         """Ask again of its flow, where that was limited or its items held keys."""
-        self._alone.discard(run.run_no)
-        flow_no = self._apart.pop(run.run_no, None)
+        self._alone_runs.discard(run.run_no)
+        flow_no = self._flow_of_run.pop(run.run_no, None)
         if flow_no is not None:
-            self._turns.nudge(flow_no, now=monotonic())
+            self._flows.check_soon(flow_no, now=monotonic())
         self._wake.set()
 
     def close(self) -> None:
@@ -133,17 +133,17 @@ class Taker:
 
     async def tick(self) -> dict[str, int]:
         """Wait for the time to look; take what there is room for, and say how much that was."""
-        await self._until_look()
+        await self._wait_for_next_poll()
         if self._is_closed:
             return {}
-        if self._is_unsure:
-            await self._return_lost()
-        if self._alone and self._in_time(self._alone):
-            return self._no_room()
+        if self._has_lost_answer:
+            await self._release_lost_runs()
+        if self._alone_runs and self._in_time(self._alone_runs):
+            return self._wait_for_calls()
         if self._suspects or self._withheld:
             if self._is_suspects_turn:
                 crowded = self._in_time(self._runs)
-                return self._no_room() if crowded else await self._take_suspects()
+                return self._wait_for_calls() if crowded else await self._take_suspects()
             self._is_suspects_turn = True
         return await self._take()
 
@@ -151,60 +151,60 @@ class Taker:
         """Tell whether one of these runs is within its handler's time: no other is waited for."""
         now = monotonic()
         runs = (self._runs.get(run_no) for run_no in run_nos)
-        return any(run is not None and now < run.waited_until for run in runs)
+        return any(run is not None and now < run.handler_deadline for run in runs)
 
     async def drain(self) -> None:
         """Give back what was claimed and not begun; the process may end after this."""
-        if self._is_unsure:
-            await self._return_lost()
+        if self._has_lost_answer:
+            await self._release_lost_runs()
         if self._withheld:
             fences = [withheld.fence for withheld in self._withheld]
             async with self._pool.acquire() as connection:
                 await release_claims(connection, fences, self._worker_no)
             self._withheld.clear()
 
-    async def _until_look(self) -> None:
+    async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
-            await wait_at_most(self._wake, max(0.0, self._look_at - monotonic()))
+            await wait_for_event(self._wake, max(0.0, self._poll_at - monotonic()))
         # What ends now, and what is due in a moment, is served together.
-        early = self._looked_at + self._settings.direct_gather_seconds - monotonic()
+        early = self._polled_at + self._settings.direct_gather_seconds - monotonic()
         if early > 0 and not self._is_closed:
             await asyncio.sleep(early)
         self._wake.clear()
-        self._looked_at = monotonic()
+        self._polled_at = monotonic()
 
     # What is due.
 
     async def _take(self) -> dict[str, int]:
-        rooms = self._rooms()
-        if not rooms or self._opened.unsettled() >= self._settings.worker_settle_items_max:
-            return self._no_room()
-        if self._looked_at >= self._list_at:
-            await self._list_due()
+        rooms = self._capacities()
+        if not rooms or self._listener.unsettled_count() >= self._settings.worker_settle_items_max:
+            return self._wait_for_calls()
+        if self._polled_at >= self._list_at:
+            await self._poll_due_flows()
         shares = self._choose(rooms)
-        taken = await self._take_of(
-            self._claimer.take_shared, [share for share in shares if not share.is_apart]
+        taken = await self._claim_shares(
+            self._claimer.claim_shared, [share for share in shares if not share.needs_own_claim]
         )
-        taken += await self._take_of(
-            self._claimer.take_apart, [share for share in shares if share.is_apart]
+        taken += await self._claim_shares(
+            self._claimer.claim_apart, [share for share in shares if share.needs_own_claim]
         )
         if taken and self._idle_lists:
             self._idle_lists = 0
             self._list_at = min(self._list_at, monotonic() + self._list_pause())
-        self._look_at = self._next_look()
+        self._poll_at = self._next_poll_at()
         return {"taken": taken}
 
-    def _rooms(self) -> dict[Post, Room]:
-        rooms: dict[Post, Room] = {}
-        for post in self._crews.posts():
+    def _capacities(self) -> dict[PoolKey, PoolCapacity]:
+        rooms: dict[PoolKey, PoolCapacity] = {}
+        for post in self._crews.pool_keys():
             crew = self._crews[post]
-            if calls := crew.room_calls:
-                rooms[post] = Room(calls, crew.handler.options.batch_max)
+            if calls := crew.free_calls:
+                rooms[post] = PoolCapacity(calls, crew.handler.options.batch_max)
         return rooms
 
-    def _choose(self, rooms: Mapping[Post, Room]) -> list[Share]:
+    def _choose(self, rooms: Mapping[PoolKey, PoolCapacity]) -> list[Share]:
         now = monotonic()
-        posts = [post for post in rooms if self._turns.has_due([post], now=now)]
+        posts = [post for post in rooms if self._flows.has_ready([post], now=now)]
         if not posts:
             return []
         items_max = max(1, self._settings.direct_take_items_max // len(posts))
@@ -212,18 +212,18 @@ class Taker:
         return [
             share
             for post in posts
-            for share in self._turns.next_shares(
+            for share in self._flows.next_shares(
                 post, rooms[post], items_max=items_max, flows_max=flows_max
             )
         ]
 
-    def _next_look(self) -> float:
+    def _next_poll_at(self) -> float:
         now = monotonic()
-        if self._suspects or self._withheld or self._turns.has_due(self._rooms(), now=now):
+        if self._suspects or self._withheld or self._flows.has_ready(self._capacities(), now=now):
             return now
-        return min(self._list_at, self._turns.next_at() + EARLY_SECONDS)
+        return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
 
-    async def _list_due(self) -> None:
+    async def _poll_due_flows(self) -> None:
         """List what is due and soon will be, and say when to do so again.
 
         Between lists it is known when listed flows have work again. They find the others: soon
@@ -235,11 +235,11 @@ class Taker:
                 connection,
                 FLOWS_LISTED_MAX,
                 self._kinds,
-                horizon_seconds=max(HORIZON_SECONDS, HORIZONS * self._list_pause()),
+                horizon_seconds=max(HORIZON_SECONDS, HORIZON_POLLS * self._list_pause()),
             )
         if self._admits is not None:
             flows = list(filter(self._admits, flows))
-        self._turns.relist(flows, asked_at=began)
+        self._flows.update(flows, asked_at=began)
         self._list_seconds = monotonic() - began
         self._list_at = monotonic() + self._list_pause()
         self._idle_lists = min(self._idle_lists + 1, IDLE_DOUBLINGS_MAX)
@@ -255,31 +255,31 @@ class Taker:
         asked_at = monotonic()
         if self._withheld:
             withheld = self._withheld[0]
-            if self._crews.of(withheld.flow).room < len(withheld.items):
-                return self._no_room()
-            begun = await self._answer(self._claimer.start_withheld(withheld))
+            if self._crews.pool_of(withheld.flow).free_items < len(withheld.items):
+                return self._wait_for_calls()
+            begun = await self._guard_claim(self._claimer.start_suspects(withheld))
             self._withheld.popleft()
         else:
             flow = next(iter(self._suspects.values()))
-            room = self._crews.of(flow).room
+            room = self._crews.pool_of(flow).free_items
             if not room:
-                return self._no_room()
-            begun = (await self._answer(self._claimer.take_suspects(flow, room))).begun
+                return self._wait_for_calls()
+            begun = (await self._guard_claim(self._claimer.claim_suspects(flow, room))).runs
             if not begun:
                 del self._suspects[flow.flow_no]
         self._is_suspects_turn = False
-        self._look_at = monotonic()
+        self._poll_at = monotonic()
         return {"taken": self._open(begun, asked_at)}
 
-    def _no_room(self) -> dict[str, int]:
+    def _wait_for_calls(self) -> dict[str, int]:
         """Wait for calls to end; a handler that outlasts its time keeps its place in the crew."""
-        self._look_at = monotonic() + FULL_SECONDS
+        self._poll_at = monotonic() + FULL_SECONDS
         return {}
 
     # What was taken.
 
-    async def _take_of(
-        self, take: Callable[[Sequence[Share]], Awaitable[Lots]], shares: Sequence[Share]
+    async def _claim_shares(
+        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
     ) -> int:
         """Take of shares; where a partition of an item was unseen, of each once more by itself.
 
@@ -289,34 +289,38 @@ class Taker:
         if not shares:
             return 0
         try:
-            return await self._take_once(take, shares)
+            return await self._claim_once(take, shares)
         except UnseenPartition:
-            return sum([await self._take_alone(take, share) for share in shares])
+            return sum([await self._claim_one_share(take, share) for share in shares])
 
-    async def _take_alone(
-        self, take: Callable[[Sequence[Share]], Awaitable[Lots]], share: Share
+    async def _claim_one_share(
+        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], share: Share
     ) -> int:
         asked_at = monotonic()
         try:
-            return await self._take_once(take, [share])
+            return await self._claim_once(take, [share])
         except UnseenPartition as error:
             log.warning(LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message)
-            self._turns.served(share, REFUSED, asked_at=asked_at)
+            self._flows.requeue(share, REFUSED, asked_at=asked_at)
             return 0
 
-    async def _take_once(
-        self, take: Callable[[Sequence[Share]], Awaitable[Lots]], shares: Sequence[Share]
+    async def _claim_once(
+        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
     ) -> int:
         asked_at = monotonic()
-        lots = await self._answer(take(shares))
+        lots = await self._guard_claim(take(shares))
         for share in shares:
-            self._turns.served(share, lots.served.get(share.key, NOTHING), asked_at=asked_at)
+            self._flows.requeue(
+                share, lots.results.get(share.key, NOTHING_FOUND), asked_at=asked_at
+            )
             if share.flow.flow_no in lots.suspect_flow_nos:
                 self._suspects[share.flow.flow_no] = share.flow
-        self._withheld.extend(lots.withheld)
-        return self._open(lots.begun, asked_at) + sum(len(each.items) for each in lots.withheld)
+        self._withheld.extend(lots.suspect_claims)
+        return self._open(lots.runs, asked_at) + sum(
+            len(each.items) for each in lots.suspect_claims
+        )
 
-    async def _answer(self, asking: Awaitable[_T]) -> _T:
+    async def _guard_claim(self, asking: Awaitable[_T]) -> _T:
         try:
             return await asking
         except UnseenPartition:
@@ -324,44 +328,44 @@ class Taker:
         except BaseException as error:
             self._list_at = float("-inf")  # those whose turn it was are listed again
             if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):
-                self._is_unsure = True
+                self._has_lost_answer = True
             raise
 
-    def _open(self, begun: Sequence[Lot], asked_at: float) -> int:
+    def _open(self, begun: Sequence[ClaimedRun], asked_at: float) -> int:
         """Hand runs that were begun to their crews; tell how many items they have."""
         if begun:
             crash_point("direct.taken")
         for lot in begun:
-            crew = self._crews[lot.post]
+            crew = self._crews[lot.pool_key]
             run = lot.open(asked_at)
-            run.waited_until = monotonic() + crew.handler.options.timeout_seconds
+            run.handler_deadline = monotonic() + crew.handler.options.timeout_seconds
             if lot.flow_no is not None:
-                self._apart[run.run_no] = lot.flow_no
+                self._flow_of_run[run.run_no] = lot.flow_no
             if lot.is_alone:
-                self._alone.add(run.run_no)
+                self._alone_runs.add(run.run_no)
             self._run_no_max = max(self._run_no_max, run.run_no)
             crew.reserve(len(lot.items))
             self._counts.started += len(lot.items) - len(lot.start.withdrawn)
             self._counts.withdrawn += len(lot.start.withdrawn)
-            self._opened.run_opened(run, crew)
+            self._listener.on_run_opened(run, crew)
         return sum(len(lot.items) for lot in begun)
 
-    async def _return_lost(self) -> None:
+    async def _release_lost_runs(self) -> None:
         """Give back runs that were begun for this worker in an answer that it never got.
 
         Their numbers are above all that it got: it asks for one thing at a time.
         """
         async with self._pool.acquire() as connection:
-            held = await list_held_runs(connection, self._worker_no)
+            held = await list_unfinished_runs(connection, self._worker_no)
             lost = [run for run in held if run.run_no > self._run_no_max]
             if lost:
                 await settle_runs(connection, [_returned(run) for run in lost], self._worker_no)
                 log.warning(LogEvent.RUN_LOST, runs=[run.run_no for run in lost])
-        self._is_unsure = False
+        self._has_lost_answer = False
 
 
-def _returned(run: HeldRun) -> Settlement:
+def _returned(run: UnfinishedRun) -> Settlement:
     outcomes: list[Outcome | None] = [None] * run.size
     for index in run.open_indexes:
-        outcomes[index] = LOST
+        outcomes[index] = ANSWER_LOST
     return Settlement(run.run_no, outcomes)

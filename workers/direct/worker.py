@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service, run_to_stop
-from dueledger.ledger.runtime.waiting import pass_on, wait_at_most
+from dueledger.ledger.runtime.waiting import forward_stop, wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.direct.claims import Claimer
-from dueledger.workers.direct.source import Taker
-from dueledger.workers.process import on_duty, open_footing
-from dueledger.workers.run.draining import finish, give_back
-from dueledger.workers.run.handler_pools import Crews
+from dueledger.workers.direct.claims import DirectClaims
+from dueledger.workers.direct.source import DirectSource
+from dueledger.workers.process import log_lifecycle, open_connections
+from dueledger.workers.run.draining import release_unfinished, wait_for_items
+from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.leases import Leases
-from dueledger.workers.run.stuck_pools import StuckCrews
+from dueledger.workers.run.stuck_pools import StuckPoolCheck
 from dueledger.workers.settle.settler import Settler
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.open_run import OpenRun
 
 LOOK_SECONDS: Final = 0.25
@@ -59,9 +59,9 @@ class DirectWorker:
         self.signals = Signals()
         self.runs: dict[int, OpenRun] = {}
         self._settings = settings
-        self._moved = asyncio.Event()
+        self._progress = asyncio.Event()
         lease_seconds = settings.worker_lease_seconds
-        self._crews = Crews(handlers, self, worker_no=worker_no, pool=transactions)
+        self._crews = HandlerPools(handlers, self, worker_no=worker_no, pool=transactions)
         self._settler = Settler(
             pool,
             self.counts,
@@ -70,9 +70,9 @@ class DirectWorker:
             gather_seconds=settings.worker_gather_seconds,
             finished=self._finished,
         )
-        self._taker = Taker(
+        self._taker = DirectSource(
             pool,
-            Claimer(pool, self._crews, worker_no=worker_no, lease_seconds=lease_seconds),
+            DirectClaims(pool, self._crews, worker_no=worker_no, lease_seconds=lease_seconds),
             self._crews,
             self.runs,
             self.counts,
@@ -87,7 +87,7 @@ class DirectWorker:
             self.counts,
             worker_no=worker_no,
             lease_seconds=lease_seconds,
-            let_go=self._let_go,
+            let_go=self._abandon_run,
         )
         self._upkeep = Upkeep(
             pool,
@@ -99,20 +99,20 @@ class DirectWorker:
 
     # What the crews and the taker tell.
 
-    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
         """Keep a run's lease and work it."""
         self.runs[run.run_no] = run
-        crew.launch(run)
+        crew.start_run(run)
         if run.is_settled:  # each of its items was withdrawn
             self._finished(run)
         self.signals.emit("run.opened", run.run_no)
 
-    def items_ended(self, run: OpenRun) -> None:
+    def on_items_ended(self, run: OpenRun) -> None:
         """Have the outcomes of a run settled."""
-        if run.fresh_count:
+        if run.unsent_count:
             self._settler.add(run)
 
-    def item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
+    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
         """Count an item that its own transaction settled."""
         self.counts.settled += 1
         crash_point("worker.settled")
@@ -120,29 +120,29 @@ class DirectWorker:
         if run.is_settled:
             self._finished(run)
 
-    def call_ended(self) -> None:
+    def on_call_ended(self) -> None:
         """Take more: a crew has room."""
         self._taker.wake()
-        self._moved.set()
+        self._progress.set()
 
-    def unsettled(self) -> int:
+    def unsettled_count(self) -> int:
         """Count the outcomes that wait to be settled."""
-        return sum(run.fresh_count for run in self.runs.values())
+        return sum(run.unsent_count for run in self.runs.values())
 
     def _finished(self, run: OpenRun) -> None:
         self.runs.pop(run.run_no, None)
         self._taker.run_finished(run)
-        self._moved.set()
+        self._progress.set()
         self.signals.emit("run.finished", run.run_no)
 
-    def _let_go(self, run: OpenRun) -> None:
+    def _abandon_run(self, run: OpenRun) -> None:
         """Stop a run's handlers. What had ended is still sent: the ledger decides about it."""
-        run.forget()
+        run.abandon()
         self._finished(run)
 
     # The ticks.
 
-    async def take(self) -> dict[str, int]:
+    async def claim(self) -> dict[str, int]:
         """Take what is due and the crews have room for."""
         return await self._taker.tick()
 
@@ -150,7 +150,7 @@ class DirectWorker:
         """Settle what ended."""
         return await self._settler.tick()
 
-    async def keep_up(self) -> dict[str, int]:
+    async def run_upkeep(self) -> dict[str, int]:
         """Take back what was lost, whoever lost it."""
         return dict(await self._upkeep.tick())
 
@@ -165,10 +165,12 @@ class DirectWorker:
         Raises WorkerStuck where the calls of a handler never end.
         """
         ending, ended = Stop(), Stop()
-        stuck = StuckCrews(self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds)
-        asking = asyncio.create_task(pass_on(stop, ending))
+        stuck = StuckPoolCheck(
+            self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds
+        )
+        asking = asyncio.create_task(forward_stop(stop, ending))
         taking = asyncio.create_task(
-            run_service("worker.take", self.take, stop=ending, idle_seconds=0.0)
+            run_service("worker.take", self.claim, stop=ending, idle_seconds=0.0)
         )
         services = [
             asyncio.create_task(
@@ -176,18 +178,18 @@ class DirectWorker:
             )
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
-                ("worker.extend", self._leases.extend, self._leases.beat_seconds),
-                ("worker.look", self._leases.look, self._leases.until_look),
-                ("worker.upkeep", self.keep_up, self._until_upkeep),
+                ("worker.extend", self._leases.extend, self._leases.extend_seconds),
+                ("worker.look", self._leases.stop_expiring, self._leases.check_delay_seconds),
+                ("worker.upkeep", self.run_upkeep, self._until_upkeep),
                 ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
             )
         ]
         try:
-            await (self._pass_over(ending) if once else ending.wait())
-            ending.ask()
+            await (self._wait_until_idle(ending) if once else ending.wait())
+            ending.request()
             await self._drain(taking)
         finally:
-            ended.ask()
+            ended.request()
             for run in self.runs.values():
                 run.cancel_handlers()
             asking.cancel()
@@ -196,9 +198,9 @@ class DirectWorker:
             for service in services:
                 service.cancel()
             await asyncio.gather(asking, taking, *services, return_exceptions=True)
-        stuck.refuse()
+        stuck.raise_if_stuck()
 
-    async def _pass_over(self, stop: Stop) -> None:
+    async def _wait_until_idle(self, stop: Stop) -> None:
         """Wait until there is nothing to take and nothing in hand; or for the time of a pass."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.worker_once_seconds):
@@ -213,13 +215,13 @@ class DirectWorker:
         with suppress(TimeoutError, *CONNECTION_LOST):
             async with asyncio.timeout(CLOSE_SECONDS):
                 await self._taker.drain()
-        await finish(self.runs, self._moved, self._settings.worker_drain_seconds)
-        await give_back(self.runs, self._crews.of, self.items_ended)
+        await wait_for_items(self.runs, self._progress, self._settings.worker_drain_seconds)
+        await release_unfinished(self.runs, self._crews.pool_of, self.on_items_ended)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:
-                    self._moved.clear()
-                    await wait_at_most(self._moved, LOOK_SECONDS)
+                    self._progress.clear()
+                    await wait_for_event(self._progress, LOOK_SECONDS)
 
 
 async def run_direct_worker(
@@ -252,8 +254,8 @@ async def _run(
     once: bool,
     admits: Callable[[DueFlow], bool] | None,
 ) -> WorkerCounts:
-    async with open_footing(settings, handlers) as (name, worker_no, pool, transactions):
-        stop.begin()
+    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.mark_started()
         worker = DirectWorker(
             settings,
             handlers,
@@ -262,6 +264,6 @@ async def _run(
             transactions=transactions,
             admits=admits,
         )
-        with on_duty(name, handlers, worker.counts, settings):
+        with log_lifecycle(name, handlers, worker.counts, settings):
             await worker.run(stop, once=once)
         return worker.counts

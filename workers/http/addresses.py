@@ -67,14 +67,14 @@ def read_address(text: str) -> Address:
     return ip_address(text)
 
 
-def refusal(address: Address, allowed: Sequence[Network]) -> str | None:
+def blocked_reason(address: Address, allowed: Sequence[Network]) -> str | None:
     """Say what an address is that no request may go to, or return None where one may.
 
     What stands for an IPv4 address (IPv4-mapped, and NAT64 by its well-known prefix, through which
     hosts without IPv4 reach the public ones) is judged as that. No `allowed` network opens what
     can never be an endpoint.
     """
-    meant = _meant(address)
+    meant = _unwrapped(address)
     if found := _find(meant, _NEVER) or _find(address, _NEVER):
         return found
     if any(meant in network or address in network for network in allowed):
@@ -86,7 +86,7 @@ def refusal(address: Address, allowed: Sequence[Network]) -> str | None:
     return None
 
 
-def _meant(address: Address) -> Address:
+def _unwrapped(address: Address) -> Address:
     if isinstance(address, IPv6Address):
         if address.ipv4_mapped is not None:
             return address.ipv4_mapped

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, final
 
-from dueledger.ledger.definitions.http_url import HttpUrl, Unreadable, read_place
-from dueledger.workers.http.addresses import Network, read_address, refusal
+from dueledger.ledger.definitions.http_url import HttpUrl, InvalidUrl, read_host_and_port
+from dueledger.workers.http.addresses import Network, blocked_reason, read_address
 
 _ORIGIN: Final = re.compile(r"(?:(?P<scheme>https?)://)?(?P<place>[^/?#@\\]+)/?")
 _ANY_PORT: Final = ":*"
@@ -30,14 +30,14 @@ class AddressRefused(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class AllowedOrigin:
     """What may be called: a scheme, a host or a pattern of hosts, and a port or any."""
 
     scheme: str
     host: str
     port: int | None
 
-    def covers(self, url: HttpUrl) -> bool:
+    def allows(self, url: HttpUrl) -> bool:
         """Tell whether a request to `url` is one of these. A pattern covers names alone."""
         if url.scheme != self.scheme or self.port not in {None, url.port}:
             return False
@@ -48,7 +48,7 @@ class Origin:
         return url.host == self.host
 
 
-def read_origin(text: str) -> Origin:
+def read_origin(text: str) -> AllowedOrigin:
     """Read ``hooks.example.com``, ``https://*.example.com:8443``, ``http://10.0.0.7:*`` or ``*``.
 
     https where no scheme is given, and the scheme's own port where none is. Raises ValueError.
@@ -64,36 +64,39 @@ def read_origin(text: str) -> Origin:
     pattern, _, number = place.partition(":")
     try:
         if pattern == _ANY_HOST:
-            host, port = _ANY_HOST, read_place(f"any:{number}" if number else "any", scheme)[1]
+            host, port = (
+                _ANY_HOST,
+                read_host_and_port(f"any:{number}" if number else "any", scheme)[1],
+            )
         elif pattern.startswith(_ANY_BELOW):
-            below, port = read_place(place.removeprefix(_ANY_BELOW), scheme)
+            below, port = read_host_and_port(place.removeprefix(_ANY_BELOW), scheme)
             host = _ANY_BELOW + below
         else:
-            host, port = read_place(place, scheme)
-    except Unreadable as error:
+            host, port = read_host_and_port(place, scheme)
+    except InvalidUrl as error:
         raise ValueError(f"not an origin such as https://hooks.example.com: {error}") from None
-    return Origin(scheme, host, None if is_any_port else port)
+    return AllowedOrigin(scheme, host, None if is_any_port else port)
 
 
 @final
-class Guard:
+class AllowList:
     """What this worker may call."""
 
-    def __init__(self, origins: Sequence[Origin], networks: Sequence[Network] = ()) -> None:
+    def __init__(self, origins: Sequence[AllowedOrigin], networks: Sequence[Network] = ()) -> None:
         self._origins = tuple(origins)
         self._networks = tuple(networks)
 
     def check_url(self, url: HttpUrl) -> None:
         """Raise TargetRefused unless the origin is listed and the host, if an address, may be."""
-        if not any(origin.covers(url) for origin in self._origins):
+        if not any(origin.allows(url) for origin in self._origins):
             raise TargetRefused(f"{url.origin} is not among the origins that may be called")
-        if url.address is not None and (what := refusal(url.address, self._networks)):
+        if url.address is not None and (what := blocked_reason(url.address, self._networks)):
             raise TargetRefused(f"{url.origin} is {what}")
 
     def check_address(self, host: str, address: str) -> None:
         """Raise AddressRefused where `host` stands for an address that no request may go to."""
         try:
-            what = refusal(read_address(address), self._networks)
+            what = blocked_reason(read_address(address), self._networks)
         except ValueError:
             what = "no address without a zone id"
         if what:

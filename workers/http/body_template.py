@@ -35,7 +35,7 @@ class BodyFailed(Exception):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Body:
+class BodyTemplate:
     """A JMESPath, a map of name to JMESPath, or None for the payload byte for byte."""
 
     paths: str | Mapping[str, str] | None

@@ -31,8 +31,8 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from dueledger.ledger.errors import InvalidSetting, Problem
-from dueledger.workers.http.allow_list import AddressRefused, Guard, TargetRefused
-from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, Request, Response
+from dueledger.workers.http.allow_list import AddressRefused, AllowList, TargetRefused
+from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, HttpRequest, HttpResponse
 from dueledger.workers.run.thread_call import call_in_thread
 
 BODY_SECONDS: Final = 5.0
@@ -42,11 +42,11 @@ KEEPALIVE_SECONDS: Final = 3.0
 LOOKUPS_MAX: Final = 32
 HEADERS_MAX: Final = 128
 
-Lookup = Callable[[str, int], Awaitable[list[str]]]
+DnsLookup = Callable[[str, int], Awaitable[list[str]]]
 """Asks for the addresses of a host, as texts. Raises OSError."""
 
 
-class ExchangeFailed(Exception):
+class RequestFailed(Exception):
     """No response came, or none that can be read; trying again may help."""
 
 
@@ -56,10 +56,10 @@ class HttpClient:
 
     def __init__(
         self,
-        guard: Guard,
+        guard: AllowList,
         *,
         ca_file: Path | None = None,
-        lookup: Lookup | None = None,
+        lookup: DnsLookup | None = None,
         dns_cache_seconds: int = DNS_CACHE_SECONDS,
     ) -> None:
         self._guard = guard
@@ -98,7 +98,7 @@ class HttpClient:
         if self._session is not None:
             await self._session.close()
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, request: HttpRequest) -> HttpResponse:
         """Make one exchange.
 
         Raises TargetRefused where the guard does, before or after the lookup, and ExchangeFailed
@@ -108,19 +108,19 @@ class HttpClient:
         try:
             return await self._exchange(request)
         except TimeoutError:
-            raise ExchangeFailed(f"no answer within {request.timeout_seconds:g} s") from None
+            raise RequestFailed(f"no answer within {request.timeout_seconds:g} s") from None
         except ClientConnectorCertificateError as error:
-            raise ExchangeFailed(_verifying(error.certificate_error)) from None
+            raise RequestFailed(_verifying(error.certificate_error)) from None
         except ClientConnectorError as error:
             if isinstance(error.os_error, AddressRefused):
                 raise TargetRefused(str(error.os_error)) from None
-            raise ExchangeFailed(_connecting(error.os_error)) from None
+            raise RequestFailed(_connecting(error.os_error)) from None
         except ClientConnectionError as error:
-            raise ExchangeFailed(f"the connection broke: {type(error).__name__}") from None
+            raise RequestFailed(f"the connection broke: {type(error).__name__}") from None
         except (ClientError, ValueError) as error:
-            raise ExchangeFailed(f"no readable response: {type(error).__name__}") from None
+            raise RequestFailed(f"no readable response: {type(error).__name__}") from None
 
-    async def _exchange(self, request: Request) -> Response:
+    async def _exchange(self, request: HttpRequest) -> HttpResponse:
         if self._session is None:
             raise RuntimeError("the client is used inside `async with`")
         ends_at = asyncio.get_running_loop().time() + request.timeout_seconds
@@ -136,7 +136,7 @@ class HttpClient:
             address = response.peer if isinstance(response, _AddressedResponse) else None
             body, is_whole = await _read(response, ends_at)
             headers = {name.lower(): _readable(value) for name, value in response.headers.items()}
-            return Response(response.status, headers, body, is_whole, address)
+            return HttpResponse(response.status, headers, body, is_whole, address)
 
     def _open_socket(self, info: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
         """Open the socket of a connection, having checked what it will be connected to."""
@@ -149,7 +149,7 @@ class HttpClient:
 class _CheckedResolver(AbstractResolver):
     """Looks names up and lets only checked addresses out: all of a name's, or none."""
 
-    def __init__(self, guard: Guard, lookup: Lookup | None) -> None:
+    def __init__(self, guard: AllowList, lookup: DnsLookup | None) -> None:
         self._guard = guard
         self._lookup = lookup or self._ask
         # A thread waits as long as the name servers of one host let it. The client asks once at a

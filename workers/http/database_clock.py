@@ -15,14 +15,14 @@ from dueledger.ledger.store.clock import read_machine_now
 
 
 @final
-class Wall:
+class DatabaseClock:
     """Tells the time once it was looked up. In between, this process's monotonic clock counts."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._read: tuple[datetime, float] | None = None
 
-    async def look(self, connection: Connection) -> None:
+    async def synchronise(self, connection: Connection) -> None:
         """Look at the database's clock."""
         began = self._clock()
         now = await read_machine_now(connection)

@@ -9,26 +9,26 @@ from urllib.parse import quote
 from dueledger.ledger.kafka.envelope import SOURCE_PREFIX, SPECVERSION, format_instant
 from dueledger.workers.http.allow_list import TargetRefused
 from dueledger.workers.http.body_template import BodyFailed
-from dueledger.workers.http.client import ExchangeFailed, HttpClient
-from dueledger.workers.http.database_clock import Wall
+from dueledger.workers.http.client import HttpClient, RequestFailed
+from dueledger.workers.http.database_clock import DatabaseClock
 from dueledger.workers.http.exchange import (
-    Request,
-    Response,
+    HttpRequest,
+    HttpResponse,
     evidence_of,
     evidence_of_failure,
     reason_of,
     retry_after_seconds,
 )
-from dueledger.workers.http.targets import HttpTarget, Targets, Unusable
+from dueledger.workers.http.targets import HttpTarget, HttpTargets, UnusableTarget
 from dueledger.workers.http.webhook import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
 from dueledger.workers.verdict_outcomes import backoff_seconds
-from dueledger.workers.verdicts import Completed, Park, Retry, Unworked, Verdict
+from dueledger.workers.verdicts import Completed, NotAttempted, Park, Retry, Verdict
 
 if TYPE_CHECKING:
     from dueledger.workers.item import DueItem
 
 USER_AGENT: Final = "dueledger"
-MOVED_SECONDS: Final = 1.0
+ENDPOINT_CHANGED_SECONDS: Final = 1.0
 UNUSABLE_SECONDS: Final = 60.0
 JITTER_SHARE: Final = 0.1
 
@@ -44,24 +44,26 @@ _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f
 
 
 @final
-class Dispatch:
+class HttpDispatcher:
     """Sends items. One serves every kind; what differs between them is in the targets."""
 
-    def __init__(self, targets: Targets, client: HttpClient, wall: Wall) -> None:
+    def __init__(self, targets: HttpTargets, client: HttpClient, wall: DatabaseClock) -> None:
         self._targets = targets
         self._client = client
-        self._wall = wall
+        self._clock = wall
 
-    async def __call__(self, item: "DueItem") -> Verdict | Unworked:
+    async def __call__(self, item: "DueItem") -> Verdict | NotAttempted:
         """Send an item to its endpoint and judge what comes back."""
         target = self._targets.find(item.tenant, item.kind)
         match target:
             case None:
                 # Its definition hands it out in another way now, and so will the allocator.
-                return Unworked(MOVED_SECONDS, "the kind is not sent by HTTP any more")
-            case Unusable(reason=reason):
+                return NotAttempted(
+                    ENDPOINT_CHANGED_SECONDS, "the kind is not sent by HTTP any more"
+                )
+            case UnusableTarget(reason=reason):
                 # Not its fault, nor the endpoint's: nothing is counted until it is mended.
-                return Unworked(UNUSABLE_SECONDS, reason)
+                return NotAttempted(UNUSABLE_SECONDS, reason)
             case HttpTarget():
                 return await self._send(target, item)
 
@@ -76,7 +78,7 @@ class Dispatch:
             response = await self._client.send(request)
         except TargetRefused as error:
             return Park(f"the request is refused: {error}")
-        except ExchangeFailed as error:
+        except RequestFailed as error:
             where = f"{request.method} {request.url.shown}"
             return Retry(
                 backoff_seconds(item.attempt, target.backoff),
@@ -85,14 +87,16 @@ class Dispatch:
             )
         return self._verdict(target, item, request, response, seconds=monotonic() - began)
 
-    def _request(self, target: HttpTarget, item: "DueItem", body: bytes | None) -> Request:
+    def _request(self, target: HttpTarget, item: "DueItem", body: bytes | None) -> HttpRequest:
         identity = str(item.id)
-        sent_at = int(self._wall.now().timestamp())
+        sent_at = int(self._clock.now().timestamp())
         headers = {"user-agent": USER_AGENT, "accept-encoding": "identity"}
         if body is not None:
             headers["content-type"] = "application/json"
         headers |= {name.lower(): value for name, value in target.headers.items()}
-        headers |= {name: quote(value, safe=_UNQUOTED) for name, value in _told(item).items()}
+        headers |= {
+            name: quote(value, safe=_UNQUOTED) for name, value in _cloudevents_headers(item).items()
+        }
         headers |= {
             ID_HEADER: identity,
             TIMESTAMP_HEADER: str(sent_at),
@@ -102,14 +106,14 @@ class Dispatch:
             headers[SIGNATURE_HEADER] = sign(target.keys, identity, sent_at, body or b"")
         if item.traceparent and _TRACEPARENT.fullmatch(item.traceparent):
             headers["traceparent"] = item.traceparent
-        return Request(target.method, target.url, headers, body, target.timeout_seconds)
+        return HttpRequest(target.method, target.url, headers, body, target.timeout_seconds)
 
     def _verdict(
         self,
         target: HttpTarget,
         item: "DueItem",
-        request: Request,
-        response: Response,
+        request: HttpRequest,
+        response: HttpResponse,
         *,
         seconds: float,
     ) -> Verdict:
@@ -122,7 +126,7 @@ class Dispatch:
             # Whoever answers must not choose where payload and secrets go next.
             return Park(f"a redirect is not followed: {reason}", evidence)
         if status == _TOO_MANY or _SERVER_FAILED <= status < _STATUS_END:
-            after = retry_after_seconds(response, self._wall.now())
+            after = retry_after_seconds(response, self._clock.now())
             if after is None:
                 return Retry(backoff_seconds(item.attempt, target.backoff), reason, evidence)
             # Not all of them in the same moment, and none before it.
@@ -131,7 +135,7 @@ class Dispatch:
         return Park(reason, evidence)
 
 
-def _told(item: "DueItem") -> dict[str, str]:
+def _cloudevents_headers(item: "DueItem") -> dict[str, str]:
     """Return what the Kafka contract tells in `ce_…` headers, as CloudEvents names it in HTTP."""
     due_at = format_instant(item.due_at).decode()
     return {

@@ -10,7 +10,7 @@ from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Final, final
 
-from dueledger.ledger.definitions.http_url import HttpUrl, Unreadable, read_url
+from dueledger.ledger.definitions.http_url import HttpUrl, InvalidUrl, read_url
 from dueledger.workers.http.redaction import Redactor
 
 BODY_READ_BYTES_MAX: Final = 65_536
@@ -35,7 +35,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,18}")
 
 @final
 @dataclass(frozen=True, slots=True)
-class Request:
+class HttpRequest:
     """What is sent. It shows neither its headers nor its body."""
 
     method: str
@@ -50,7 +50,7 @@ class Request:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Response:
+class HttpResponse:
     """What came back. Header names are lower case; `address` is what answered.
 
     `is_whole` is False where the body was longer than what is read of one, or broke off.
@@ -64,7 +64,7 @@ class Response:
 
 
 def evidence_of(
-    request: Request, response: Response, redactor: Redactor, *, seconds: float
+    request: HttpRequest, response: HttpResponse, redactor: Redactor, *, seconds: float
 ) -> dict[str, object]:
     """Return what the journal keeps of an exchange."""
     return {
@@ -78,12 +78,12 @@ def evidence_of(
             for name in _KEPT_HEADERS
             if (value := response.headers.get(name)) is not None
         },
-        "body": snippet(response, redactor, SNIPPET_CHARS_MAX),
+        "body": body_text(response, redactor, SNIPPET_CHARS_MAX),
         "body_is_whole": response.is_whole,
     }
 
 
-def evidence_of_failure(request: Request, error: str, *, seconds: float) -> dict[str, object]:
+def evidence_of_failure(request: HttpRequest, error: str, *, seconds: float) -> dict[str, object]:
     """Return what the journal keeps of a request that nothing readable answered."""
     return {
         "method": request.method,
@@ -93,16 +93,16 @@ def evidence_of_failure(request: Request, error: str, *, seconds: float) -> dict
     }
 
 
-def reason_of(request: Request, response: Response, redactor: Redactor) -> str:
+def reason_of(request: HttpRequest, response: HttpResponse, redactor: Redactor) -> str:
     """Say in a line what an endpoint answered instead of a success."""
-    said = " ".join(snippet(response, redactor, REASON_CHARS_MAX).split())
+    said = " ".join(body_text(response, redactor, REASON_CHARS_MAX).split())
     where = f"{request.method} {request.url.shown}"
     location = response.headers.get("location")
     to = f" to {_header('location', location, redactor)}" if location else ""
     return f"{response.status}{to} from {where}" + (f": {said}" if said else "")
 
 
-def snippet(response: Response, redactor: Redactor, chars_max: int) -> str:
+def body_text(response: HttpResponse, redactor: Redactor, chars_max: int) -> str:
     """Return the beginning of a body as text that can be shown and stored.
 
     Secrets are taken out before it is cut, or one across the cut would lose only its end.
@@ -110,11 +110,11 @@ def snippet(response: Response, redactor: Redactor, chars_max: int) -> str:
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in {"", "identity"}:
         return f"[{len(response.body)} bytes encoded as {_plain(encoding)[:40]}]"
-    text = redactor.clean(response.body.decode("utf-8", "replace"))
+    text = redactor.redact(response.body.decode("utf-8", "replace"))
     return _plain(text)[:chars_max]
 
 
-def retry_after_seconds(response: Response, now: datetime) -> float | None:
+def retry_after_seconds(response: HttpResponse, now: datetime) -> float | None:
     """Return how long an endpoint asks to be left alone, within bounds; None where it does not.
 
     Both forms of RFC 9110, section 10.2.3: seconds, and a date.
@@ -138,13 +138,13 @@ def retry_after_seconds(response: Response, now: datetime) -> float | None:
 def _header(name: str, value: str, redactor: Redactor) -> str:
     if name == "location":
         value = _without_query(value)
-    return _plain(redactor.clean(value))[:HEADER_CHARS_MAX]
+    return _plain(redactor.redact(value))[:HEADER_CHARS_MAX]
 
 
 def _without_query(location: str) -> str:
     try:
         return read_url(location).shown
-    except Unreadable:
+    except InvalidUrl:
         return re.split(r"[?#]", location, maxsplit=1)[0].rpartition("@")[2]
 
 

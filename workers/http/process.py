@@ -13,12 +13,12 @@ from dueledger.ledger.store.definitions import list_http_kinds
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.direct import run_direct_worker
 from dueledger.workers.handlers import Handlers
-from dueledger.workers.http.allow_list import Guard
+from dueledger.workers.http.allow_list import AllowList
 from dueledger.workers.http.client import HttpClient
-from dueledger.workers.http.database_clock import Wall
-from dueledger.workers.http.dispatcher import Dispatch
+from dueledger.workers.http.database_clock import DatabaseClock
+from dueledger.workers.http.dispatcher import HttpDispatcher
 from dueledger.workers.http.settings import DirectHttpSettings, HttpSettings
-from dueledger.workers.http.targets import Targets, Work
+from dueledger.workers.http.targets import EndpointLimits, HttpTargets
 from dueledger.workers.process import run_worker
 
 KINDS_MAX: Final = 10_000
@@ -31,21 +31,21 @@ log = get_logger("worker")
 
 
 @final
-class Endpoints:
+class HttpEndpoints:
     """The endpoints as the ledger has them, and a handler for their items."""
 
     def __init__(self, settings: HttpSettings, pool: Pool, client: HttpClient) -> None:
         self.refreshed = asyncio.Event()
-        self.targets = Targets(settings)
-        self.wall = Wall()
+        self.targets = HttpTargets(settings)
+        self.clock = DatabaseClock()
         self._pool = pool
-        self._dispatch = Dispatch(self.targets, client, self.wall)
+        self._dispatch = HttpDispatcher(self.targets, client, self.clock)
 
     async def refresh(self) -> dict[str, int]:
         """Read the endpoints and the time. What items are sent under changes with this."""
         async with self._pool.acquire() as connection:
             kinds = await list_http_kinds(connection, KINDS_MAX)
-            await self.wall.look(connection)
+            await self.clock.synchronise(connection)
         self.targets.replace(kinds)
         self.refreshed.set()
         return {}
@@ -53,7 +53,7 @@ class Endpoints:
     def handlers(self) -> Handlers:
         """Return a handler for each endpoint there is now."""
         handlers = Handlers()
-        for (kind, topic), work in self.targets.work().items():
+        for (kind, topic), work in self.targets.endpoint_limits().items():
             handlers.on(
                 kind,
                 concurrency=work.concurrency,
@@ -62,13 +62,13 @@ class Endpoints:
             )(self._dispatch)
         return handlers
 
-    def admits(self, flow: DueFlow) -> bool:
+    def is_sent_by_http(self, flow: DueFlow) -> bool:
         """Tell whether a flow is sent by HTTP: another tenant's of the same kind may not be."""
         return self.targets.find(flow.tenant, flow.kind) is not None
 
     def topics(self) -> tuple[str, ...]:
         """Return where the items of these kinds come from."""
-        return tuple(sorted({topic for _, topic in self.targets.work()}))
+        return tuple(sorted({topic for _, topic in self.targets.endpoint_limits()}))
 
 
 async def run_http_worker(
@@ -94,16 +94,16 @@ async def run_http_worker(
 
 
 async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCounts | None:
-    guard = Guard(settings.http_allow, settings.http_allow_networks)
+    guard = AllowList(settings.http_allow, settings.http_allow_networks)
     async with AsyncExitStack() as stack:
         dsn = settings.dsn.get_secret_value()
         pool = await stack.enter_async_context(
             open_pool(dsn, application_name="dueledger-http", size_max=1)
         )
         client = await stack.enter_async_context(HttpClient(guard, ca_file=settings.http_ca_file))
-        endpoints = Endpoints(settings, pool, client)
+        endpoints = HttpEndpoints(settings, pool, client)
         await endpoints.refresh()
-        stop.begin()
+        stop.mark_started()
         refreshing = asyncio.create_task(
             run_service(
                 "worker.refresh",
@@ -115,10 +115,10 @@ async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCount
         try:
             if once:
                 return await _work(settings, endpoints, stop, once=True)
-            await _run_until_changed(settings, endpoints, stop)
-            while not stop.asked:
+            await _run_until_kinds_change(settings, endpoints, stop)
+            while not stop.is_requested:
                 try:
-                    await _run_until_changed(settings, endpoints, stop)
+                    await _run_until_kinds_change(settings, endpoints, stop)
                 except Unavailable as error:
                     log.warning(LogEvent.TICK_FAILED, message=str(error))
                     await stop.wait(RESTART_SECONDS)
@@ -130,14 +130,16 @@ async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCount
 
 
 async def _work(
-    settings: HttpSettings, endpoints: Endpoints, stop: Stop, *, once: bool = False
+    settings: HttpSettings, endpoints: HttpEndpoints, stop: Stop, *, once: bool = False
 ) -> WorkerCounts:
     """Send items of the kinds there are now."""
     handlers = endpoints.handlers()
     if not len(handlers):
         return WorkerCounts()
     if isinstance(settings, DirectHttpSettings):
-        return await run_direct_worker(settings, handlers, stop, once=once, admits=endpoints.admits)
+        return await run_direct_worker(
+            settings, handlers, stop, once=once, admits=endpoints.is_sent_by_http
+        )
     changed = settings.model_copy(
         update={
             "worker_topics": endpoints.topics(),
@@ -148,8 +150,10 @@ async def _work(
     return await run_worker(changed, handlers, stop, once=once)
 
 
-async def _run_until_changed(settings: HttpSettings, endpoints: Endpoints, stop: Stop) -> None:
-    work = endpoints.targets.work()
+async def _run_until_kinds_change(
+    settings: HttpSettings, endpoints: HttpEndpoints, stop: Stop
+) -> None:
+    work = endpoints.targets.endpoint_limits()
     inner = Stop()
     watching = asyncio.create_task(_stop_when_changed(endpoints, work, stop, inner))
     try:
@@ -164,16 +168,16 @@ async def _run_until_changed(settings: HttpSettings, endpoints: Endpoints, stop:
 
 
 async def _stop_when_changed(
-    endpoints: Endpoints, work: dict[tuple[str, str], Work], stop: Stop, inner: Stop
+    endpoints: HttpEndpoints, work: dict[tuple[str, str], EndpointLimits], stop: Stop, inner: Stop
 ) -> None:
     """Ask the worker inside to stop with the process, or once there is other work than it has."""
     asked = asyncio.create_task(stop.wait())
     try:
-        while endpoints.targets.work() == work and not stop.asked:
+        while endpoints.targets.endpoint_limits() == work and not stop.is_requested:
             endpoints.refreshed.clear()
             refreshed = asyncio.create_task(endpoints.refreshed.wait())
             await asyncio.wait({asked, refreshed}, return_when=asyncio.FIRST_COMPLETED)
             refreshed.cancel()
     finally:
         asked.cancel()
-        inner.ask()
+        inner.request()

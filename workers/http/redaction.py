@@ -26,7 +26,7 @@ class Redactor:
                     forms |= _spellings(part)
         self._forms = sorted(forms, key=len, reverse=True)
 
-    def clean(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """Return `text` without the secrets."""
         for form in self._forms:
             text = text.replace(form, REDACTED)

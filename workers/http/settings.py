@@ -11,7 +11,7 @@ from pydantic_settings import NoDecode, SettingsConfigDict
 
 from dueledger.workers.direct.settings import DirectSettings
 from dueledger.workers.http.addresses import Network
-from dueledger.workers.http.allow_list import Origin, read_origin
+from dueledger.workers.http.allow_list import AllowedOrigin, read_origin
 from dueledger.workers.http.redaction import SECRET_CHARS_MIN
 from dueledger.workers.settings import WorkerSettings
 
@@ -73,10 +73,12 @@ class HttpSettings(WorkerSettings):
 
     model_config = SettingsConfigDict(hide_input_in_errors=True)
 
-    http_allow: Annotated[tuple[Origin, ...], NoDecode, BeforeValidator(_read_origins)] = Field(
-        default=(),
-        description="origins that may be called, apart by commas: hooks.example.com, "
-        "https://*.example.com:8443, http://billing.internal; * is every host by https",
+    http_allow: Annotated[tuple[AllowedOrigin, ...], NoDecode, BeforeValidator(_read_origins)] = (
+        Field(
+            default=(),
+            description="origins that may be called, apart by commas: hooks.example.com, "
+            "https://*.example.com:8443, http://billing.internal; * is every host by https",
+        )
     )
     http_allow_networks: Annotated[
         tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)

@@ -11,7 +11,7 @@ from dueledger.ledger.definitions.http_url import HttpUrl, read_url
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store.definitions import HttpKind
 from dueledger.workers.handlers import HandlerOptions
-from dueledger.workers.http.body_template import Body
+from dueledger.workers.http.body_template import BodyTemplate
 from dueledger.workers.http.redaction import Redactor
 from dueledger.workers.http.webhook import SigningKey, read_keys
 
@@ -39,7 +39,7 @@ class HttpTarget:
     headers: Mapping[str, str] = field(repr=False)
     keys: tuple[SigningKey, ...] = field(repr=False)
     redactor: Redactor = field(repr=False)
-    body: Body | None
+    body: BodyTemplate | None
     timeout_seconds: float
     concurrency: int
     backoff: HandlerOptions
@@ -47,7 +47,7 @@ class HttpTarget:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Unusable:
+class UnusableTarget:
     """A kind's endpoint that this worker cannot call, and why."""
 
     tenant: str
@@ -58,7 +58,7 @@ class Unusable:
 
 @final
 @dataclass(frozen=True, slots=True)
-class Work:
+class EndpointLimits:
     """The bounds of one endpoint: those of the handler of its kind and topic."""
 
     concurrency: int
@@ -66,13 +66,13 @@ class Work:
 
 
 @final
-class Targets:
+class HttpTargets:
     """Which endpoint an item goes to, as the ledger said when it was last read."""
 
     def __init__(self, settings: "HttpSettings") -> None:
         self._secrets = settings.http_secrets
         self._timeout_seconds_max = settings.worker_lease_seconds * LEASE_SHARE
-        self._by_kind: dict[tuple[str, str], HttpTarget | Unusable] = {}
+        self._by_kind: dict[tuple[str, str], HttpTarget | UnusableTarget] = {}
 
     def replace(self, kinds: Iterable[HttpKind]) -> None:
         """Take over what the ledger says now. An endpoint newly unusable is logged."""
@@ -80,7 +80,9 @@ class Targets:
         for kind in kinds:
             target = self._read(kind)
             self._by_kind[kind.tenant, kind.kind] = target
-            if isinstance(target, Unusable) and target != before.get((kind.tenant, kind.kind)):
+            if isinstance(target, UnusableTarget) and target != before.get(
+                (kind.tenant, kind.kind)
+            ):
                 log.warning(
                     LogEvent.TARGET_REFUSED,
                     tenant=kind.tenant,
@@ -88,30 +90,30 @@ class Targets:
                     reason=target.reason,
                 )
 
-    def find(self, tenant: str, kind: str) -> HttpTarget | Unusable | None:
+    def find(self, tenant: str, kind: str) -> HttpTarget | UnusableTarget | None:
         """Return where a kind goes, or None where it is not sent by HTTP any more."""
         return self._by_kind.get((tenant, kind))
 
-    def work(self) -> dict[tuple[str, str], Work]:
+    def endpoint_limits(self) -> dict[tuple[str, str], EndpointLimits]:
         """Return what there is to take on, by kind and topic."""
-        found: dict[tuple[str, str], Work] = {}
+        found: dict[tuple[str, str], EndpointLimits] = {}
         for target in self._by_kind.values():
             concurrency, seconds = (
                 (target.concurrency, target.timeout_seconds)
                 if isinstance(target, HttpTarget)
                 else (1, 1.0)
             )
-            found[target.kind, target.topic] = Work(concurrency, seconds + ANSWER_SECONDS)
+            found[target.kind, target.topic] = EndpointLimits(concurrency, seconds + ANSWER_SECONDS)
         return found
 
-    def _read(self, kind: HttpKind) -> HttpTarget | Unusable:
+    def _read(self, kind: HttpKind) -> HttpTarget | UnusableTarget:
         try:
             return self._make(kind, HttpDispatch.model_validate(kind.http))
         except ValidationError:
             reason = "its definition was accepted by another version; put it in force again"
         except _SecretUnusable as error:
             reason = str(error)
-        return Unusable(kind.tenant, kind.kind, kind.topic, reason)
+        return UnusableTarget(kind.tenant, kind.kind, kind.topic, reason)
 
     def _make(self, kind: HttpKind, http: HttpDispatch) -> HttpTarget:
         secret_headers = {
@@ -133,7 +135,7 @@ class Targets:
             headers=http.headers | secret_headers,
             keys=keys,
             redactor=Redactor([*said, *(key.removeprefix("whsec_") for key in said)]),
-            body=None if http.method in _BODILESS else Body(body),
+            body=None if http.method in _BODILESS else BodyTemplate(body),
             timeout_seconds=min(http.timeout.total_seconds(), self._timeout_seconds_max),
             concurrency=http.concurrency,
             backoff=HandlerOptions(

@@ -1,7 +1,7 @@
 """Outcomes that consumers in other languages report by Kafka become what the ledger records."""
 
-from dueledger.workers.outcomes.outcome_intake import Reports
-from dueledger.workers.outcomes.process import open_reports, run_reports
-from dueledger.workers.outcomes.settings import ReportSettings
+from dueledger.workers.outcomes.outcome_intake import OutcomeIntake
+from dueledger.workers.outcomes.process import open_outcome_intake, run_outcome_intake
+from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
-__all__ = ["ReportSettings", "Reports", "open_reports", "run_reports"]
+__all__ = ["OutcomeIntake", "OutcomeIntakeSettings", "open_outcome_intake", "run_outcome_intake"]

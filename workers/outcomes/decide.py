@@ -9,43 +9,43 @@ from typing import Final, NamedTuple, assert_never, final
 import orjson
 
 from dueledger.ledger.errors import InvalidOutcome, Problem
-from dueledger.ledger.kafka.rejects import Record, Rejected
+from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.reported_outcomes import (
-    HeldItem,
-    HeldRun,
-    RefusedReport,
-    Reported,
-    ReportRefusal,
+    ClaimedItem,
+    OutcomeRefusal,
+    OutcomeTarget,
+    RefusedOutcome,
+    TopicRun,
 )
 from dueledger.ledger.store.runs import Outcome, Settlement
 from dueledger.workers.handlers import HandlerOptions
-from dueledger.workers.outcomes.parse import Report, ReportVerdict
+from dueledger.workers.outcomes.parse import ReportedOutcome, ReportedVerdict
 from dueledger.workers.verdict_outcomes import backoff_seconds
 
 _EVENTS: Final = {
-    ReportVerdict.COMPLETED: TransitionEvent.COMPLETED,
-    ReportVerdict.RETRY: TransitionEvent.FAILED,
-    ReportVerdict.SNOOZE: TransitionEvent.SNOOZED,
-    ReportVerdict.PARK: TransitionEvent.PARKED,
-    ReportVerdict.NOT_DUE: TransitionEvent.CANCELLED,
+    ReportedVerdict.COMPLETED: TransitionEvent.COMPLETED,
+    ReportedVerdict.RETRY: TransitionEvent.FAILED,
+    ReportedVerdict.SNOOZE: TransitionEvent.SNOOZED,
+    ReportedVerdict.PARK: TransitionEvent.PARKED,
+    ReportedVerdict.NOT_DUE: TransitionEvent.CANCELLED,
 }
 # What its sender got wrong goes to the reject topic as well; the others are what delays bring.
 _WRONG: Final = {
-    ReportRefusal.UNKNOWN: "no item was ever handed out there",
-    ReportRefusal.MISMATCH: "another item stands there",
-    ReportRefusal.NOT_HELD: "handlers of a worker settle it, not its topic",
+    OutcomeRefusal.UNKNOWN: "no item was ever handed out there",
+    OutcomeRefusal.MISMATCH: "another item stands there",
+    OutcomeRefusal.NOT_HELD: "handlers of a worker settle it, not its topic",
 }
 
 
-class Arrival(NamedTuple):
+class OutcomeRecord(NamedTuple):
     """A record that is a reported outcome."""
 
-    record: Record
-    report: Report
+    record: ConsumedRecord
+    report: ReportedOutcome
 
 
-class _Ended(NamedTuple):
+class _RecordedEnd(NamedTuple):
     """How an item ended before; `event` is None where the journal of it is archived."""
 
     event: TransitionEvent | None
@@ -54,99 +54,101 @@ class _Ended(NamedTuple):
 
 @final
 @dataclass(slots=True)
-class _Sheet:
+class _RunOutcomes:
     """The outcomes of one run, a place for each of its items."""
 
     outcomes: list[Outcome | None]
-    reports: dict[int, Report] = field(default_factory=dict[int, Report])
+    reports: dict[int, ReportedOutcome] = field(default_factory=dict[int, ReportedOutcome])
 
 
 @final
 @dataclass(slots=True)
-class Judgement:
+class OutcomeDecisions:
     """What to write: settlements and runs to extend, each by holder, and what to refuse.
 
     `settled`, `heartbeats` and `duplicates` count reports; `slots` the places of all sheets.
     """
 
-    sheets: dict[int, dict[int, _Sheet]] = field(default_factory=dict[int, dict[int, _Sheet]])
+    runs: dict[int, dict[int, _RunOutcomes]] = field(
+        default_factory=dict[int, dict[int, _RunOutcomes]]
+    )
     extended: defaultdict[tuple[int, float], set[int]] = field(
         default_factory=lambda: defaultdict[tuple[int, float], set[int]](set)
     )
-    refused: list[RefusedReport] = field(default_factory=list[RefusedReport])
-    rejected: list[Rejected] = field(default_factory=list[Rejected])
+    refused: list[RefusedOutcome] = field(default_factory=list[RefusedOutcome])
+    rejected: list[RejectedRecord] = field(default_factory=list[RejectedRecord])
     settled: int = 0
     heartbeats: int = 0
     duplicates: int = 0
     slots: int = 0
 
-    def open_sheet(self, holder_no: int, run: HeldRun) -> _Sheet:
+    def add_run(self, holder_no: int, run: TopicRun) -> _RunOutcomes:
         """Begin to settle a run."""
         size = run.to_position - run.from_position + 1
-        sheet = _Sheet([None] * size)
-        self.sheets.setdefault(holder_no, {})[run.run_no] = sheet
+        sheet = _RunOutcomes([None] * size)
+        self.runs.setdefault(holder_no, {})[run.run_no] = sheet
         self.slots += size
         return sheet
 
     def settlements(self, holder_no: int) -> list[Settlement]:
         """Return what settles the runs of a holder."""
-        sheets = self.sheets[holder_no]
+        sheets = self.runs[holder_no]
         return [Settlement(run_no, sheet.outcomes) for run_no, sheet in sheets.items()]
 
 
-def judge(
-    arrivals: Sequence[Arrival], found: Sequence[Reported], now: datetime, actor_no: int
-) -> Judgement:
+def decide_outcomes(
+    arrivals: Sequence[OutcomeRecord], found: Sequence[OutcomeTarget], now: datetime, actor_no: int
+) -> OutcomeDecisions:
     """Decide about each in its order: of two that end one item, the first is right.
 
     `actor_no` is whom a refusal is recorded under where the fence tells of nobody.
     """
-    judge_of = _Judge(now, actor_no)
+    judge_of = _OutcomeDecider(now, actor_no)
     for arrival, there in zip(arrivals, found, strict=True):
-        judge_of.hear(arrival, there)
+        judge_of.decide(arrival, there)
     return judge_of.judgement
 
 
 @final
-class _Judge:
+class _OutcomeDecider:
     def __init__(self, now: datetime, actor_no: int) -> None:
-        self.judgement = Judgement()
+        self.judgement = OutcomeDecisions()
         self._now = now
         self._actor_no = actor_no
 
-    def hear(self, arrival: Arrival, there: Reported) -> None:
+    def decide(self, arrival: OutcomeRecord, there: OutcomeTarget) -> None:
         """Decide about one report."""
         report, judgement = arrival.report, self.judgement
         holder_no, item, run = there.holder_no, there.item, there.run
         if holder_no is None or item is None or run is None:
-            self._refuse(arrival, there, _unheld(report, there))
+            self._refuse(arrival, there, _refusal_reason(report, there))
             return
-        sheet = judgement.sheets.get(holder_no, {}).get(run.run_no)
+        sheet = judgement.runs.get(holder_no, {}).get(run.run_no)
         place = report.position - run.from_position
         ended = _ended(item, sheet.reports.get(place) if sheet else None)
         if ended is not None:
-            if report.verdict is ReportVerdict.HEARTBEAT or _is_repeated(report, ended):
+            if report.verdict is ReportedVerdict.HEARTBEAT or _is_repeated(report, ended):
                 judgement.duplicates += 1
             else:
-                self._refuse(arrival, there, ReportRefusal.CONFLICT, ended)
+                self._refuse(arrival, there, OutcomeRefusal.CONFLICT, ended)
         elif not run.open:
-            self._refuse(arrival, there, ReportRefusal.STALE)
+            self._refuse(arrival, there, OutcomeRefusal.STALE)
         else:
             judgement.extended[holder_no, run.lease_seconds].add(run.run_no)
-            if report.verdict is ReportVerdict.HEARTBEAT:
+            if report.verdict is ReportedVerdict.HEARTBEAT:
                 judgement.heartbeats += 1
                 return
-            sheet = sheet or judgement.open_sheet(holder_no, run)
+            sheet = sheet or judgement.add_run(holder_no, run)
             sheet.reports[place] = report
             sheet.outcomes[place] = _outcome(report, item, self._now)
             judgement.settled += 1
 
     def _refuse(
         self,
-        arrival: Arrival,
-        there: Reported,
-        reason: ReportRefusal,
-        ended: _Ended | None = None,
+        arrival: OutcomeRecord,
+        there: OutcomeTarget,
+        reason: OutcomeRefusal,
+        ended: _RecordedEnd | None = None,
     ) -> None:
         record, report = arrival
         told: dict[str, object] = {
@@ -159,7 +161,7 @@ class _Judge:
         if ended is not None and ended.event is not None:
             told["ended_as"] = ended.event.label
         self.judgement.refused.append(
-            RefusedReport(
+            RefusedOutcome(
                 reason,
                 self._actor_no if there.holder_no is None else there.holder_no,
                 report.fence,
@@ -170,36 +172,36 @@ class _Judge:
             )
         )
         if reason in _WRONG:
-            self.judgement.rejected.append(Rejected(record, _error(report, reason)))
+            self.judgement.rejected.append(RejectedRecord(record, _error(report, reason)))
 
 
-def _unheld(report: Report, there: Reported) -> ReportRefusal:
+def _refusal_reason(report: ReportedOutcome, there: OutcomeTarget) -> OutcomeRefusal:
     if there.size is None or report.position > there.size:
-        return ReportRefusal.UNKNOWN
+        return OutcomeRefusal.UNKNOWN
     if there.holder_no is None:
-        return ReportRefusal.NOT_HELD
+        return OutcomeRefusal.NOT_HELD
     if there.item is None:
-        return ReportRefusal.MISMATCH
+        return OutcomeRefusal.MISMATCH
     # Its claim is open only where a worker consumes what its topic settles, and began it.
-    return ReportRefusal.NOT_HELD if there.waiting else ReportRefusal.STALE
+    return OutcomeRefusal.NOT_HELD if there.waiting else OutcomeRefusal.STALE
 
 
-def _error(report: Report, reason: ReportRefusal) -> InvalidOutcome:
-    field_name = "item" if reason is ReportRefusal.MISMATCH else "fence"
+def _error(report: ReportedOutcome, reason: OutcomeRefusal) -> InvalidOutcome:
+    field_name = "item" if reason is OutcomeRefusal.MISMATCH else "fence"
     place = f"fence {report.fence}, position {report.position}"
     problem = Problem(field_name, place, _WRONG[reason])
     return InvalidOutcome("The outcome changes nothing.", [problem])
 
 
-def _ended(item: HeldItem, first: Report | None) -> _Ended | None:
+def _ended(item: ClaimedItem, first: ReportedOutcome | None) -> _RecordedEnd | None:
     if item.has_ended:
-        return _Ended(item.ended_as, item.ended_detail or {})
+        return _RecordedEnd(item.ended_as, item.ended_detail or {})
     if first is not None:
-        return _Ended(_EVENTS[first.verdict], _plain(first.detail))
+        return _RecordedEnd(_EVENTS[first.verdict], _plain(first.detail))
     return None
 
 
-def _is_repeated(report: Report, ended: _Ended) -> bool:
+def _is_repeated(report: ReportedOutcome, ended: _RecordedEnd) -> bool:
     """Tell whether the item ended as reported; a failure at its cap of attempts was parked.
 
     Of two completions the evidence must agree. Why something failed may be told in other words.
@@ -209,14 +211,14 @@ def _is_repeated(report: Report, ended: _Ended) -> bool:
         return True
     agrees = _plain(report.detail) == ended.detail
     match verdict:
-        case ReportVerdict.COMPLETED:
+        case ReportedVerdict.COMPLETED:
             return ended_as is TransitionEvent.COMPLETED and agrees
-        case ReportVerdict.RETRY | ReportVerdict.SNOOZE:
+        case ReportedVerdict.RETRY | ReportedVerdict.SNOOZE:
             capped = ended_as is TransitionEvent.PARKED and agrees
             return ended_as is _EVENTS[verdict] or capped
-        case ReportVerdict.PARK | ReportVerdict.NOT_DUE:
+        case ReportedVerdict.PARK | ReportedVerdict.NOT_DUE:
             return ended_as is _EVENTS[verdict]
-        case ReportVerdict.HEARTBEAT:
+        case ReportedVerdict.HEARTBEAT:
             return True
         case _:
             assert_never(verdict)
@@ -226,17 +228,17 @@ def _plain(detail: str | None) -> object:
     return {} if detail is None else orjson.loads(detail)
 
 
-def _outcome(report: Report, item: HeldItem, now: datetime) -> Outcome:
+def _outcome(report: ReportedOutcome, item: ClaimedItem, now: datetime) -> Outcome:
     return Outcome(_EVENTS[report.verdict], report.detail, _after_seconds(report, item, now))
 
 
-def _after_seconds(report: Report, item: HeldItem, now: datetime) -> float | None:
+def _after_seconds(report: ReportedOutcome, item: ClaimedItem, now: datetime) -> float | None:
     match report.after:
         case timedelta() as wait:
             return wait.total_seconds()
         case datetime() as until:
             return max(0.0, (until - now).total_seconds())
-        case None if report.verdict is ReportVerdict.RETRY:
+        case None if report.verdict is ReportedVerdict.RETRY:
             options = HandlerOptions(
                 backoff_base_seconds=item.backoff_base_seconds,
                 backoff_cap_seconds=item.backoff_cap_seconds,

@@ -11,14 +11,14 @@ from typing import final
 from dueledger.ledger.kafka.topic_reader import TopicReader
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.workers.outcomes.record import Pass, ReportSettler
+from dueledger.workers.outcomes.record import OutcomeIntakeResult, OutcomeRecorder
 
 
 @final
-class Reports:
+class OutcomeIntake:
     """Takes in the outcomes that one reader polls."""
 
-    def __init__(self, settler: ReportSettler, reader: TopicReader) -> None:
+    def __init__(self, settler: OutcomeRecorder, reader: TopicReader) -> None:
         self._settler = settler
         self._reader = reader
         self._log = get_logger("reports")
@@ -27,22 +27,22 @@ class Reports:
         """Take in one poll's outcomes; return counts."""
         polled = await self._reader.poll()
         if not polled:
-            return Pass().counts()
+            return OutcomeIntakeResult().counts()
         crash_point("reports.received")
         with ExitStack() as undo:
             undo.callback(self._reader.rewind, polled)
-            done = Pass()
+            done = OutcomeIntakeResult()
             for part in self._reader.parts(polled):
-                done += await self._settler.take(part)
+                done += await self._settler.record(part)
             if done.rejected:
                 await self._reader.reject(done.rejected)
             undo.pop_all()
         crash_point("reports.recorded")
         await self._reader.commit(polled)
-        self._tell(done)
+        self._log_result(done)
         return done.counts()
 
-    def _tell(self, done: Pass) -> None:
+    def _log_result(self, done: OutcomeIntakeResult) -> None:
         self._log.info(LogEvent.BATCH_TAKEN, **done.counts())
         if done.rejected:
             (record, error), *_ = done.rejected

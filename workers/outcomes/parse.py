@@ -19,8 +19,8 @@ from pydantic_core import ErrorDetails
 from dueledger.ledger.errors import InvalidHeader, InvalidOutcome, Problem, shown_value
 from dueledger.ledger.intake.parse import BATCHED, STRUCTURED
 from dueledger.ledger.kafka import envelope
-from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, refused
-from dueledger.workers.verdict_outcomes import evidence_fault, storable
+from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, value_error
+from dueledger.workers.verdict_outcomes import evidence_problem, make_storable
 
 OUTCOME_TYPE: Final = "dueledger.outcome"
 VALUE_BYTES_MAX: Final = 1_048_576
@@ -50,7 +50,7 @@ _ACCEPTED: Final = {
 
 
 @final
-class ReportVerdict(StrEnum):
+class ReportedVerdict(StrEnum):
     """What a consumer may answer about an item."""
 
     HEARTBEAT = "heartbeat"
@@ -63,13 +63,13 @@ class ReportVerdict(StrEnum):
 
 @final
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportedOutcome:
     """One reported outcome. `detail` is the JSON text that the journal shows of it."""
 
     item: UUID
     fence: int
     position: int
-    verdict: ReportVerdict
+    verdict: ReportedVerdict
     after: timedelta | datetime | None = None
     detail: str | None = None
 
@@ -77,26 +77,26 @@ class Report:
 def _after(text: object) -> timedelta | datetime:
     """Read a duration or an instant; either may be finer than a microsecond, and is cut."""
     if not isinstance(text, str) or not text.isascii():
-        raise refused("must be a text", _AFTER_ACCEPTED)
+        raise value_error("must be a text", _AFTER_ACCEPTED)
     if _INSTANT.fullmatch(text):
         try:
             instant = datetime.fromisoformat(text)
         except ValueError:
-            raise refused("is no instant of the calendar", _AFTER_ACCEPTED) from None
+            raise value_error("is no instant of the calendar", _AFTER_ACCEPTED) from None
         if not DUE_YEAR_MIN <= instant.year <= DUE_YEAR_MAX:
-            raise refused(f"lies outside {DUE_YEAR_MIN} to {DUE_YEAR_MAX}", _AFTER_ACCEPTED)
+            raise value_error(f"lies outside {DUE_YEAR_MIN} to {DUE_YEAR_MAX}", _AFTER_ACCEPTED)
         return instant
     match = _WAIT.fullmatch(text)
     parts = {} if match is None else {k: float(v) for k, v in match.groupdict().items() if v}
     if not parts:
-        raise refused("is neither a duration nor an instant", _AFTER_ACCEPTED)
+        raise value_error("is neither a duration nor an instant", _AFTER_ACCEPTED)
     wait = timedelta(**parts)
     if wait > WAIT_MAX:
-        raise refused("is longer than ten years", _AFTER_ACCEPTED)
+        raise value_error("is longer than ten years", _AFTER_ACCEPTED)
     return wait
 
 
-class _Data(BaseModel):
+class _OutcomeDocument(BaseModel):
     """The members of an outcome. A null is as good as none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -104,13 +104,13 @@ class _Data(BaseModel):
     item: Annotated[UUID, Field(strict=False)]
     fence: Annotated[int, Field(ge=1, le=_FENCE_MAX)]
     position: Annotated[int, Field(ge=1, le=_POSITION_MAX)]
-    verdict: Annotated[ReportVerdict, Field(strict=False)]
+    verdict: Annotated[ReportedVerdict, Field(strict=False)]
     after: Annotated[timedelta | datetime, BeforeValidator(_after)] | None = None
     evidence: dict[str, Any] | None = None
     reason: str | None = None
 
 
-def parse_report(headers: envelope.Headers, value: bytes | None) -> Report:
+def parse_outcome(headers: envelope.Headers, value: bytes | None) -> ReportedOutcome:
     """Read one record.
 
     Raises InvalidHeader where it is no CloudEvent of this type, InvalidOutcome where what it says
@@ -176,14 +176,14 @@ def _object(field: str, document: object) -> dict[str, object]:
     return cast("dict[str, object]", document)
 
 
-def _report(members: dict[str, object], evidence: Callable[[], object]) -> Report:
+def _report(members: dict[str, object], evidence: Callable[[], object]) -> ReportedOutcome:
     try:
-        told = _Data.model_validate(members)
+        told = _OutcomeDocument.model_validate(members)
     except ValidationError as error:
         problems = [_problem(details) for details in error.errors(include_url=False)]
         raise InvalidOutcome(_UNREADABLE, problems) from None
-    _check_together(told)
-    return Report(
+    _check_unused_fields(told)
+    return ReportedOutcome(
         told.item, told.fence, told.position, told.verdict, told.after, _detail(told, evidence)
     )
 
@@ -202,31 +202,31 @@ def _problem(details: ErrorDetails) -> Problem:
     return Problem(field, shown, reason, _ACCEPTED.get(field))
 
 
-def _check_together(told: _Data) -> None:
+def _check_unused_fields(told: _OutcomeDocument) -> None:
     """Refuse what the verdict has no use for: it would be lost without a word."""
     verdict = told.verdict
-    waits = verdict in (ReportVerdict.RETRY, ReportVerdict.SNOOZE)
+    waits = verdict in (ReportedVerdict.RETRY, ReportedVerdict.SNOOZE)
     if told.after is not None and not waits:
         _refuse("after", f"belongs to retry and snooze, not to {verdict}")
-    if told.after is None and verdict is ReportVerdict.SNOOZE:
+    if told.after is None and verdict is ReportedVerdict.SNOOZE:
         _refuse("after", "is missing: until when is it snoozed?", _AFTER_ACCEPTED)
-    if told.evidence is not None and verdict is ReportVerdict.HEARTBEAT:
+    if told.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
         _refuse("evidence", "a heartbeat proves nothing", "evidence with what ends the item")
-    if told.reason and verdict in (ReportVerdict.HEARTBEAT, ReportVerdict.COMPLETED):
+    if told.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
         _refuse("reason", f"belongs to the other verdicts, not to {verdict}", "`evidence`")
-    if not told.reason and verdict in (ReportVerdict.PARK, ReportVerdict.NOT_DUE):
+    if not told.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):
         _refuse("reason", f"is missing: {verdict} is shown to a person", _ACCEPTED["reason"])
 
 
-def _detail(told: _Data, exact: Callable[[], object]) -> str | None:
+def _detail(told: _OutcomeDocument, exact: Callable[[], object]) -> str | None:
     """Return what the journal keeps: the evidence of a completion, or why there is none."""
     evidence = None if told.evidence is None else _evidence_text(told.evidence, exact)
-    if told.verdict is ReportVerdict.COMPLETED:
+    if told.verdict is ReportedVerdict.COMPLETED:
         return evidence
     detail: dict[str, object] = {}
     if told.reason:
-        prefix = "not due: " if told.verdict is ReportVerdict.NOT_DUE else ""
-        detail["reason"] = storable(prefix + told.reason)
+        prefix = "not due: " if told.verdict is ReportedVerdict.NOT_DUE else ""
+        detail["reason"] = make_storable(prefix + told.reason)
     if evidence is not None:
         detail["evidence"] = orjson.Fragment(evidence)
     return orjson.dumps(detail).decode() if detail else None
@@ -237,7 +237,7 @@ def _evidence_text(evidence: dict[str, Any], exact: Callable[[], object]) -> str
         text = orjson.dumps(exact()).decode()
     except (ValueError, TypeError, RecursionError) as error:  # it writes 254 levels
         _refuse("evidence", f"cannot be stored: {error}")
-    fault = evidence_fault(text, evidence)
+    fault = evidence_problem(text, evidence)
     if fault is not None:
         _refuse("evidence", fault)
     return text

@@ -9,15 +9,15 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
-from dueledger.workers.outcomes.outcome_intake import Reports
-from dueledger.workers.outcomes.record import ReportSettler
-from dueledger.workers.outcomes.settings import ReportSettings
+from dueledger.workers.outcomes.outcome_intake import OutcomeIntake
+from dueledger.workers.outcomes.record import OutcomeRecorder
+from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
 _PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
 
 
 @asynccontextmanager
-async def open_reports(settings: ReportSettings) -> AsyncGenerator[Reports]:
+async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator[OutcomeIntake]:
     """Have an intake of outcomes under an actor name of its own, its topics made.
 
     Raises Unavailable when Postgres or Kafka cannot be reached.
@@ -40,16 +40,16 @@ async def open_reports(settings: ReportSettings) -> AsyncGenerator[Reports]:
             actor_no = await register_actor(connection, name, ActorKind.WORKER)
         log = get_logger("reports")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
-        yield Reports(ReportSettler(pool, actor_no=actor_no), reader)
+        yield OutcomeIntake(OutcomeRecorder(pool, actor_no=actor_no), reader)
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 
-async def run_reports(settings: ReportSettings, stop: Stop) -> None:
+async def run_outcome_intake(settings: OutcomeIntakeSettings, stop: Stop) -> None:
     """Take outcomes in until a stop is asked for. Any number of processes may."""
     await run_to_stop(_run(settings, stop), stop)
 
 
-async def _run(settings: ReportSettings, stop: Stop) -> None:
-    async with open_reports(settings) as reports:
-        stop.begin()
+async def _run(settings: OutcomeIntakeSettings, stop: Stop) -> None:
+    async with open_outcome_intake(settings) as reports:
+        stop.mark_started()
         await run_service("reports", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

@@ -6,7 +6,7 @@ from dueledger.ledger.kafka.envelope import OUTCOME_TOPIC, REJECTED_TOPIC
 from dueledger.ledger.runtime.settings import Settings
 
 
-class ReportSettings(Settings):
+class OutcomeIntakeSettings(Settings):
     """How outcomes that consumers in other languages report are taken in."""
 
     outcome_topic: str = Field(

@@ -11,23 +11,23 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.kafka.envelope import work_topic
-from dueledger.ledger.runtime.waiting import wait_at_most
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store.flow_limits import grant_credits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dueledger.ledger.store import Pool
-    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.handler_pool import HandlerPool
 
-LOOK_SECONDS: Final = 0.1
+CHECK_SECONDS: Final = 0.1
 GRANT_SECONDS: Final = 5.0  # a worker that was killed is given nothing more after this
 RENEW_SECONDS: Final = GRANT_SECONDS / 3
 WITHDRAW_SECONDS: Final = 2.0
 
 
 @final
-class Drain:
+class DrainRate:
     """How much of a topic ends in a window of time: in this one or in the last, if that was more.
 
     What ends, not what starts: a crew that fills up from empty starts much and drains nothing.
@@ -43,7 +43,7 @@ class Drain:
         """Count what ended."""
         self._now += items
 
-    def turn(self, windows: int) -> None:
+    def next_window(self, windows: int) -> None:
         """Begin a new window after so many are over."""
         self._before = self._now if windows == 1 else 0
         self._now = 0
@@ -55,7 +55,7 @@ class Drain:
 
 
 @final
-class Credits:
+class CreditGrants:
     """Grants what drains in `window_seconds`, at least a topic's floor, all below `items_max`.
 
     A worker that its credits hold back drains them several times in a window, so a grant grows by
@@ -77,7 +77,7 @@ class Credits:
         self._window_seconds = window_seconds
         self._items_max = items_max
         self._floors = floors
-        self._drains: dict[str, Drain] = {}
+        self._drains: dict[str, DrainRate] = {}
         self._granted: dict[str, int] = {}
         self._window_ends = monotonic() + window_seconds
         self._renew_at = float("-inf")
@@ -89,7 +89,7 @@ class Credits:
         """Count items of a topic that ended, however they did."""
         drain = self._drains.get(topic)
         if drain is None:
-            drain = self._drains[topic] = Drain()
+            drain = self._drains[topic] = DrainRate()
         drain.add(items)
 
     def wake(self) -> None:
@@ -102,17 +102,17 @@ class Credits:
             return
         self._is_closed = True
         self._wake.set()
-        await wait_at_most(self._withdrawn, WITHDRAW_SECONDS)
+        await wait_for_event(self._withdrawn, WITHDRAW_SECONDS)
 
     async def tick(self) -> dict[str, int]:
         """Grant anew where what is wanted changed enough, or a third of the grants' life is over.
 
         Waits a moment first.
         """
-        await wait_at_most(self._wake, LOOK_SECONDS)
+        await wait_for_event(self._wake, CHECK_SECONDS)
         self._wake.clear()
         now = monotonic()
-        self._turn(now)
+        self._advance_windows(now)
         wanted = {} if self._is_closed else self._wanted()
         if self._withdrawn.is_set() or (now < self._renew_at and not self._differs(wanted)):
             return {}
@@ -126,13 +126,13 @@ class Credits:
             self._withdrawn.set()
         return {}
 
-    def _turn(self, now: float) -> None:
+    def _advance_windows(self, now: float) -> None:
         if now < self._window_ends:
             return
         windows = 1 + int((now - self._window_ends) / self._window_seconds)
         self._window_ends += windows * self._window_seconds
         for drain in self._drains.values():
-            drain.turn(windows)
+            drain.next_window(windows)
 
     def _wanted(self) -> dict[str, int]:
         floors = self._floors()
@@ -168,11 +168,14 @@ def _pairs(one: Mapping[str, int], other: Mapping[str, int]) -> Iterable[tuple[i
     return ((items, other[topic]) for topic, items in one.items())
 
 
-def floors(topics: Iterable[str], crews: Iterable[Crew], unknown: Crew) -> dict[str, int]:
+def initial_credits(
+    topics: Iterable[str], crews: Iterable[HandlerPool], unknown: HandlerPool
+) -> dict[str, int]:
     """Return how many items of each topic may wait before its kinds were seen at work."""
     by_topic = {
-        crew.handler.topic or work_topic(crew.handler.kind): crew.waiting_min for crew in crews
+        crew.handler.topic or work_topic(crew.handler.kind): crew.initial_credit_items
+        for crew in crews
     }
     # A topic of another name may carry any of its kinds.
-    others = min(by_topic.values(), default=unknown.waiting_min)
+    others = min(by_topic.values(), default=unknown.initial_credit_items)
     return {topic: by_topic.get(topic, others) for topic in topics}

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple, final
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from dueledger.workers.claim_slices import Stretch
+    from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.run.open_run import OpenRun
 
 
-class Partition(NamedTuple):
+class TopicPartitionKey(NamedTuple):
     """A topic's partition; equal to Kafka's own pair."""
 
     topic: str
@@ -20,7 +20,7 @@ class Partition(NamedTuple):
 
 
 @final
-class Feed:
+class PartitionQueue:
     """Stretches of one partition: queued in offset order, being started, run.
 
     A feed lives from assignment to revocation. Runs outlive it: the fence decides about them,
@@ -28,14 +28,14 @@ class Feed:
     """
 
     def __init__(self) -> None:
-        self.queued: deque[Stretch] = deque()
+        self.queued: deque[ClaimSlice] = deque()
         self.committed_offset = -1
-        self._starting: list[Stretch] = []
+        self._starting: list[ClaimSlice] = []
         self._running: list[OpenRun] = []
         self._end_offset = -1
         self._bytes = 0
 
-    def add(self, stretches: Iterable[Stretch], end_offset: int, size_bytes: int) -> None:
+    def add(self, stretches: Iterable[ClaimSlice], end_offset: int, size_bytes: int) -> None:
         """Queue what was polled, up to `end_offset`; it holds `size_bytes` of memory."""
         self._bytes = size_bytes + (self._bytes if self.queued else 0)
         self.queued.extend(stretches)
@@ -49,28 +49,28 @@ class Feed:
         """Tell whether so many items wait, or what waits came with so many bytes."""
         return self.buffered() >= items_max or (bool(self.queued) and self._bytes >= bytes_max)
 
-    def take(self, count: int) -> Stretch:
+    def start_next(self, count: int) -> ClaimSlice:
         """Move up to `count` items of the first queued stretch to those being started."""
         first = self.queued[0]
         part = first.split(count) if count < len(first.items) else self.queued.popleft()
         self._starting.append(part)
         return part
 
-    def put_back(self, part: Stretch) -> None:
+    def requeue(self, part: ClaimSlice) -> None:
         """Queue again, in front, what was to be started. Of several parts, the last one first."""
         self._starting.remove(part)
         self.queued.appendleft(part)
 
-    def drop(self, part: Stretch) -> None:
+    def drop(self, part: ClaimSlice) -> None:
         """Let the offsets go past a part that is not this worker's to run."""
         self._starting.remove(part)
 
-    def open(self, part: Stretch, runs: Iterable[OpenRun]) -> None:
+    def replace_with_runs(self, part: ClaimSlice, runs: Iterable[OpenRun]) -> None:
         """Let the offsets wait for the runs instead of the part they were started from."""
         self._starting.remove(part)
         self._running.extend(runs)
 
-    def offset(self) -> int:
+    def committable_offset(self) -> int:
         """Return the lowest offset that is not settled: what may be committed, or -1."""
         self._running = [run for run in self._running if not run.is_settled]
         lowest = [run.low_offset for run in self._running]

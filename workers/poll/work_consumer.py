@@ -24,13 +24,13 @@ from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX, rejected_headers
 from dueledger.ledger.kafka.topics import make_topics, unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.workers.poll.partition_queue import Partition
+from dueledger.workers.poll.partition_queue import TopicPartitionKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
 
-    from dueledger.ledger.kafka.record_batches import RecordBatch
-    from dueledger.workers.claim_slices import Rejected
+    from dueledger.ledger.kafka.record_batches import FetchedBatch
+    from dueledger.workers.claim_slices import RejectedWorkRecord
     from dueledger.workers.settings import WorkerSettings
 
 ALL_WORK: Final = f"^{re.escape(WORK_TOPIC_PREFIX)}"
@@ -48,11 +48,11 @@ log = get_logger("worker")
 
 
 class _Listener(ConsumerRebalanceListener):
-    def __init__(self, revoked: Callable[[Collection[Partition]], Awaitable[None]]) -> None:
+    def __init__(self, revoked: Callable[[Collection[TopicPartitionKey]], Awaitable[None]]) -> None:
         self._revoked = revoked
 
     async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        await self._revoked([Partition(*pair) for pair in revoked])
+        await self._revoked([TopicPartitionKey(*pair) for pair in revoked])
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
         """Do nothing: feeds open with their first records."""
@@ -71,7 +71,7 @@ class WorkConsumer:
         topics: Collection[str],
         *,
         name: str,
-        revoked: Callable[[Collection[Partition]], Awaitable[None]],
+        revoked: Callable[[Collection[TopicPartitionKey]], Awaitable[None]],
     ) -> None:
         self._settings = settings
         self._topics = sorted(topics)
@@ -99,22 +99,22 @@ class WorkConsumer:
             if self._producer is not None:
                 await _stop(self._producer)
 
-    def assigned(self) -> set[Partition]:
+    def assigned(self) -> set[TopicPartitionKey]:
         """Return the partitions that are this member's now."""
         if self._consumer is None:
             return set()
-        return {Partition(*pair) for pair in self._consumer.assignment()}
+        return {TopicPartitionKey(*pair) for pair in self._consumer.assignment()}
 
     async def poll(
-        self, full: Collection[Partition], *, timeout_seconds: float
-    ) -> dict[Partition, list[RecordBatch]]:
+        self, full: Collection[TopicPartitionKey], *, timeout_seconds: float
+    ) -> dict[TopicPartitionKey, list[FetchedBatch]]:
         """Return what arrived, but nothing of the partitions that are full."""
         if self._consumer is None:
             self._consumer = await self._join()
         open_partitions: list[TopicPartition] = []
         if full:
             open_partitions = [
-                pair for pair in self._consumer.assignment() if Partition(*pair) not in full
+                pair for pair in self._consumer.assignment() if TopicPartitionKey(*pair) not in full
             ] or [_NOWHERE]
         try:
             polled = await self._consumer.getbatches(
@@ -128,9 +128,9 @@ class WorkConsumer:
                 await self._leave()
             raise
         self._failures = 0
-        return {Partition(*pair): batches for pair, batches in polled.items()}
+        return {TopicPartitionKey(*pair): batches for pair, batches in polled.items()}
 
-    async def commit(self, offsets: Mapping[Partition, int]) -> bool:
+    async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
         """Commit offsets of partitions; False where they moved to another member meanwhile."""
         if self._consumer is None:
             return False
@@ -142,7 +142,7 @@ class WorkConsumer:
             return False
         return True
 
-    async def reject(self, partition: Partition, rejected: Rejected) -> None:
+    async def reject(self, partition: TopicPartitionKey, rejected: RejectedWorkRecord) -> None:
         """Send a record that cannot be read to `due-rejected`; returns once that is durable.
 
         Until then the partition's offsets must not go past it, so this tries until it can.
@@ -208,7 +208,7 @@ class WorkConsumer:
         consumer, self._consumer = self._consumer, None
         self._failures = 0
         if consumer is not None:
-            await self._revoked([Partition(*pair) for pair in consumer.assignment()])
+            await self._revoked([TopicPartitionKey(*pair) for pair in consumer.assignment()])
             await _stop(consumer)
 
     async def _join(self) -> BatchConsumer:

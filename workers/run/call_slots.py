@@ -13,12 +13,12 @@ from typing import Final, final
 
 AHEAD_SECONDS: Final = 0.05
 AHEAD_CALLS_MAX: Final = 256
-AHEAD_PATIENCE_SECONDS: Final = 1.0  # in which what is ahead must have begun: calls were short
+AHEAD_WAIT_SECONDS: Final = 1.0  # in which what is ahead must have begun: calls were short
 _NEWEST: Final = 0.1  # of the mean
 
 
 @final
-class Places:
+class CallSlots:
     """Gives `count` places in the order asked for, and knows how long calls keep them."""
 
     def __init__(self, count: int, *, goes_ahead: bool) -> None:
@@ -29,30 +29,30 @@ class Places:
         self._mean_seconds: float | None = None
 
     @property
-    def ahead(self) -> int:
+    def ahead_calls(self) -> int:
         """How many calls may be started beyond the places that there are."""
         if not self._goes_ahead or self._mean_seconds is None or self._free < 0:
             return 0
         seconds = max(self._mean_seconds, self._count * AHEAD_SECONDS / AHEAD_CALLS_MAX)
         return int(self._count * AHEAD_SECONDS / seconds)
 
-    def room(self, busy: int) -> int:
+    def startable_calls(self, busy: int) -> int:
         """Return how many calls to start while so many are started or run.
 
         None until half of those ahead have begun: few large starts, not many small ones.
         """
-        ahead = self.ahead
+        ahead = self.ahead_calls
         room = self._count + ahead - busy
         return room if room > 0 and 2 * room >= ahead else 0
 
-    def note(self, seconds: float) -> None:
+    def record_duration(self, seconds: float) -> None:
         """Note how long a call kept its place."""
         if self._mean_seconds is None:
             self._mean_seconds = seconds
         else:
             self._mean_seconds += _NEWEST * (seconds - self._mean_seconds)
 
-    async def take(self, patience_seconds: float) -> bool:
+    async def acquire(self, patience_seconds: float) -> bool:
         """Take a place, or return False where none came free in time."""
         if self._free > 0:
             self._free -= 1
@@ -64,18 +64,18 @@ class Places:
                 await mine
         except BaseException as error:
             if mine.done() and not mine.cancelled():
-                self.give()
+                self.release()
             if isinstance(error, TimeoutError):
-                self._mean_seconds = AHEAD_PATIENCE_SECONDS
+                self._mean_seconds = AHEAD_WAIT_SECONDS
                 return False
             raise
         return True
 
-    def keep(self) -> None:
+    def acquire_overdue(self) -> None:
         """Take a place for a call that does not end."""
         self._free -= 1
 
-    def give(self) -> None:
+    def release(self) -> None:
         """Give a place back."""
         self._free += 1
         while self._waiting and self._free > 0:

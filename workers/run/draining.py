@@ -6,32 +6,34 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from dueledger.ledger.runtime.waiting import wait_at_most
-from dueledger.workers.verdict_outcomes import returned_unworked
+from dueledger.ledger.runtime.waiting import wait_for_event
+from dueledger.workers.verdict_outcomes import released
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.open_run import OpenRun
 
 LOOK_SECONDS: Final = 0.25
 STOP_SECONDS: Final = 5.0  # in which handlers that are cancelled must end
-DRAINED: Final = returned_unworked("the worker drained")
+DRAINED: Final = released("the worker drained")
 
 
-async def finish(runs: Mapping[int, OpenRun], call_ended: asyncio.Event, seconds: float) -> None:
+async def wait_for_items(
+    runs: Mapping[int, OpenRun], call_ended: asyncio.Event, seconds: float
+) -> None:
     """Wait until every item of the runs has ended, or the time is over."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while any(run.open_count for run in runs.values()):
                 call_ended.clear()
-                await wait_at_most(call_ended, LOOK_SECONDS)
+                await wait_for_event(call_ended, LOOK_SECONDS)
 
 
-async def give_back(
+async def release_unfinished(
     runs: Mapping[int, OpenRun],
-    crew_of: Callable[[OpenRun], Crew],
+    crew_of: Callable[[OpenRun], HandlerPool],
     ended: Callable[[OpenRun], None],
 ) -> None:
     """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
@@ -43,6 +45,6 @@ async def give_back(
     for run in list(runs.values()):
         if run.tasks or not crew_of(run).handler.is_async:
             continue  # a thread may still be at it: the lease decides
-        for index, _ in run.workable():
+        for index, _ in run.items_to_run():
             run.end(index, DRAINED)
         ended(run)

@@ -17,7 +17,7 @@ from time import monotonic, process_time
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.workers.run.handler_pool import call_on
+from dueledger.workers.run.handler_pool import find_handler_call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dueledger.workers.counts import WorkerCounts
 
-LOOKS: Final = 4  # in the time that the loop may stand still
+CHECKS_PER_BLOCK: Final = 4  # in the time that the loop may stand still
 FRAMES_MAX: Final = 12
 FAILED: Final = 1
 
@@ -33,7 +33,7 @@ log = get_logger("worker")
 
 
 @final
-class Watchdog:
+class EventLoopWatchdog:
     """Watches the running loop between `with` and its end.
 
     A loop that stood still for `block_seconds` is logged with the handler that holds it and its
@@ -55,12 +55,12 @@ class Watchdog:
         self._block_seconds = block_seconds
         self._stuck_seconds = stuck_seconds
         self._abort = abort
-        self._look_seconds = block_seconds / LOOKS
-        self._turns = 0
-        self._turned_at = 0.0
+        self._look_seconds = block_seconds / CHECKS_PER_BLOCK
+        self._ticks = 0
+        self._ticked_at = 0.0
         self._busy_before = 0.0
         self._timer: asyncio.TimerHandle | None = None
-        self._held_by: dict[str, object] = {}
+        self._blocking_call: dict[str, object] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         self._watched = 0
@@ -68,9 +68,9 @@ class Watchdog:
     def __enter__(self) -> None:
         """Watch the loop that runs here."""
         self._watched = threading.get_ident()
-        self._turned_at = monotonic()
+        self._ticked_at = monotonic()
         self._busy_before = process_time()
-        self._turn()
+        self._record_tick()
         self._thread.start()
 
     def __exit__(
@@ -85,10 +85,10 @@ class Watchdog:
             self._timer.cancel()
         self._thread.join()
 
-    def _turn(self) -> None:
+    def _record_tick(self) -> None:
         """Show, on the loop, that it turns; say so if it had not for long."""
         now, busy = monotonic(), process_time()
-        stood = now - self._turned_at - self._look_seconds
+        stood = now - self._ticked_at - self._look_seconds
         if stood >= self._block_seconds:
             self._counts.blocked += 1
             # Busy for none of it: the handler waited, or the whole process was stopped.
@@ -96,13 +96,13 @@ class Watchdog:
                 LogEvent.LOOP_RESUMED,
                 seconds=round(stood, 3),
                 busy_seconds=round(busy - self._busy_before, 3),
-                **self._held_by,
+                **self._blocking_call,
             )
-        self._held_by = {}
-        self._turns += 1
-        self._turned_at, self._busy_before = now, busy
+        self._blocking_call = {}
+        self._ticks += 1
+        self._ticked_at, self._busy_before = now, busy
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._look_seconds, self._turn)
+        self._timer = loop.call_later(self._look_seconds, self._record_tick)
 
     def _watch(self) -> None:
         """Count, on the thread, how long the loop has not turned."""
@@ -111,24 +111,24 @@ class Watchdog:
         while not self._ended.wait(self._look_seconds):
             now = monotonic()
             passed, looked_at = now - looked_at, now
-            if self._turns != seen:
-                seen, stood, say_at = self._turns, 0.0, self._block_seconds
+            if self._ticks != seen:
+                seen, stood, say_at = self._ticks, 0.0, self._block_seconds
                 continue
             stood += min(passed, 2 * self._look_seconds)  # more: this thread was stopped, too
             if stood >= say_at:
-                self._say(stood)
+                self._log_blocked(stood)
                 say_at = 2 * stood
             if 0 < self._stuck_seconds <= stood:
-                log.error(LogEvent.PROCESS_ABORTED, seconds=round(stood, 3), **self._held_by)
+                log.error(LogEvent.PROCESS_ABORTED, seconds=round(stood, 3), **self._blocking_call)
                 self._abort()
                 return
 
-    def _say(self, stood: float) -> None:
+    def _log_blocked(self, stood: float) -> None:
         stack = sys._current_frames().get(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._watched
         )
         held_by: dict[str, object] = {"kind": None, "handler": None}
-        if call := call_on(stack):
+        if call := find_handler_call(stack):
             held_by = {
                 "kind": call.handler.kind,
                 "handler": call.handler.name,
@@ -136,17 +136,17 @@ class Watchdog:
                 "fence": call.run.fence,
                 "items": len(call.work),
             }
-        self._held_by = held_by
+        self._blocking_call = held_by
         log.warning(
             LogEvent.LOOP_BLOCKED,
             seconds=round(stood, 3),
             ends_after_seconds=self._stuck_seconds or None,
-            stack=_places(stack),
+            stack=_stack_lines(stack),
             **held_by,
         )
 
 
-def _places(frame: FrameType | None) -> list[str]:
+def _stack_lines(frame: FrameType | None) -> list[str]:
     """Name where a stack stands, innermost first; no value of it, which may be a secret."""
     places: list[str] = []
     while frame is not None and len(places) < FRAMES_MAX:

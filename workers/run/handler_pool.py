@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast, final
 
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store.runs import Outcome, Refusal, Settlement, settle_runs
-from dueledger.workers.handlers import Form, Handler
-from dueledger.workers.run.call_slots import AHEAD_PATIENCE_SECONDS, Places
-from dueledger.workers.run.thread_call import Answer, call_in_thread
+from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
+from dueledger.workers.handlers import Handler, HandlerForm
+from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
+from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
-    Ending,
-    ending_of,
-    ending_of_error,
+    ItemOutcome,
+    outcome_of_error,
+    outcome_of_verdict,
     parked,
-    returned_unworked,
+    released,
 )
 
 if TYPE_CHECKING:
@@ -39,26 +39,28 @@ if TYPE_CHECKING:
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
-PATIENCE_SECONDS: Final = 30.0  # waiting for a crew that is full is no longer than this
-STOP_SECONDS: Final = 2.0  # in which a handler that was cancelled at its time's end must answer
+FULL_WAIT_SECONDS_MAX: Final = 30.0  # waiting for a crew that is full is no longer than this
+CANCEL_GRACE_SECONDS: Final = (
+    2.0  # in which a handler that was cancelled at its time's end must answer
+)
 
-CROWDED_OUT: Final = returned_unworked("the calls before it did not end")
+NO_SLOT: Final = released("the calls before it did not end")
 
-Work = tuple[int, "DueItem"]
+ItemAtIndex = tuple[int, "DueItem"]
 
 
-class Foreman(Protocol):
+class PoolListener(Protocol):
     """Whom a crew tells."""
 
-    def items_ended(self, run: OpenRun) -> None:
+    def on_items_ended(self, run: OpenRun) -> None:
         """Have what ended of the run settled."""
         ...
 
-    def item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
+    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
         """Count an item that was settled in its own transaction."""
         ...
 
-    def call_ended(self) -> None:
+    def on_call_ended(self) -> None:
         """Use the room for another call."""
         ...
 
@@ -67,16 +69,16 @@ class HandlerTimeout(Exception):  # its name is what the journal shows
     """A handler did not answer in its time."""
 
 
-class HandlerLost(Exception):  # its name is what the journal shows
+class HandlerCancelled(Exception):  # its name is what the journal shows
     """A handler's call ended without an answer."""
 
 
-class RunLost(Exception):  # its name is what the journal shows
+class CompletionRefused(Exception):  # its name is what the journal shows
     """The ledger refused a completion, so the handler's writes were rolled back."""
 
 
 @final
-class Crew:
+class HandlerPool:
     """Runs one handler. `room` is in items, so that only what will run now is started.
 
     It is lost while each of its places is held by a call that is past its time and cannot be
@@ -84,41 +86,41 @@ class Crew:
     """
 
     def __init__(
-        self, handler: Handler, foreman: Foreman, *, worker_no: int, pool: Pool | None = None
+        self, handler: Handler, foreman: PoolListener, *, worker_no: int, pool: Pool | None = None
     ) -> None:
         self.handler = handler
         self.busy = 0
-        self.lost_since: float | None = None
+        self.stuck_since: float | None = None
         self._overdue = 0
         # A thread cannot be stopped: what waits behind one could not be told from what runs.
-        goes_ahead = handler.form is Form.SINGLE and handler.is_async
-        self._places = Places(handler.options.concurrency, goes_ahead=goes_ahead)
-        self._foreman = foreman
+        goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async
+        self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
+        self._listener = foreman
         self._worker_no = worker_no
         self._pool = pool
         self._batch_max = handler.options.batch_max
 
     @property
-    def room_calls(self) -> int:
+    def free_calls(self) -> int:
         """How many more calls may be started."""
-        return self._places.room(self.busy)
+        return self._slots.startable_calls(self.busy)
 
     @property
-    def room(self) -> int:
+    def free_items(self) -> int:
         """How many more items may be started."""
-        return self.room_calls * self._batch_max
+        return self.free_calls * self._batch_max
 
     @property
-    def waiting_min(self) -> int:
+    def initial_credit_items(self) -> int:
         """How many items may wait for it before it was ever seen at work.
 
         A crew full, since that is surely started once those before had all their time; a part of
         it where that would be long.
         """
-        if self.lost_since is not None:
+        if self.stuck_since is not None:
             return 0
         options = self.handler.options
-        share = min(1.0, PATIENCE_SECONDS / options.timeout_seconds)
+        share = min(1.0, FULL_WAIT_SECONDS_MAX / options.timeout_seconds)
         return max(1, int(options.concurrency * self._batch_max * share))
 
     @property
@@ -128,7 +130,7 @@ class Crew:
         One where each item settles in a transaction of its own: two in one run would wait for
         each other's commit.
         """
-        return 1 if self.handler.form is Form.TRANSACTION else RUN_ITEMS_MAX
+        return 1 if self.handler.form is HandlerForm.TRANSACTION else RUN_ITEMS_MAX
 
     def reserve(self, count: int) -> None:
         """Take the room that `count` items of one stretch need."""
@@ -138,20 +140,20 @@ class Crew:
         """Give back the room of a stretch that was not started."""
         self.busy -= self._calls(count)
 
-    def launch(self, run: OpenRun) -> None:
+    def start_run(self, run: OpenRun) -> None:
         """Work a run whose room was reserved for all its items."""
-        work = run.workable()
+        work = run.items_to_run()
         self.busy -= self._calls(len(run.items)) - self._calls(len(work))
         match self.handler.form:
-            case Form.BATCH:
+            case HandlerForm.BATCH:
                 batches = deque(self._batches(work))
                 for _ in range(self._calls(len(work))):
-                    in_hand: list[Work] = []
+                    in_hand: list[ItemAtIndex] = []
                     self._spawn(run, in_hand, self._work_batches(run, batches, in_hand))
-            case Form.SINGLE:
+            case HandlerForm.SINGLE:
                 for index, item in work:
                     self._spawn(run, [(index, item)], self._work_single(run, index, item))
-            case Form.TRANSACTION:
+            case HandlerForm.TRANSACTION:
                 for index, item in work:
                     self._spawn(run, [(index, item)], self._work_transaction(run, index, item))
 
@@ -159,7 +161,7 @@ class Crew:
         return -(-count // self._batch_max)
 
     def _spawn(
-        self, run: OpenRun, in_hand: Sequence[Work], call: Coroutine[None, None, None]
+        self, run: OpenRun, in_hand: Sequence[ItemAtIndex], call: Coroutine[None, None, None]
     ) -> None:
         task = asyncio.get_running_loop().create_task(call)
         run.tasks.add(task)
@@ -168,56 +170,60 @@ class Crew:
             run.tasks.discard(task)
             error = None if task.cancelled() else task.exception()
             if run.open_count and not run.is_cancelled:
-                self._fail_unended(run, in_hand, error or HandlerLost("its call was cancelled"))
+                self._fail_unfinished(
+                    run, in_hand, error or HandlerCancelled("its call was cancelled")
+                )
             self._call_ended(task)
 
         task.add_done_callback(ended)
 
-    def _fail_unended(self, run: OpenRun, work: Sequence[Work], error: BaseException) -> None:
+    def _fail_unfinished(
+        self, run: OpenRun, work: Sequence[ItemAtIndex], error: BaseException
+    ) -> None:
         """Fail what a call left without an ending: a lease is never kept for nothing (G5, G9)."""
-        left = [*work, *(() if run.tasks else run.workable())]
-        run.end_many((index, self._ending(Answer(None, error), item)) for index, item in left)
-        self._foreman.items_ended(run)
+        left = [*work, *(() if run.tasks else run.items_to_run())]
+        run.end_many((index, self._ending(CallResult(None, error), item)) for index, item in left)
+        self._listener.on_items_ended(run)
 
     def _call_ended(self, _: object) -> None:
         self.busy -= 1
-        self._foreman.call_ended()
+        self._listener.on_call_ended()
 
     async def _work_single(self, run: OpenRun, index: int, item: DueItem) -> None:
-        if not await self._places.take(
-            min(AHEAD_PATIENCE_SECONDS, (run.stop_at - monotonic()) / 2)
-        ):
-            run.end(index, CROWDED_OUT)
-            self._foreman.items_ended(run)
+        if not await self._slots.acquire(min(AHEAD_WAIT_SECONDS, (run.stop_at - monotonic()) / 2)):
+            run.end(index, NO_SLOT)
+            self._listener.on_items_ended(run)
             return
         began = monotonic()
         try:
-            answer = await self._guarded(run, self._call(run, [(index, item)], item))
+            answer = await self._await_handler(run, self._call(run, [(index, item)], item))
         finally:
-            self._places.note(monotonic() - began)
-            self._places.give()
+            self._slots.record_duration(monotonic() - began)
+            self._slots.release()
         run.end(index, self._ending(answer, item))
         crash_point("worker.handled")
-        self._foreman.items_ended(run)
+        self._listener.on_items_ended(run)
 
     async def _work_batches(
-        self, run: OpenRun, batches: deque[Sequence[Work]], in_hand: list[Work]
+        self, run: OpenRun, batches: deque[Sequence[ItemAtIndex]], in_hand: list[ItemAtIndex]
     ) -> None:
         while batches and not run.is_cancelled:
             batch = batches.popleft()
             in_hand[:] = batch
             await self._work_batch(run, batch)
             crash_point("worker.handled")
-            self._foreman.items_ended(run)
+            self._listener.on_items_ended(run)
 
-    async def _work_batch(self, run: OpenRun, batch: Sequence[Work]) -> None:
+    async def _work_batch(self, run: OpenRun, batch: Sequence[ItemAtIndex]) -> None:
         """Call the handler once; halve a batch that raised until what is left fails alone."""
         parts = deque([batch])
         calls_left = 4 * len(batch).bit_length()
         while parts and not run.is_cancelled:
             part = parts.popleft()
             calls_left -= 1
-            answer = await self._guarded(run, self._call(run, part, [item for _, item in part]))
+            answer = await self._await_handler(
+                run, self._call(run, part, [item for _, item in part])
+            )
             if answer.error is None:
                 run.end_many(self._endings(answer.value, part))
             elif len(part) > 1 and calls_left > 0 and type(answer.error) is not HandlerTimeout:
@@ -225,8 +231,8 @@ class Crew:
             else:
                 run.end_many((index, self._ending(answer, item)) for index, item in part)
 
-    def _batches(self, work: Sequence[Work]) -> list[Sequence[Work]]:
-        by_size: dict[int, list[Work]] = {}
+    def _batches(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
+        by_size: dict[int, list[ItemAtIndex]] = {}
         for index, item in work:
             size = max(1, self._batch_max // SHRINK_FACTOR ** min(item.retries, 5))
             by_size.setdefault(size, []).append((index, item))
@@ -236,7 +242,7 @@ class Crew:
             for start in range(0, len(some), size)
         ]
 
-    def _endings(self, value: object, part: Sequence[Work]) -> list[tuple[int, Ending]]:
+    def _endings(self, value: object, part: Sequence[ItemAtIndex]) -> list[tuple[int, ItemOutcome]]:
         try:
             if not isinstance(value, Sequence) or isinstance(value, str | bytes):
                 verdicts, wrong = [], f"{type(value).__name__}, not a list of verdicts"
@@ -248,27 +254,27 @@ class Crew:
         if len(verdicts) == len(part):
             options = self.handler.options
             return [
-                (index, ending_of(verdict, item, options))
+                (index, outcome_of_verdict(verdict, item, options))
                 for (index, item), verdict in zip(part, verdicts, strict=True)
             ]
         ending = parked(f"bad verdict: the handler returned {wrong}")
         return [(index, ending) for index, _ in part]
 
-    def _ending(self, answer: Answer, item: DueItem) -> Ending:
+    def _ending(self, answer: CallResult, item: DueItem) -> ItemOutcome:
         if answer.error is None:
-            return ending_of(answer.value, item, self.handler.options)
-        return ending_of_error(answer.error, item, self.handler.options)
+            return outcome_of_verdict(answer.value, item, self.handler.options)
+        return outcome_of_error(answer.error, item, self.handler.options)
 
-    async def _guarded(self, run: OpenRun, call: Awaitable[object]) -> Answer:
+    async def _await_handler(self, run: OpenRun, call: Awaitable[object]) -> CallResult:
         """Await a handler's call; only this worker's own cancelling gets through."""
         try:
-            answer = Answer(await call, None)
+            answer = CallResult(await call, None)
         except asyncio.CancelledError as error:
             if run.is_cancelled:
                 raise
-            answer = Answer(None, error)
+            answer = CallResult(None, error)
         except BaseException as error:  # noqa: BLE001  # the handler boundary
-            answer = Answer(None, error)
+            answer = CallResult(None, error)
         task = asyncio.current_task()
         if task is not None and task.cancelling() and not run.is_cancelled:
             # The handler cancelled its own task: that ends here, before the next call.
@@ -278,7 +284,7 @@ class Crew:
                 task.uncancel()
         return answer
 
-    async def _call(self, run: OpenRun, work: Sequence[Work], *arguments: object) -> object:
+    async def _call(self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object) -> object:
         """Call the handler within its time."""
         seconds = self.handler.options.timeout_seconds
         if self.handler.is_async:
@@ -286,7 +292,7 @@ class Crew:
             # One that swallows its cancelling keeps its place in the crew, but not its items.
             gone: list[OpenRun] = []
             deaf = asyncio.get_running_loop().call_later(
-                seconds + STOP_SECONDS, self._gone_deaf, run, work, gone
+                seconds + CANCEL_GRACE_SECONDS, self._handler_ignored_cancel, run, work, gone
             )
             try:
                 async with limit:
@@ -297,7 +303,7 @@ class Crew:
                 raise
             finally:
                 deaf.cancel()
-                self._overran(-len(gone))
+                self._count_overdue(-len(gone))
         call = call_in_thread(self.handler.function, *arguments)
         try:
             done, _ = await asyncio.wait({call}, timeout=seconds)
@@ -305,8 +311,8 @@ class Crew:
             if not call.done():
                 # A thread cannot be stopped. It keeps its place in the crew until it ends.
                 self.busy += 1
-                self._places.keep()
-                self._overran(1)
+                self._slots.acquire_overdue()
+                self._count_overdue(1)
                 call.add_done_callback(self._overdue_ended)
         if not done:
             raise self._timeout()
@@ -315,37 +321,41 @@ class Crew:
             raise answer.error
         return answer.value
 
-    def _gone_deaf(self, run: OpenRun, work: Sequence[Work], gone: list[OpenRun]) -> None:
+    def _handler_ignored_cancel(
+        self, run: OpenRun, work: Sequence[ItemAtIndex], gone: list[OpenRun]
+    ) -> None:
         gone.append(run)
-        self._overran(1)
-        self._fail_unended(run, work, self._timeout())
+        self._count_overdue(1)
+        self._fail_unfinished(run, work, self._timeout())
 
     def _overdue_ended(self, call: object) -> None:
-        self._overran(-1)
-        self._places.give()
+        self._count_overdue(-1)
+        self._slots.release()
         self._call_ended(call)
 
-    def _overran(self, calls: int) -> None:
+    def _count_overdue(self, calls: int) -> None:
         self._overdue += calls
         if self._overdue < self.handler.options.concurrency:
-            self.lost_since = None
-        elif self.lost_since is None:
-            self.lost_since = monotonic()
+            self.stuck_since = None
+        elif self.stuck_since is None:
+            self.stuck_since = monotonic()
 
     def _timeout(self) -> HandlerTimeout:
         return HandlerTimeout(f"no answer within {self.handler.options.timeout_seconds:g} s")
 
     async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
-        answer = await self._guarded(run, self._transact(run, index, item))
+        answer = await self._await_handler(run, self._run_in_transaction(run, index, item))
         crash_point("worker.handled")
         if answer.error is not None:
             # Also where a COMMIT was cut off: if it happened, this outcome is answered as settled.
-            run.end(index, ending_of_error(answer.error, item, self.handler.options))
+            run.end(index, outcome_of_error(answer.error, item, self.handler.options))
         elif answer.value is not None:
-            run.end(index, cast("Ending", answer.value))
-        self._foreman.items_ended(run)
+            run.end(index, cast("ItemOutcome", answer.value))
+        self._listener.on_items_ended(run)
 
-    async def _transact(self, run: OpenRun, index: int, item: DueItem) -> Ending | None:
+    async def _run_in_transaction(
+        self, run: OpenRun, index: int, item: DueItem
+    ) -> ItemOutcome | None:
         """Run the handler in a transaction; None where it committed with the item's completion."""
         if self._pool is None:
             raise ValueError("a transactional handler needs a pool")
@@ -354,7 +364,7 @@ class Crew:
             await transaction.start()
             try:
                 answer = await self._call(run, [(index, item)], item, connection)
-                ending = ending_of(answer, item, self.handler.options)
+                ending = outcome_of_verdict(answer, item, self.handler.options)
                 completed = isinstance(ending, Outcome) and (
                     ending.event is TransitionEvent.COMPLETED
                 )
@@ -367,8 +377,8 @@ class Crew:
                 await transaction.rollback()
                 return ending
             await transaction.commit()
-        run.end_in_ledger(index)
-        self._foreman.item_settled(run, TransitionEvent.COMPLETED)
+        run.mark_ended_in_ledger(index)
+        self._listener.on_item_settled(run, TransitionEvent.COMPLETED)
         return None
 
     async def _settle_inside(
@@ -377,33 +387,33 @@ class Crew:
         outcomes: list[Outcome | None] = [None] * len(run.items)
         outcomes[index] = outcome
         settlement = Settlement(run.run_no, outcomes)
-        reason = Refusal.CONTENDED
+        reason = SettleRefusal.CONTENDED
         for _ in range(CONTENDED_TRIES_MAX):
             refused = await settle_runs(connection, [settlement], self._worker_no)
             if not refused:
                 return
             reason = refused[0].reason
-            if reason is not Refusal.CONTENDED:
+            if reason is not SettleRefusal.CONTENDED:
                 break
-        raise RunLost(f"the ledger answered {reason}; the writes were rolled back")
+        raise CompletionRefused(f"the ledger answered {reason}; the writes were rolled back")
 
 
-class Call(NamedTuple):
+class HandlerCall(NamedTuple):
     """A call of a handler under way, and for which items."""
 
     handler: Handler
     run: OpenRun
-    work: Sequence[Work]
+    work: Sequence[ItemAtIndex]
 
 
-_CALLING: Final = Crew._call.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+_CALL_CODE: Final = HandlerPool._call.__code__  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-def call_on(stack: FrameType | None) -> Call | None:
+def find_handler_call(stack: FrameType | None) -> HandlerCall | None:
     """Find the handler's call that a thread's stack is in, if it is in one."""
     while stack is not None:
-        if stack.f_code is _CALLING:
+        if stack.f_code is _CALL_CODE:
             told = stack.f_locals
-            return Call(told["self"].handler, told["run"], told["work"])
+            return HandlerCall(told["self"].handler, told["run"], told["work"])
         stack = stack.f_back
     return None

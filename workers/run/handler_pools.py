@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
 
-from dueledger.workers.run.handler_pool import Crew
+from dueledger.workers.run.handler_pool import HandlerPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.run.handler_pool import Foreman
+    from dueledger.workers.run.handler_pool import PoolListener
 
 
-class Post(NamedTuple):
+class PoolKey(NamedTuple):
     """What a crew works: a kind, of one topic or of all that have no crew of their own."""
 
     kind: str
     topic: str | None = None
 
 
-class Handed(Protocol):
+class HasKindAndTopic(Protocol):
     """What is handed out: a flow, or a run. A kind's topics are its tenants'."""
 
     @property
@@ -36,38 +36,38 @@ class Handed(Protocol):
 
 
 @final
-class Crews:
+class HandlerPools:
     """A crew a handler. So what one endpoint keeps waiting takes no place of another's."""
 
     def __init__(
-        self, handlers: Handlers, foreman: Foreman, *, worker_no: int, pool: Pool | None = None
+        self, handlers: Handlers, foreman: PoolListener, *, worker_no: int, pool: Pool | None = None
     ) -> None:
-        self._by_post = {
-            Post(handler.kind, handler.topic): Crew(
+        self._by_key = {
+            PoolKey(handler.kind, handler.topic): HandlerPool(
                 handler, foreman, worker_no=worker_no, pool=pool
             )
             for handler in handlers
         }
 
-    def __iter__(self) -> Iterator[Crew]:
-        return iter(self._by_post.values())
+    def __iter__(self) -> Iterator[HandlerPool]:
+        return iter(self._by_key.values())
 
-    def __getitem__(self, post: Post) -> Crew:
-        return self._by_post[post]
+    def __getitem__(self, post: PoolKey) -> HandlerPool:
+        return self._by_key[post]
 
-    def posts(self) -> list[Post]:
+    def pool_keys(self) -> list[PoolKey]:
         """Return what its crews work."""
-        return list(self._by_post)
+        return list(self._by_key)
 
-    def post_of(self, handed: Handed) -> Post:
+    def key_of(self, handed: HasKindAndTopic) -> PoolKey:
         """Return which crew's something is, whether there is such a crew or not."""
-        own = Post(handed.kind, handed.topic)
-        return own if own in self._by_post else Post(handed.kind)
+        own = PoolKey(handed.kind, handed.topic)
+        return own if own in self._by_key else PoolKey(handed.kind)
 
-    def of(self, handed: Handed) -> Crew:
+    def pool_of(self, handed: HasKindAndTopic) -> HandlerPool:
         """Return who works something. Raises KeyError where nobody does."""
-        return self._by_post[self.post_of(handed)]
+        return self._by_key[self.key_of(handed)]
 
-    def find(self, kind: str, topic: str) -> Crew | None:
+    def find(self, kind: str, topic: str) -> HandlerPool | None:
         """Return who works a kind out of a topic, or None where nobody does."""
-        return self._by_post.get(Post(kind, topic)) or self._by_post.get(Post(kind))
+        return self._by_key.get(PoolKey(kind, topic)) or self._by_key.get(PoolKey(kind))

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.run.open_run import OpenRun
 
-BEATS: Final = 3  # a third of a lease for the heartbeat, so that two may be lost
-LOOKS: Final = 24
-LOOK_SECONDS: Final = 0.25  # a kind's hard end may be much nearer than a lease's
-LOOK_SECONDS_MIN: Final = 0.01
+EXTENDS_PER_LEASE: Final = 3  # a third of a lease for the heartbeat, so that two may be lost
+CHECKS_PER_LEASE: Final = 24
+CHECK_SECONDS_MAX: Final = 0.25  # a kind's hard end may be much nearer than a lease's
+CHECK_SECONDS_MIN: Final = 0.01
 
 log = get_logger("worker")
 
@@ -44,17 +44,17 @@ class Leases:
         self._counts = counts
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
-        self._let_go = let_go
+        self._abandon_run = let_go
 
     @property
-    def beat_seconds(self) -> float:
+    def extend_seconds(self) -> float:
         """How often to extend."""
-        return self._lease_seconds / BEATS
+        return self._lease_seconds / EXTENDS_PER_LEASE
 
     @property
-    def look_seconds(self) -> float:
+    def check_seconds(self) -> float:
         """How often to look at least for leases that are nearly over."""
-        return min(LOOK_SECONDS, self._lease_seconds / LOOKS)
+        return min(CHECK_SECONDS_MAX, self._lease_seconds / CHECKS_PER_LEASE)
 
     async def extend(self) -> dict[str, int]:
         """Extend every open run's lease; let go of those that the ledger no longer gives."""
@@ -62,7 +62,7 @@ class Leases:
         if not asked:
             return {}
         asked_at = monotonic()
-        async with asyncio.timeout(self.beat_seconds), self._pool.acquire() as connection:
+        async with asyncio.timeout(self.extend_seconds), self._pool.acquire() as connection:
             held = await extend_leases(
                 connection,
                 [run.run_no for run in asked],
@@ -73,13 +73,13 @@ class Leases:
             if run.run_no in held:
                 seconds = held[run.run_no]
                 if seconds is not None:
-                    run.hold(asked_at, seconds)
+                    run.extend_lease(asked_at, seconds)
             elif run.open_count > 0 and not run.is_stopped:
                 self._lost(run, LogEvent.RUN_LOST)
             # Otherwise its last settlement closed it, or will be told that it is stale.
         return {}
 
-    async def look(self) -> dict[str, int]:
+    async def stop_expiring(self) -> dict[str, int]:
         """Stop handlers whose lease or hard end is nearly over."""
         now = monotonic()
         for run in list(self._runs.values()):
@@ -87,12 +87,12 @@ class Leases:
                 self._lost(run, LogEvent.LEASE_LAPSED)
         return {}
 
-    async def until_look(self) -> float:
+    async def check_delay_seconds(self) -> float:
         """Say how long until handlers must stop, but no longer than until the next look."""
         left = min((run.stop_at for run in self._runs.values()), default=math.inf) - monotonic()
-        return max(LOOK_SECONDS_MIN, min(left, self.look_seconds))
+        return max(CHECK_SECONDS_MIN, min(left, self.check_seconds))
 
     def _lost(self, run: OpenRun, event: LogEvent) -> None:
         self._counts.lapsed += run.open_count
         log.warning(event, run_no=run.run_no, fence=run.fence, items=run.open_count)
-        self._let_go(run)
+        self._abandon_run(run)

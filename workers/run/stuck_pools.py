@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dueledger.ledger.runtime.service import Stop
-    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.run.handler_pool import HandlerPool
 
 log = get_logger("worker")
 
@@ -29,25 +29,25 @@ class WorkerStuck(DueledgerError):
 
 
 @final
-class StuckCrews:
+class StuckPoolCheck:
     """Logs a crew that was lost, and asks to stop once one was for `stuck_seconds`; 0 is never."""
 
-    def __init__(self, crews: Iterable[Crew], stop: Stop, *, stuck_seconds: float) -> None:
-        self._crews = tuple(crews)
+    def __init__(self, crews: Iterable[HandlerPool], stop: Stop, *, stuck_seconds: float) -> None:
+        self._pools = tuple(crews)
         self._stop = stop
         self._stuck_seconds = stuck_seconds
-        self._told: set[Crew] = set()
-        self._stuck: Crew | None = None
+        self._logged: set[HandlerPool] = set()
+        self._stuck: HandlerPool | None = None
 
     async def tick(self) -> dict[str, int]:
         """Look at each crew."""
-        for crew in self._crews:
+        for crew in self._pools:
             handler = crew.handler
-            if crew.lost_since is None:
-                self._told.discard(crew)
+            if crew.stuck_since is None:
+                self._logged.discard(crew)
                 continue
-            if crew not in self._told:
-                self._told.add(crew)
+            if crew not in self._logged:
+                self._logged.add(crew)
                 log.warning(
                     LogEvent.CREW_LOST,
                     kind=handler.kind,
@@ -55,12 +55,12 @@ class StuckCrews:
                     calls=handler.options.concurrency,
                     ends_after_seconds=self._stuck_seconds or None,
                 )
-            if 0 < self._stuck_seconds <= monotonic() - crew.lost_since:
+            if 0 < self._stuck_seconds <= monotonic() - crew.stuck_since:
                 self._stuck = crew
-                self._stop.ask()
+                self._stop.request()
         return {}
 
-    def refuse(self) -> None:
+    def raise_if_stuck(self) -> None:
         """Raise WorkerStuck where that is why the worker ended."""
         if self._stuck is None:
             return

@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-class Answer(NamedTuple):
+class CallResult(NamedTuple):
     """What a function returned, or what it raised."""
 
     value: object
     error: BaseException | None
 
 
-def call_in_thread(function: Callable[..., object], argument: object) -> asyncio.Future[Answer]:
+def call_in_thread(function: Callable[..., object], argument: object) -> asyncio.Future[CallResult]:
     """Call a function in a daemon thread; the future never carries an exception.
 
     No executor: its threads are joined at exit, so a handler that hangs would keep a drained
     worker alive. Callers bound how many run.
     """
     loop = asyncio.get_running_loop()
-    future: asyncio.Future[Answer] = loop.create_future()
+    future: asyncio.Future[CallResult] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(answer: Answer) -> None:
+    def deliver(answer: CallResult) -> None:
         if not future.done():
             future.set_result(answer)
 
     def work() -> None:
         try:
-            answer = Answer(context.run(function, argument), None)
+            answer = CallResult(context.run(function, argument), None)
         except BaseException as error:  # noqa: BLE001  # the handler boundary, on its thread
-            answer = Answer(None, error)
+            answer = CallResult(None, error)
         with suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(deliver, answer)
 

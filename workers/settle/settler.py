@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final, assert_never, cast, final
 from dueledger.ledger.errors import InvalidItem, UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.runtime.waiting import wait_at_most
+from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.runs import Outcome, Refusal, Settlement, settle_runs
-from dueledger.workers.verdict_outcomes import Ending, SnoozedUntil, parked
+from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
+from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ UNRECORDABLE: Final = parked(
     "the ledger refused to record the outcome; its cause is in the worker's log"
 )
 
-Sent = list[tuple["OpenRun", list["Ending | None"]]]
+SentOutcomes = list[tuple["OpenRun", list["ItemOutcome | None"]]]
 
 log = get_logger("worker")
 
@@ -61,9 +61,9 @@ class Settler:
         self._gather_seconds = gather_seconds
         self._finished = finished
         self._fresh: dict[int, OpenRun] = {}
-        self._sent: Sent = []
-        self._refused: deque[Sent] = deque()
-        self._is_turn_of_refused = False
+        self._sent: SentOutcomes = []
+        self._refused: deque[SentOutcomes] = deque()
+        self._retry_refused_next = False
         self._wake = asyncio.Event()
         self._failures = 0
 
@@ -80,14 +80,14 @@ class Settler:
     async def tick(self) -> dict[str, int]:
         """Settle one batch; wait a moment for one where there is none."""
         if self.is_idle:
-            await wait_at_most(self._wake, IDLE_SECONDS)
+            await wait_for_event(self._wake, IDLE_SECONDS)
             if not self._fresh:
                 return {"settled": 0}
-        if not self._sent and self._refused and (self._is_turn_of_refused or not self._fresh):
+        if not self._sent and self._refused and (self._retry_refused_next or not self._fresh):
             self._sent = self._refused.popleft()
-            self._is_turn_of_refused = False
+            self._retry_refused_next = False
         elif not self._sent:
-            self._is_turn_of_refused = True
+            self._retry_refused_next = True
             if self._gather_seconds and self._fresh_count() < self._items_max // 2:
                 await asyncio.sleep(self._gather_seconds)
             self._sent = self._take()
@@ -96,16 +96,16 @@ class Settler:
         return {"settled": settled, "refused": max(0, len(self._refused) - refused)}
 
     def _fresh_count(self) -> int:
-        return sum(run.fresh_count for run in self._fresh.values())
+        return sum(run.unsent_count for run in self._fresh.values())
 
-    def _take(self) -> Sent:
-        taken: Sent = []
+    def _take(self) -> SentOutcomes:
+        taken: SentOutcomes = []
         size = 0
         while self._fresh and size < self._items_max:
             run = self._fresh.pop(next(iter(self._fresh)))
             size += len(run.items)
-            if run.fresh_count:
-                taken.append((run, run.take_fresh()))
+            if run.unsent_count:
+                taken.append((run, run.take_unsent()))
         if not self._fresh:
             self._wake.clear()
         return taken
@@ -128,38 +128,38 @@ class Settler:
                 raise
             self._failures = 0
             del self._sent[: len(part)]
-            self._refused += _halves(part, refusal)
+            self._refused += _split_refused(part, refusal)
             return 0
         self._failures = 0
         crash_point("worker.settled")
-        return self._answer(part, {answer.run_no: answer.reason for answer in refused})
+        return self._apply_answer(part, {answer.run_no: answer.reason for answer in refused})
 
-    def _answer(
+    def _apply_answer(
         self,
-        part: Sequence[tuple[OpenRun, list[Ending | None]]],
-        refused: dict[int, Refusal],
+        part: Sequence[tuple[OpenRun, list[ItemOutcome | None]]],
+        refused: dict[int, SettleRefusal],
     ) -> int:
-        again: Sent = []
+        again: SentOutcomes = []
         settled = 0
         for run, endings in part:
             count = len(endings) - endings.count(None)
             reason = refused.get(run.run_no)
             match reason:
-                case None | Refusal.SETTLED:
+                case None | SettleRefusal.SETTLED:
                     run.mark_settled(endings)
                     settled += count
                     if run.is_stopped:
-                        run.forget()
+                        run.abandon()
                     if run.is_settled:
                         self._finished(run)
-                case Refusal.CONTENDED:
+                case SettleRefusal.CONTENDED:
                     again.append((run, endings))
-                case Refusal.STALE:
+                case SettleRefusal.STALE:
                     self._counts.refused += count
                     log.warning(
                         LogEvent.SETTLE_STALE, run_no=run.run_no, fence=run.fence, items=count
                     )
-                    run.forget()
+                    run.abandon()
                     self._finished(run)
                 case _:
                     assert_never(reason)
@@ -169,12 +169,12 @@ class Settler:
 
 
 async def _settlements(
-    connection: Connection, part: Sequence[tuple[OpenRun, list[Ending | None]]]
+    connection: Connection, part: Sequence[tuple[OpenRun, list[ItemOutcome | None]]]
 ) -> list[Settlement]:
     now = None
     settlements: list[Settlement] = []
     for run, endings in part:
-        if not run.has_until:
+        if not run.has_snooze_until:
             settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", endings)))
             continue
         if now is None:
@@ -193,11 +193,11 @@ async def _settlements(
     return settlements
 
 
-def _unrecordable(endings: Sequence[Ending | None]) -> list[Ending | None]:
+def _unrecordable(endings: Sequence[ItemOutcome | None]) -> list[ItemOutcome | None]:
     return [None if ending is None else UNRECORDABLE for ending in endings]
 
 
-def _halves(part: Sent, refusal: InvalidItem) -> list[Sent]:
+def _split_refused(part: SentOutcomes, refusal: InvalidItem) -> list[SentOutcomes]:
     """Cut what Postgres refused in two; an outcome that is alone is parked instead."""
     if len(part) > 1:
         middle = len(part) // 2
@@ -208,7 +208,7 @@ def _halves(part: Sent, refusal: InvalidItem) -> list[Sent]:
         log.warning(LogEvent.TICK_FAILED, error=type(refusal).__name__, message=str(refusal))
         return [[(run, _unrecordable(endings))]]
     middle = ended[len(ended) // 2]
-    blank: list[Ending | None] = [None] * len(endings)
+    blank: list[ItemOutcome | None] = [None] * len(endings)
     return [
         [(run, endings[:middle] + blank[middle:])],
         [(run, blank[:middle] + endings[middle:])],

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, final
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.runtime.waiting import wait_at_most
-from dueledger.ledger.store.runs import Start, start_runs
+from dueledger.ledger.runtime.waiting import wait_for_event
+from dueledger.ledger.store.runs import StartResult, start_runs
 from dueledger.workers.run.open_run import OpenRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from dueledger.ledger.store import Pool
-    from dueledger.workers.claim_slices import Stretch
+    from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.poll.partition_queue import Feed, Partition
-    from dueledger.workers.run.handler_pool import Crew
+    from dueledger.workers.poll.partition_queue import PartitionQueue, TopicPartitionKey
+    from dueledger.workers.run.handler_pool import HandlerPool
 
 IDLE_SECONDS: Final = 0.25
 STRETCHES_MAX: Final = 500  # of one statement
@@ -27,37 +27,37 @@ STRETCHES_MAX: Final = 500  # of one statement
 log = get_logger("worker")
 
 
-class Opened(Protocol):
+class RunListener(Protocol):
     """Who takes over a run that was started."""
 
-    def run_opened(self, run: OpenRun, crew: Crew) -> None:
+    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
         """Keep its lease and work it; room is reserved for all its items."""
         ...
 
-    def crew_of(self, kind: str, topic: str) -> Crew:
+    def pool_for(self, kind: str, topic: str) -> HandlerPool:
         """Return who works a kind out of a topic."""
         ...
 
 
-class _Chosen(NamedTuple):
+class _SliceToStart(NamedTuple):
     topic: str
-    feed: Feed
-    part: Stretch
-    crew: Crew
+    feed: PartitionQueue
+    part: ClaimSlice
+    crew: HandlerPool
 
 
 @final
-class Starter:
+class RunStarter:
     """Starts stretches in the order of their offsets, one of a claim at a time."""
 
     def __init__(
         self,
         pool: Pool,
-        feeds: Mapping[Partition, Feed],
+        feeds: Mapping[TopicPartitionKey, PartitionQueue],
         runs: Mapping[int, OpenRun],
         counts: WorkerCounts,
         *,
-        opened: Opened,
+        opened: RunListener,
         worker_no: int,
         lease_seconds: float,
         gather_seconds: float,
@@ -66,33 +66,33 @@ class Starter:
         self._feeds = feeds
         self._runs = runs
         self._counts = counts
-        self._opened = opened
+        self._listener = opened
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
         self._gather_seconds = gather_seconds
         self._wake = asyncio.Event()
         self._turn = 0
-        self._wants_room = False
+        self._has_queued = False
         self._is_closed = False
 
     def wake(self) -> None:
         """Look again: something was queued, or a crew has room."""
         self._wake.set()
 
-    def close(self) -> None:
+    def stop_starting(self) -> None:
         """Start nothing more: the worker drains."""
         self._is_closed = True
 
     async def tick(self) -> dict[str, int]:
         """Start what the crews have room for; wait a moment where there is nothing."""
         if not self._wake.is_set():
-            await wait_at_most(self._wake, IDLE_SECONDS)
-        if self._gather_seconds and self._wants_room:
+            await wait_for_event(self._wake, IDLE_SECONDS)
+        if self._gather_seconds and self._has_queued:
             # A crew that is full ends one call after the other: let some end together.
             await asyncio.sleep(self._gather_seconds)
         self._wake.clear()
         chosen = self._choose()
-        self._wants_room = any(feed.queued for feed in self._feeds.values())
+        self._has_queued = any(feed.queued for feed in self._feeds.values())
         if not chosen:
             return {"started": 0}
         self._wake.set()
@@ -113,55 +113,57 @@ class Starter:
             # If it was committed nevertheless, asking again says so, and the lease brings it back.
             for one in reversed(chosen):
                 one.crew.release(len(one.part.items))
-                one.feed.put_back(one.part)
+                one.feed.requeue(one.part)
             raise
         crash_point("worker.started")
-        by_number: dict[int, list[Start]] = {}
+        by_number: dict[int, list[StartResult]] = {}
         for answer in answers:
             by_number.setdefault(answer.fence, []).append(answer)
-        self._answer([(one, by_number[one.part.fence]) for one in chosen], asked_at)
+        self._apply_results([(one, by_number[one.part.fence]) for one in chosen], asked_at)
         return {"started": len(chosen)}
 
-    def _choose(self) -> list[_Chosen]:
+    def _choose(self) -> list[_SliceToStart]:
         """Take turns between partitions, and from each what its crews have room for."""
-        if self._is_closed or self._alone():
+        if self._is_closed or self._must_wait_for_alone():
             return []
         feeds = list(self._feeds.items())
         self._turn += 1
-        chosen: list[_Chosen] = []
+        chosen: list[_SliceToStart] = []
         fences: set[int] = set()
         for number in range(len(feeds)):
             partition, feed = feeds[(self._turn + number) % len(feeds)]
             while feed.queued and len(chosen) < STRETCHES_MAX:
                 first = feed.queued[0]
-                crew = self._opened.crew_of(first.kind, partition.topic)
-                if crew.room == 0 or first.fence in fences:
+                crew = self._listener.pool_for(first.kind, partition.topic)
+                if crew.free_items == 0 or first.fence in fences:
                     break
                 if first.is_alone and chosen:
                     break
-                part = feed.take(1 if first.is_alone else crew.room)
+                part = feed.start_next(1 if first.is_alone else crew.free_items)
                 crew.reserve(len(part.items))
                 fences.add(part.fence)
-                chosen.append(_Chosen(partition.topic, feed, part, crew))
+                chosen.append(_SliceToStart(partition.topic, feed, part, crew))
                 if first.is_alone:
                     return chosen
         return chosen
 
-    def _alone(self) -> bool:
+    def _must_wait_for_alone(self) -> bool:
         """Tell whether what runs must stay alone, or must end before one that must runs.
 
         An item whose worker died is either what killed it or was beside it. Alone, it shows. What
         outlasts its handler's time is not waited for: one item must not stall all others.
         """
         now = monotonic()
-        waited = [run for run in self._runs.values() if now < run.waited_until]
+        waited = [run for run in self._runs.values() if now < run.handler_deadline]
         if any(run.is_alone for run in waited):
             return True
         return bool(waited) and any(
             feed.queued and feed.queued[0].is_alone for feed in self._feeds.values()
         )
 
-    def _answer(self, answered: Sequence[tuple[_Chosen, Sequence[Start]]], asked_at: float) -> None:
+    def _apply_results(
+        self, answered: Sequence[tuple[_SliceToStart, Sequence[StartResult]]], asked_at: float
+    ) -> None:
         for one, answers in answered:
             if answers[0].run_no is None:
                 one.crew.release(len(one.part.items))
@@ -171,15 +173,15 @@ class Starter:
             self._counts.withdrawn += withdrawn
             runs = _runs(answers, one, asked_at)
             for run in runs:
-                run.waited_until = monotonic() + one.crew.handler.options.timeout_seconds
-            one.feed.open(one.part, runs)
+                run.handler_deadline = monotonic() + one.crew.handler.options.timeout_seconds
+            one.feed.replace_with_runs(one.part, runs)
             for run in runs:
-                self._opened.run_opened(run, one.crew)
+                self._listener.on_run_opened(run, one.crew)
         for one, answers in reversed(answered):
             if answers[0].run_no is None:
-                self._refused(one.feed, one.part, answers[0])
+                self._drop_or_requeue(one.feed, one.part, answers[0])
 
-    def _refused(self, feed: Feed, part: Stretch, answer: Start) -> None:
+    def _drop_or_requeue(self, feed: PartitionQueue, part: ClaimSlice, answer: StartResult) -> None:
         """Go on from where the claim was started, or let go of what cannot be started."""
         ahead = answer.started_to - part.from_position + 1
         size = len(part.items)
@@ -193,9 +195,9 @@ class Starter:
         elif ahead > 0:
             self._counts.skipped += ahead
             part.split(ahead)
-            feed.put_back(part)
+            feed.requeue(part)
         elif ahead == 0:
-            feed.put_back(part)  # another start of this claim was under way: ask again
+            feed.requeue(part)  # another start of this claim was under way: ask again
         else:
             # A hole: what lies before was never started. The claim's deadline brings both back.
             self._counts.detached += size
@@ -209,12 +211,12 @@ class Starter:
             )
 
 
-def _runs(answers: Sequence[Start], one: _Chosen, asked_at: float) -> list[OpenRun]:
+def _runs(answers: Sequence[StartResult], one: _SliceToStart, asked_at: float) -> list[OpenRun]:
     """Return the runs that a stretch was started as; its part keeps the last one's items."""
     runs: list[OpenRun] = []
     for answer in answers:
         size = answer.to_position - answer.from_position + 1
         piece = one.part.split(size) if size < len(one.part.items) else one.part
-        held_until = asked_at + (answer.held_seconds or 0.0)
+        held_until = asked_at + (answer.lease_seconds or 0.0)
         runs.append(OpenRun(answer, piece, held_until=held_until, topic=one.topic))
     return runs

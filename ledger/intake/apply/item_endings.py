@@ -14,7 +14,7 @@ from uuid import UUID
 from dueledger.ledger.states import TransitionEvent
 
 
-class Moment(NamedTuple):
+class EventOrder(NamedTuple):
     """Where an event stands among the events of its key. Ties are settled by its identity."""
 
     occurred_at: datetime
@@ -22,10 +22,10 @@ class Moment(NamedTuple):
     id: str
 
 
-class Birth(NamedTuple):
+class ImpliedItem(NamedTuple):
     """An event implies an item."""
 
-    moment: Moment
+    moment: EventOrder
     item: UUID
 
 
@@ -35,18 +35,18 @@ class Withdrawal(NamedTuple):
     `own` are the items of the key that the event itself implies; they outlive it.
     """
 
-    moment: Moment
+    moment: EventOrder
     event: TransitionEvent
     reason: str
-    own: frozenset[UUID] = frozenset()
+    spared_items: frozenset[UUID] = frozenset()
     replacement: UUID | None = None
 
-    def end(self, item: UUID) -> "Ending":
+    def ending_of(self, item: UUID) -> "ItemEnding":
         """Return the ending of an item that it ends."""
-        return Ending(item, self.event, self.reason, self.replacement)
+        return ItemEnding(item, self.event, self.reason, self.replacement)
 
 
-class Ending(NamedTuple):
+class ItemEnding(NamedTuple):
     """An item that must not stay open, and why."""
 
     item: UUID
@@ -55,9 +55,9 @@ class Ending(NamedTuple):
     replacement: UUID | None
 
 
-def earliest_births(births: Iterable[Birth]) -> dict[UUID, Moment]:
+def first_implied(births: Iterable[ImpliedItem]) -> dict[UUID, EventOrder]:
     """Return when each item was born: the earliest of the events that imply it."""
-    found: dict[UUID, Moment] = {}
+    found: dict[UUID, EventOrder] = {}
     for moment, item in births:
         known = found.get(item)
         if known is None or moment < known:
@@ -65,7 +65,9 @@ def earliest_births(births: Iterable[Birth]) -> dict[UUID, Moment]:
     return found
 
 
-def endings(born: dict[UUID, Moment], withdrawals: Sequence[Withdrawal]) -> list[Ending]:
+def find_item_endings(
+    born: dict[UUID, EventOrder], withdrawals: Sequence[Withdrawal]
+) -> list[ItemEnding]:
     """Return which of the items of one key are ended, each by the first withdrawal after its birth.
 
     A cancellation at the very instant of a birth ends it; of two events that supersede at the same
@@ -74,17 +76,17 @@ def endings(born: dict[UUID, Moment], withdrawals: Sequence[Withdrawal]) -> list
     if not withdrawals:
         return []
     ordered = sorted(withdrawals, key=attrgetter("moment"))
-    found: list[Ending] = []
+    found: list[ItemEnding] = []
     for item, birth in born.items():
         for withdrawal in ordered:
             if _ends(withdrawal, item, birth):
-                found.append(withdrawal.end(item))
+                found.append(withdrawal.ending_of(item))
                 break
     return found
 
 
-def _ends(withdrawal: Withdrawal, item: UUID, birth: Moment) -> bool:
-    if item in withdrawal.own:
+def _ends(withdrawal: Withdrawal, item: UUID, birth: EventOrder) -> bool:
+    if item in withdrawal.spared_items:
         return False
     if withdrawal.event is TransitionEvent.CANCELLED:
         return withdrawal.moment.occurred_at >= birth.occurred_at

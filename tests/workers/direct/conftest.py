@@ -223,7 +223,7 @@ async def _working(settings: DirectSettings, handlers: Handlers) -> AsyncGenerat
     try:
         yield stop
     finally:
-        stop.ask()
+        stop.request()
         await task
 
 

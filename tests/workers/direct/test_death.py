@@ -123,16 +123,16 @@ async def test_g5_where_no_allocator_runs_workers_take_back_what_a_dead_one_left
         return Completed({"key": item.business_key})
 
     dead = await estate.employ(handlers)
-    await dead.take()
+    await dead.claim()
     for run in dead.runs.values():
         run.cancel_handlers()  # as if its process had ended
     await estate.connection.execute(
         "update ledger.run set lease_until = now() - interval '1 second' where closed_at is null"
     )
     worker = await estate.employ(heir(estate))
-    assert (await worker.keep_up())["reaped_runs"] == 1
+    assert (await worker.run_upkeep())["reaped_runs"] == 1
     while await estate.completed() < 40:
-        await worker.take()
+        await worker.claim()
         await worker.settle()
 
 
@@ -254,7 +254,7 @@ async def test_what_outlasts_the_drain_and_what_was_withheld_goes_back_at_once(
 
     stop = await estate.work(handlers, worker_drain_seconds=0.0)
     await begun.wait()
-    stop.ask()
+    stop.request()
 
     async def given_back() -> bool:
         return len(await estate.pending()) == 9
@@ -333,10 +333,10 @@ async def test_g5_what_was_taken_in_an_answer_that_was_lost_goes_back_at_once(
     ):
         worker = await estate.employ(handlers, pool=pool)
         with pytest.raises(CONNECTION_LOST):
-            await worker.take()
+            await worker.claim()
         assert seen == []
         while await estate.completed() < 10:
-            await worker.take()
+            await worker.claim()
             await worker.settle()
     assert sorted(seen) == [f"key-{number:06}" for number in range(10)]
     assert set(map(tuple, (await estate.events()).values())) == {("released", "completed")}

@@ -11,7 +11,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.ledger.store.flow_limits import judge_circuits
+from dueledger.ledger.store.flow_limits import update_circuits
 from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
 from dueledger.workers.direct.worker import DirectWorker
 
@@ -34,7 +34,7 @@ def gathering(kind: str, seen: list[str], **options: int) -> Handlers:
 
 async def rounds(worker: DirectWorker, count: int) -> None:
     for _ in range(count):
-        await worker.take()
+        await worker.claim()
         await worker.settle()
 
 
@@ -121,10 +121,10 @@ async def test_a_limit_set_after_a_flow_was_listed_counts_at_the_next_take(
         return Completed()
 
     worker = await estate.employ(handlers, direct_take_items_max=5)
-    await worker.take()
+    await worker.claim()
     await estate.set_flow(concurrency_max=2)  # what runs already is not counted
     for _ in range(4):
-        await worker.take()
+        await worker.claim()
     await asyncio.sleep(0)
     assert len(running) == 5 + 2
     going.set()
@@ -178,13 +178,13 @@ async def test_a_circuit_that_is_open_takes_nothing_and_half_open_one_probe(
     worker = await estate.employ(handlers)
     await rounds(worker, 1)
     assert len(seen) == 10
-    (change,) = await judge_circuits(estate.connection)
+    (change,) = await update_circuits(estate.connection)
     assert (change.before, change.after, change.failed) == ("closed", "open", 10)
     await rounds(worker, 3)
     assert len(seen) == 10
     now = await estate.connection.fetchval("select clock_timestamp()")
     await set_machine_clock(estate.connection, now + timedelta(minutes=5), 1.0)
-    (change,) = await judge_circuits(estate.connection)
+    (change,) = await update_circuits(estate.connection)
     assert (change.before, change.after) == ("open", "half_open")
     fails = False
     while len(seen) < 11:
@@ -299,7 +299,7 @@ async def test_retries_have_a_share_of_their_own_beside_first_attempts(
         " (select item_no from ledger.pending order by item_no limit 200)"
     )
     worker = await estate.employ(gathering(estate.kind, [], concurrency=1, batch_max=40))
-    await worker.take()
+    await worker.claim()
     left = Counter(row["state"] for row in (await estate.pending()).values())
     assert left == {State.SCHEDULED: 100 - 30, State.RETRYABLE_FAILURE: 200 - 10}
     await rounds(worker, 1)

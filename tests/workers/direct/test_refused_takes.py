@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.direct_claims import Taken, take_items
+from dueledger.ledger.store.direct_claims import DirectClaimResult, claim_and_start_items
 from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.direct import claims
 
@@ -39,20 +39,20 @@ async def test_g1_what_a_take_did_not_see_is_taken_at_once_by_the_next(
         flow_nos: Sequence[int],
         *rest: Any,  # noqa: ANN401 - of take_items
         **more: Any,  # noqa: ANN401
-    ) -> Taken:
+    ) -> DirectClaimResult:
         takes.append(len(flow_nos))
         if len(takes) == 1:
             await connection.execute("insert into ledger.pending select 0, now()::date, 1, now()")
             try:
-                return await take_items(connection, flow_nos, *rest, **more)
+                return await claim_and_start_items(connection, flow_nos, *rest, **more)
             finally:
                 await connection.execute("delete from ledger.pending where item_no = 0")
-        return await take_items(connection, flow_nos, *rest, **more)
+        return await claim_and_start_items(connection, flow_nos, *rest, **more)
 
-    monkeypatch.setattr(claims, "take_items", refuse_once)
+    monkeypatch.setattr(claims, "claim_and_start_items", refuse_once)
     worker = await estate.employ(completing(estate.kind))
     with capture_logs() as logged:
-        assert await worker.take() == {"taken": 4}
+        assert await worker.claim() == {"taken": 4}
     assert takes == [2, 1, 1]
     while await estate.completed() < 4:
         await worker.settle()
@@ -69,7 +69,7 @@ async def test_g12_a_flow_with_a_row_that_has_no_item_holds_up_no_other(
     await estate.connection.execute("delete from ledger.due_item where business_key like 'broken%'")
     worker = await estate.employ(completing(estate.kind))
     with capture_logs() as logged:
-        assert await worker.take() == {"taken": 3}
+        assert await worker.claim() == {"taken": 3}
     await worker.settle()
     assert {line["message"] for line in logged if line["event"] == LogEvent.CLAIM_REFUSED} == {
         "1 items were taken and 0 of them found in due_item"

@@ -17,7 +17,7 @@ from dueledger.ledger.store import Connection, open_pool
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.ledger.store.items import Answer, withdraw_items
+from dueledger.ledger.store.items import RequestResult, withdraw_items
 from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
 
 from .conftest import NOBODY, Estate
@@ -55,7 +55,7 @@ async def test_a_handler_is_shown_what_was_emitted_byte_for_byte(
     await estate.emit([draft, *make_drafts(1)])
     seen: list[DueItem] = []
     worker = await estate.employ(completing(estate.kind, seen))
-    await worker.take()
+    await worker.claim()
     await worker.settle()
     (item,) = (item for item in seen if item.business_key == "POL-1")
     assert item.payload == payload.encode()
@@ -75,7 +75,7 @@ async def test_g4_g7_one_claim_and_one_run_tell_who_took_and_settled_which_item(
     await estate.emit(make_drafts(30))
     seen: list[DueItem] = []
     worker = await estate.employ(completing(estate.kind, seen))
-    await worker.take()
+    await worker.claim()
     assert await estate.completed() == 0
     await worker.settle()
     claim = await estate.connection.fetchrow("select * from ledger.claim")
@@ -117,7 +117,7 @@ async def test_one_tenants_hard_end_ends_no_other_tenants_run(
         await estate.emit(make_drafts(2, tenant=tenant, prefix=tenant))
     seen: list[DueItem] = []
     worker = await estate.employ(completing(estate.kind, seen))
-    await worker.take()
+    await worker.claim()
     await worker.settle()
     runs = await estate.connection.fetch(
         "select to_position as items, run_until is not null as ends from ledger.run"
@@ -136,12 +136,12 @@ async def test_g3_the_databases_clock_decides_what_is_due(
     async with open_pool(estate.dsn, application_name="two days ago") as pool:
         worker = await estate.employ(completing(estate.kind, seen), pool=pool)
         for _ in range(3):
-            await worker.take()
+            await worker.claim()
         assert seen == []
     await set_clock(estate.connection, now + timedelta(hours=1), 1.0, database=True)
     async with open_pool(estate.dsn, application_name="today") as pool:
         worker = await estate.employ(completing(estate.kind, seen), pool=pool)
-        await worker.take()
+        await worker.claim()
         await worker.settle()
         assert len(seen) == 1
 
@@ -178,14 +178,14 @@ async def test_it_takes_no_more_than_its_crew_has_room_for(
 
     worker = await estate.employ(handlers)
     for _ in range(3):
-        await worker.take()
+        await worker.claim()
     assert await estate.count("ledger.pending") == 47
     going.set()
     stop = await estate.work(handlers)
     while worker.runs:
         await worker.settle()
     await estate.until_completed(50)
-    assert not stop.asked
+    assert not stop.is_requested
 
 
 @pytest.mark.parametrize("form", ["single", "thread", "batch", "transaction"])
@@ -243,7 +243,7 @@ async def test_a_cancellation_asked_for_in_flight_is_honoured_at_the_next_start(
 ) -> None:
     await estate.emit(make_drafts(3))
     cancelled: list[DueItem] = []
-    answers: list[Answer] = []
+    answers: list[RequestResult] = []
     handlers = Handlers()
 
     @handlers.on_batch(estate.kind, backoff_base_seconds=0.001, backoff_cap_seconds=0.001)
@@ -264,9 +264,9 @@ async def test_a_cancellation_asked_for_in_flight_is_honoured_at_the_next_start(
 
     worker = await estate.employ(handlers)
     while await estate.count("ledger.pending") or worker.runs:
-        await worker.take()
+        await worker.claim()
         await worker.settle()
-    assert answers == [Answer.REQUESTED]
+    assert answers == [RequestResult.REQUESTED]
     events = await estate.events()
     assert events.pop(cancelled[0].business_key) == ["failed", "cancelled"]
     assert list(events.values()) == [["failed", "completed"]] * 2
@@ -289,7 +289,7 @@ async def test_a_run_whose_every_item_was_withdrawn_is_closed_at_once(
     )
     seen: list[DueItem] = []
     worker = await estate.employ(completing(estate.kind, seen))
-    await worker.take()
+    await worker.claim()
     assert seen == []
     assert worker.runs == {}
     assert await estate.open_runs() == 0
@@ -311,7 +311,7 @@ async def test_retries_have_a_share_beside_first_attempts_and_never_crowd_them_o
         completing(estate.kind, seen, batch_max=100, concurrency=1), direct_take_items_max=100
     )
     while len(seen) < 400:
-        await worker.take()
+        await worker.claim()
         await worker.settle()
     firsts = sum(item.business_key.startswith("first") for item in seen[:400])
     assert 300 <= firsts <= 340
@@ -330,9 +330,9 @@ async def test_a_definition_may_say_direct_and_no_allocator_takes_its_items(
     await estate.emit(make_drafts(1))
     assert await list_due_flows(estate.connection, 10) == []
     (flow,) = await list_due_flows(estate.connection, 10, [estate.kind])
-    assert (flow.kind, flow.limited) == (estate.kind, False)
+    assert (flow.kind, flow.is_limited) == (estate.kind, False)
     worker = await estate.employ(completing(estate.kind, []))
-    await worker.take()
+    await worker.claim()
     await worker.settle()
     assert await estate.completed() == 1
 
@@ -344,7 +344,7 @@ async def test_items_of_kinds_that_it_has_no_handler_for_are_left_alone(
     seen: list[DueItem] = []
     worker = await estate.employ(completing(estate.kind, seen))
     for _ in range(3):
-        await worker.take()
+        await worker.claim()
     assert {item.kind for item in seen} == {estate.kind}
     assert await estate.count("ledger.pending") == 2
 

@@ -8,8 +8,15 @@ from operator import attrgetter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dueledger.ledger.store.claims import DueFlow, Floor
-from dueledger.workers.direct.flow_queue import Key, Room, Served, Share, Turns, fill
+from dueledger.ledger.store.claims import DueFlow, PendingFloor
+from dueledger.workers.direct.flow_queue import (
+    FlowPart,
+    PoolCapacity,
+    Share,
+    ShareResult,
+    Turns,
+    split_by_demand,
+)
 
 KIND = "RenewalDue"
 
@@ -19,45 +26,47 @@ def flow(number: int, weight: int = 1, **changed: object) -> DueFlow:
     return replace(listed, **changed)
 
 
-def serve(turns: Turns, room: Room, owed: dict[int, int], *, items_max: int = 4000) -> list[Share]:
+def serve(
+    turns: Turns, room: PoolCapacity, owed: dict[int, int], *, items_max: int = 4000
+) -> list[Share]:
     """Give each share what its flow is owed, and say so."""
     shares = turns.next_shares(KIND, room, items_max=items_max, flows_max=500)
     for share in shares:
         taken = min(share.quota, owed[share.flow.flow_no])
         owed[share.flow.flow_no] -= taken
-        turns.served(share, Served(taken, has_more=taken >= share.quota), asked_at=0.0)
+        turns.requeue(share, ShareResult(taken, has_more=taken >= share.quota), asked_at=0.0)
     return shares
 
 
 def test_g12_weights_hold_where_a_crew_has_room_for_one_item_at_a_time() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
+    turns.update([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
     owed = {1: 1000, 2: 1000}
     for _ in range(80):
-        serve(turns, Room(1, 1), owed)
+        serve(turns, PoolCapacity(1, 1), owed)
     assert owed == {1: 1000 - 60, 2: 1000 - 20}
 
 
 def test_g12_weights_hold_in_one_look_where_both_have_more_than_there_is_room_for() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
+    turns.update([flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
     owed = {1: 100_000, 2: 100_000}
     for _ in range(9):
-        serve(turns, Room(4, 1000), owed)
-    shares = serve(turns, Room(4, 1000), owed)
+        serve(turns, PoolCapacity(4, 1000), owed)
+    shares = serve(turns, PoolCapacity(4, 1000), owed)
     assert {share.flow.flow_no: share.quota for share in shares} == {1: 3000, 2: 1000}
 
 
 def test_g12_what_little_is_due_is_taken_beside_a_flood_and_the_flood_in_smaller_parts() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1)], asked_at=0.0)
+    turns.update([flow(1)], asked_at=0.0)
     owed = {1: 1_000_000, 2: 3}
     for _ in range(9):
-        serve(turns, Room(8, 1000), owed)
-    shares = serve(turns, Room(8, 1000), owed)
+        serve(turns, PoolCapacity(8, 1000), owed)
+    shares = serve(turns, PoolCapacity(8, 1000), owed)
     assert [share.quota for share in shares] == [4000]
-    turns.relist([flow(1), flow(2)], asked_at=0.0)
-    shares = serve(turns, Room(8, 1000), owed)
+    turns.update([flow(1), flow(2)], asked_at=0.0)
+    shares = serve(turns, PoolCapacity(8, 1000), owed)
     assert owed[2] == 0
     assert sum(share.quota for share in shares) <= 1000
 
@@ -65,23 +74,23 @@ def test_g12_what_little_is_due_is_taken_beside_a_flood_and_the_flood_in_smaller
 def test_one_that_comes_back_gains_nothing_by_having_been_away() -> None:
     turns = Turns(attrgetter("kind"))
     owed = {1: 1000, 2: 1000}
-    turns.relist([flow(1)], asked_at=0.0)
+    turns.update([flow(1)], asked_at=0.0)
     for _ in range(50):
-        serve(turns, Room(1, 1), owed)
-    turns.relist([flow(1), flow(2)], asked_at=0.0)
+        serve(turns, PoolCapacity(1, 1), owed)
+    turns.update([flow(1), flow(2)], asked_at=0.0)
     for _ in range(20):
-        serve(turns, Room(1, 1), owed)
+        serve(turns, PoolCapacity(1, 1), owed)
     assert 9 <= 1000 - owed[2] <= 11
 
 
 def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_calls() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist(
+    turns.update(
         [flow(1), flow(2), *(flow(number, limited=True) for number in range(3, 9))], asked_at=0.0
     )
-    shares = turns.next_shares(KIND, Room(3, 100), items_max=4000, flows_max=500)
-    apart = [share for share in shares if share.is_apart]
-    together = [share for share in shares if not share.is_apart]
+    shares = turns.next_shares(KIND, PoolCapacity(3, 100), items_max=4000, flows_max=500)
+    apart = [share for share in shares if share.needs_own_claim]
+    together = [share for share in shares if not share.needs_own_claim]
     assert [share.flow.flow_no for share in together] == [1, 2]
     assert len(apart) == 2
     assert all(share.quota <= 100 for share in apart)
@@ -89,71 +98,71 @@ def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_ca
 
 def test_a_flow_is_asked_again_when_its_next_item_is_due_and_not_before() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1)], asked_at=0.0)
-    (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
-    turns.served(share, Served(1, next_seconds=2.5), asked_at=1.0)
-    assert not turns.has_due([KIND], now=3.4)
-    assert turns.next_at() == 3.5
-    assert turns.has_due([KIND], now=3.5)
-    assert turns.next_at() == inf
+    turns.update([flow(1)], asked_at=0.0)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    turns.requeue(share, ShareResult(1, next_seconds=2.5), asked_at=1.0)
+    assert not turns.has_ready([KIND], now=3.4)
+    assert turns.next_due_at() == 3.5
+    assert turns.has_ready([KIND], now=3.5)
+    assert turns.next_due_at() == inf
 
 
 def test_a_flow_that_is_listed_for_later_waits_for_its_time() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1, due_seconds=0.5)], asked_at=10.0)
-    assert not turns.has_due([KIND], now=10.0)
-    assert turns.next_at() == 10.5
+    turns.update([flow(1, due_seconds=0.5)], asked_at=10.0)
+    assert not turns.has_ready([KIND], now=10.0)
+    assert turns.next_due_at() == 10.5
 
 
 def test_a_held_back_flow_is_asked_less_often_each_time_until_some_of_its_items_end() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1, limited=True)], asked_at=0.0)
+    turns.update([flow(1, limited=True)], asked_at=0.0)
     now = 0.0
     pauses: list[float] = []
     for _ in range(12):
-        (share,) = turns.next_shares(KIND, Room(1, 1), items_max=10, flows_max=10)
-        turns.served(share, Served(0), asked_at=now)
-        pauses.append(turns.next_at() - now)
-        turns.relist([flow(1, limited=True)], asked_at=now)  # which changes nothing of it
-        now = turns.next_at()
-        assert turns.has_due([KIND], now=now)
+        (share,) = turns.next_shares(KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+        turns.requeue(share, ShareResult(0), asked_at=now)
+        pauses.append(turns.next_due_at() - now)
+        turns.update([flow(1, limited=True)], asked_at=now)  # which changes nothing of it
+        now = turns.next_due_at()
+        assert turns.has_ready([KIND], now=now)
     assert pauses == sorted(pauses)
     assert 1.0 < pauses[-1] < 2.0
-    (share,) = turns.next_shares(KIND, Room(1, 1), items_max=10, flows_max=10)
-    turns.served(share, Served(0), asked_at=now)
-    turns.nudge(1, now=now)
-    assert turns.has_due([KIND], now=now)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+    turns.requeue(share, ShareResult(0), asked_at=now)
+    turns.check_soon(1, now=now)
+    assert turns.has_ready([KIND], now=now)
 
 
 def test_a_flow_whose_limits_changed_is_asked_at_once() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1, limited=True)], asked_at=0.0)
-    (share,) = turns.next_shares(KIND, Room(1, 1), items_max=10, flows_max=10)
-    turns.served(share, Served(0, next_seconds=60.0), asked_at=0.0)
-    turns.relist([flow(1)], asked_at=1.0)
-    assert turns.has_due([KIND], now=1.0)
+    turns.update([flow(1, limited=True)], asked_at=0.0)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+    turns.requeue(share, ShareResult(0, next_seconds=60.0), asked_at=0.0)
+    turns.update([flow(1)], asked_at=1.0)
+    assert turns.has_ready([KIND], now=1.0)
 
 
 def test_a_flow_that_is_no_longer_listed_is_forgotten() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.relist([flow(1)], asked_at=0.0)
-    turns.relist([], asked_at=1.0)
-    assert not turns.has_due([KIND], now=2.0)
+    turns.update([flow(1)], asked_at=0.0)
+    turns.update([], asked_at=1.0)
+    assert not turns.has_ready([KIND], now=2.0)
 
 
 def test_the_floor_moves_as_a_flood_is_taken_and_a_list_sets_it_back() -> None:
     turns = Turns(attrgetter("kind"))
     listed = flow(1)
-    turns.relist([listed], asked_at=0.0)
-    (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
-    assert share.floor == Floor(listed.floor_at, listed.floor_block)
-    moved = Floor(listed.floor_at, 7)
-    turns.served(share, Served(10, has_more=True, floor=moved), asked_at=0.0)
-    (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
+    turns.update([listed], asked_at=0.0)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    assert share.floor == PendingFloor(listed.floor_at, listed.floor_block)
+    moved = PendingFloor(listed.floor_at, 7)
+    turns.requeue(share, ShareResult(10, has_more=True, floor=moved), asked_at=0.0)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
     assert share.floor == moved
-    turns.relist([listed], asked_at=1.0)
-    (share,) = turns.next_shares(KIND, Room(1, 10), items_max=10, flows_max=10)
-    assert share.floor == Floor(listed.floor_at, listed.floor_block)
+    turns.update([listed], asked_at=1.0)
+    (share,) = turns.next_shares(KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    assert share.floor == PendingFloor(listed.floor_at, listed.floor_block)
 
 
 @given(
@@ -165,7 +174,7 @@ def test_filling_gives_each_at_least_one_and_at_most_what_it_wants_until_all_hav
 ) -> None:
     count = len(flows) + spare
     wanted = [want for _, want in flows]
-    parts = fill(count, [weight for weight, _ in flows], wanted)
+    parts = split_by_demand(count, [weight for weight, _ in flows], wanted)
     assert all(1 <= part <= want for part, want in zip(parts, wanted, strict=True))
     assert sum(parts) == min(count, sum(wanted))
 
@@ -183,23 +192,23 @@ def test_shares_fit_the_room_and_everything_owed_is_served_in_the_end(
     flows: list[tuple[int, int, bool]], calls: int, batch_max: int, items_max: int
 ) -> None:
     turns = Turns(attrgetter("kind"))
-    room = Room(calls, batch_max)
+    room = PoolCapacity(calls, batch_max)
     listed = [flow(no, weight, limited=apart) for no, (weight, _, apart) in enumerate(flows)]
     owed = {no: owes for no, (_, owes, _) in enumerate(flows)}
-    turns.relist(listed, asked_at=0.0)
+    turns.update(listed, asked_at=0.0)
     for _ in range(20_000):
-        if not turns.has_due([KIND], now=0.0):
+        if not turns.has_ready([KIND], now=0.0):
             break
         shares = turns.next_shares(KIND, room, items_max=items_max, flows_max=10)
         assert shares
-        claims: Counter[Key | None] = Counter()
+        claims: Counter[FlowPart | None] = Counter()
         for share in shares:
-            claims[share.key if share.is_apart else None] += share.quota
+            claims[share.key if share.needs_own_claim else None] += share.quota
         assert sum(-(-items // batch_max) for items in claims.values()) <= calls
         assert sum(claims.values()) <= max(items_max, len(claims))
         for share in shares:
             taken = min(share.quota, owed[share.flow.flow_no])
             owed[share.flow.flow_no] -= taken
             more = taken >= share.quota
-            turns.served(share, Served(taken, has_more=more, next_seconds=9e9), asked_at=0.0)
+            turns.requeue(share, ShareResult(taken, has_more=more, next_seconds=9e9), asked_at=0.0)
     assert sum(owed.values()) == 0

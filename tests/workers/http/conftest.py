@@ -11,7 +11,7 @@ import pytest
 
 from dueledger.ledger.kafka.envelope import Headers
 from dueledger.workers import DueItem
-from dueledger.workers.http.allow_list import Guard, read_origin
+from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
 
 LOOPBACK = "127.0.0.1"
@@ -118,10 +118,12 @@ async def endpoint(make_endpoint: MakeEndpoint) -> Endpoint:
     return await make_endpoint()
 
 
-def permissive(*origins: str, networks: tuple[str, ...] = ("127.0.0.0/8",)) -> Guard:
+def permissive(*origins: str, networks: tuple[str, ...] = ("127.0.0.0/8",)) -> AllowList:
     """A guard that lets requests to this machine pass, by http and to any port."""
     allowed = origins or ("http://127.0.0.1:*", "https://127.0.0.1:*")
-    return Guard([read_origin(text) for text in allowed], [ip_network(text) for text in networks])
+    return AllowList(
+        [read_origin(text) for text in allowed], [ip_network(text) for text in networks]
+    )
 
 
 @pytest.fixture

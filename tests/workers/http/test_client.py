@@ -10,9 +10,9 @@ import pytest
 
 from dueledger.ledger.definitions.http_url import read_url
 from dueledger.ledger.errors import InvalidSetting
-from dueledger.workers.http.allow_list import Guard, TargetRefused, read_origin
-from dueledger.workers.http.client import ExchangeFailed, HttpClient
-from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, Request
+from dueledger.workers.http.allow_list import AllowList, TargetRefused, read_origin
+from dueledger.workers.http.client import HttpClient, RequestFailed
+from dueledger.workers.http.exchange import BODY_READ_BYTES_MAX, HttpRequest
 
 from .conftest import LOOPBACK, OK, Endpoint, MakeEndpoint, never, permissive
 
@@ -21,9 +21,9 @@ PUBLIC = "93.184.215.14"
 SOON_SECONDS = 0.3
 
 
-def request(url: str, *, timeout_seconds: float = 20.0, method: str = "POST") -> Request:
+def request(url: str, *, timeout_seconds: float = 20.0, method: str = "POST") -> HttpRequest:
     body = None if method == "GET" else b"{}"
-    return Request(method, read_url(url), {"x-due": "1"}, body, timeout_seconds)
+    return HttpRequest(method, read_url(url), {"x-due": "1"}, body, timeout_seconds)
 
 
 class Names:
@@ -148,7 +148,7 @@ async def test_the_socket_is_the_last_to_ask(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     strict = named(Names([LOOPBACK]))
-    monkeypatch.setattr("workers.http.client._CheckedResolver.resolve", _unchecked)
+    monkeypatch.setattr("dueledger.workers.http.client._CheckedResolver.resolve", _unchecked)
     async with strict:
         with pytest.raises(TargetRefused, match="loopback"):
             await strict.send(request(f"http://{NAME}:{endpoint.port}/"))
@@ -189,13 +189,13 @@ async def test_an_endpoint_that_never_answers_is_given_up(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
     endpoint.answers = [never]
-    with pytest.raises(ExchangeFailed, match=r"no answer within 0\.3 s"):
+    with pytest.raises(RequestFailed, match=r"no answer within 0\.3 s"):
         await client.send(request(endpoint.url, timeout_seconds=SOON_SECONDS))
 
 
 async def test_a_head_without_an_end_is_given_up(client: HttpClient, endpoint: Endpoint) -> None:
     endpoint.answers = [dribbled_head]
-    with pytest.raises(ExchangeFailed):
+    with pytest.raises(RequestFailed):
         await client.send(request(endpoint.url))
 
 
@@ -252,7 +252,7 @@ async def test_what_is_no_response_may_be_tried_again(
     client: HttpClient, endpoint: Endpoint, answer: bytes
 ) -> None:
     endpoint.answers = [answer]
-    with pytest.raises(ExchangeFailed, match=r"no readable response|the connection broke"):
+    with pytest.raises(RequestFailed, match=r"no readable response|the connection broke"):
         await client.send(request(endpoint.url))
 
 
@@ -263,10 +263,10 @@ async def test_a_connection_that_breaks_may_be_tried_again(
         writer.transport.abort()
 
     endpoint.answers = [abort, abort]
-    with pytest.raises(ExchangeFailed, match="the connection broke"):
+    with pytest.raises(RequestFailed, match="the connection broke"):
         await client.send(request(endpoint.url))
     await endpoint.stop()
-    with pytest.raises(ExchangeFailed, match="no connection"):
+    with pytest.raises(RequestFailed, match="no connection"):
         await client.send(request(endpoint.url))
 
 
@@ -276,12 +276,12 @@ async def test_a_name_that_nobody_knows_may_be_tried_again() -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     async with HttpClient(permissive(f"http://{NAME}"), lookup=unknown) as client:
-        with pytest.raises(ExchangeFailed, match="cannot be looked up"):
+        with pytest.raises(RequestFailed, match="cannot be looked up"):
             await client.send(request(f"http://{NAME}/"))
 
 
 async def test_no_failure_tells_a_header_or_a_query(endpoint: Endpoint) -> None:
-    async with HttpClient(Guard([read_origin("https://elsewhere.example")])) as client:
+    async with HttpClient(AllowList([read_origin("https://elsewhere.example")])) as client:
         with pytest.raises(TargetRefused) as refused:
             await client.send(request(endpoint.url + "?token=hunter22"))
     assert "hunter22" not in str(refused.value)
@@ -323,7 +323,7 @@ async def test_tls_verifies_the_name_at_the_checked_address(
         response = await client.send(request(f"https://{NAME}:{tls_endpoint.port}/"))
         assert (response.status, response.address) == (200, LOOPBACK)
         # Another name at the same address gets no connection that was verified for the first.
-        with pytest.raises(ExchangeFailed, match="certificate is not accepted"):
+        with pytest.raises(RequestFailed, match="certificate is not accepted"):
             await client.send(request(f"https://other.example.com:{tls_endpoint.port}/"))
     assert len(tls_endpoint.received) == 1
 
@@ -332,7 +332,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
     tls_endpoint: Endpoint,
 ) -> None:
     async with named(Names([LOOPBACK]), networks=("127.0.0.0/8",), scheme="https") as client:
-        with pytest.raises(ExchangeFailed, match="certificate is not accepted"):
+        with pytest.raises(RequestFailed, match="certificate is not accepted"):
             await client.send(request(f"https://{NAME}:{tls_endpoint.port}/"))
     assert tls_endpoint.received == []
 

@@ -49,7 +49,7 @@ def test_a_normalised_endpoint_says_every_default_and_reads_back_as_equal() -> N
         }
     }
     assert parse_definition(read.normalised()) == read
-    assert read.dispatch.way == "http"
+    assert read.dispatch.method == "http"
 
 
 def test_the_address_is_kept_in_its_one_spelling() -> None:

@@ -16,12 +16,12 @@ from dueledger.ledger.store.runs import Outcome
 from dueledger.workers import Completed, Park, Retry
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.http.client import HttpClient
-from dueledger.workers.http.database_clock import Wall
-from dueledger.workers.http.dispatcher import Dispatch
+from dueledger.workers.http.database_clock import DatabaseClock
+from dueledger.workers.http.dispatcher import HttpDispatcher
 from dueledger.workers.http.settings import HttpSettings
-from dueledger.workers.http.targets import HttpTarget, Targets, Unusable, Work
-from dueledger.workers.verdict_outcomes import ending_of
-from dueledger.workers.verdicts import Unworked
+from dueledger.workers.http.targets import EndpointLimits, HttpTarget, HttpTargets, UnusableTarget
+from dueledger.workers.verdict_outcomes import outcome_of_verdict
+from dueledger.workers.verdicts import NotAttempted
 
 from .conftest import ITEM, OK, Endpoint, make_item, never, permissive
 
@@ -32,7 +32,7 @@ TOKEN = "Bearer tok-0123456789"  # noqa: S105 - of the tests
 SIGNED = {"secret": "signing"}
 SECRETS = {"acme/signing": KEYS, "acme/token": TOKEN, "umbra/token": "umbra-0123456789"}
 
-Configure = Callable[..., Dispatch]
+Configure = Callable[..., HttpDispatcher]
 
 
 def settings(**changed: object) -> HttpSettings:
@@ -47,8 +47,8 @@ def kind(url: str, tenant: str = "acme", /, **http: object) -> HttpKind:
     return HttpKind(tenant, "RenewalDue", topic, document, 10.0, 20.0)
 
 
-def wall() -> Wall:
-    clock = Wall(lambda: 0.0)
+def wall() -> DatabaseClock:
+    clock = DatabaseClock(lambda: 0.0)
     clock.set(NOW, at=0.0)
     return clock
 
@@ -57,10 +57,10 @@ def wall() -> Wall:
 async def configure(client: HttpClient, endpoint: Endpoint) -> Configure:
     """Make a dispatcher whose tenant acme sends to the endpoint, as the fields say."""
 
-    def make(**http: object) -> Dispatch:
-        targets = Targets(settings())
+    def make(**http: object) -> HttpDispatcher:
+        targets = HttpTargets(settings())
         targets.replace([kind(endpoint.url, **http)])
-        return Dispatch(targets, client, wall())
+        return HttpDispatcher(targets, client, wall())
 
     return make
 
@@ -215,7 +215,7 @@ async def test_g6_a_header_that_is_no_utf8_is_kept_as_far_as_it_can_be_read(
     endpoint.answers = [answer(status).replace(b"content-length", odd)]
     judged = await configure()(make_item())
     assert isinstance(judged, verdict)
-    ending = ending_of(judged, make_item(), HandlerOptions())
+    ending = outcome_of_verdict(judged, make_item(), HandlerOptions())
     assert isinstance(ending, Outcome)
     assert "evidence_refused" not in str(ending.detail)
     assert isinstance(judged.evidence, dict)
@@ -262,10 +262,10 @@ async def test_no_answer_is_tried_again(configure: Configure, endpoint: Endpoint
 async def test_a_refused_target_waits_for_a_person_and_is_never_connected_to(
     endpoint: Endpoint,
 ) -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url + "?token=hunter22")])
     async with HttpClient(permissive(networks=())) as strict:
-        verdict = await Dispatch(targets, strict, wall())(make_item())
+        verdict = await HttpDispatcher(targets, strict, wall())(make_item())
     assert verdict == Park(f"the request is refused: http://127.0.0.1:{endpoint.port} is loopback")
     assert endpoint.connections == 0
 
@@ -302,7 +302,7 @@ async def test_an_answer_that_repeats_the_secrets_leaves_none_in_evidence_or_rea
 
 
 def test_nothing_that_holds_a_secret_shows_it() -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace([kind("https://a.example/", **SIGNED, secret_headers={"X-Token": "token"})])
     target = targets.find("acme", "RenewalDue")
     assert isinstance(target, HttpTarget)
@@ -314,7 +314,7 @@ def test_nothing_that_holds_a_secret_shows_it() -> None:
 async def test_a_tenant_can_name_none_but_its_own_secrets(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace(
         [
             kind(endpoint.url, "umbra", **SIGNED),
@@ -322,21 +322,21 @@ async def test_a_tenant_can_name_none_but_its_own_secrets(
         ]
     )
     found = targets.find("umbra", "RenewalDue")
-    assert isinstance(found, Unusable)
+    assert isinstance(found, UnusableTarget)
     assert found.reason == "this worker has no secret umbra/signing"
-    verdict = await Dispatch(targets, client, wall())(make_item(tenant="umbra"))
-    assert verdict == Unworked(60.0, "this worker has no secret umbra/signing")
-    await Dispatch(targets, client, wall())(make_item(tenant="acme"))
+    verdict = await HttpDispatcher(targets, client, wall())(make_item(tenant="umbra"))
+    assert verdict == NotAttempted(60.0, "this worker has no secret umbra/signing")
+    await HttpDispatcher(targets, client, wall())(make_item(tenant="acme"))
     assert [received.headers["authorization"] for received in endpoint.received] == [TOKEN]
 
 
 async def test_a_signing_secret_that_is_no_key_stops_its_kind_and_is_not_quoted(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url, secret="token")])  # noqa: S106 - its name
-    verdict = await Dispatch(targets, client, wall())(make_item())
-    assert isinstance(verdict, Unworked)
+    verdict = await HttpDispatcher(targets, client, wall())(make_item())
+    assert isinstance(verdict, NotAttempted)
     assert verdict.reason == "secret token: a key must begin with whsec_"
     assert endpoint.received == []
 
@@ -344,10 +344,10 @@ async def test_a_signing_secret_that_is_no_key_stops_its_kind_and_is_not_quoted(
 async def test_an_item_whose_kind_is_sent_no_more_goes_back_at_once(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url)])
-    verdict = await Dispatch(targets, client, wall())(make_item(kind="Other"))
-    assert isinstance(verdict, Unworked)
+    verdict = await HttpDispatcher(targets, client, wall())(make_item(kind="Other"))
+    assert isinstance(verdict, NotAttempted)
     assert verdict.seconds == 1.0
 
 
@@ -355,7 +355,7 @@ async def test_an_item_whose_kind_is_sent_no_more_goes_back_at_once(
 
 
 def test_an_exchange_ends_well_before_the_lease_does() -> None:
-    targets = Targets(settings(worker_lease_seconds=30))
+    targets = HttpTargets(settings(worker_lease_seconds=30))
     targets.replace([kind("https://a.example/", timeout="PT1M", concurrency=8)])
     target = targets.find("acme", "RenewalDue")
     assert isinstance(target, HttpTarget)
@@ -363,22 +363,22 @@ def test_an_exchange_ends_well_before_the_lease_does() -> None:
 
 
 def test_each_endpoint_has_bounds_of_its_own() -> None:
-    targets = Targets(settings())
+    targets = HttpTargets(settings())
     targets.replace(
         [
             kind("https://a.example/", timeout="PT10S", concurrency=8),
             kind("https://b.example/", "umbra", timeout="PT20S", concurrency=4),
         ]
     )
-    assert targets.work() == {
-        ("RenewalDue", "due-http.acme.RenewalDue"): Work(8, 15.0),
-        ("RenewalDue", "due-http.umbra.RenewalDue"): Work(4, 25.0),
+    assert targets.endpoint_limits() == {
+        ("RenewalDue", "due-http.acme.RenewalDue"): EndpointLimits(8, 15.0),
+        ("RenewalDue", "due-http.umbra.RenewalDue"): EndpointLimits(4, 25.0),
     }
 
 
 def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:
     ticks = [100.0]
-    clock = Wall(lambda: ticks[0])
+    clock = DatabaseClock(lambda: ticks[0])
     with pytest.raises(RuntimeError, match="nobody looked"):
         clock.now()
     clock.set(NOW, at=100.0)

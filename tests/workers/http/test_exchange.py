@@ -16,28 +16,34 @@ from dueledger.workers.http.exchange import (
     RETRY_AFTER_SECONDS_MAX,
     RETRY_AFTER_SECONDS_MIN,
     SNIPPET_CHARS_MAX,
-    Request,
-    Response,
+    HttpRequest,
+    HttpResponse,
+    body_text,
     evidence_of,
     reason_of,
     retry_after_seconds,
-    snippet,
 )
 from dueledger.workers.http.redaction import Redactor
-from dueledger.workers.verdict_outcomes import EVIDENCE_BYTES_MAX, EVIDENCE_REFUSED, ending_of
+from dueledger.workers.verdict_outcomes import (
+    EVIDENCE_BYTES_MAX,
+    EVIDENCE_REFUSED,
+    outcome_of_verdict,
+)
 from dueledger.workers.verdicts import Completed
 
 from .conftest import make_item
 
 NOW = datetime(2027, 3, 1, 9, 0, 0, tzinfo=UTC)
-REQUEST = Request("POST", read_url("https://hooks.example.com/due?token=hunter22"), {}, b"{}", 15.0)
+REQUEST = HttpRequest(
+    "POST", read_url("https://hooks.example.com/due?token=hunter22"), {}, b"{}", 15.0
+)
 SECRET = "s3cret/+value=="  # noqa: S105
 NOBODY = Redactor([])
 
 
-def response(body: bytes = b"", status: int = 200, **headers: str) -> Response:
+def response(body: bytes = b"", status: int = 200, **headers: str) -> HttpResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return Response(status, named, body, is_whole=True, address="93.184.215.14")
+    return HttpResponse(status, named, body, is_whole=True, address="93.184.215.14")
 
 
 @pytest.mark.parametrize(
@@ -115,7 +121,7 @@ def test_a_reason_is_one_line_without_a_query() -> None:
 def test_whatever_is_answered_can_be_stored(body: bytes, header: str) -> None:
     answered = response(body, content_type=header, location=header, retry_after=header)
     evidence = evidence_of(REQUEST, answered, NOBODY, seconds=0.1)
-    ending = ending_of(Completed(evidence), make_item(), HandlerOptions())
+    ending = outcome_of_verdict(Completed(evidence), make_item(), HandlerOptions())
     assert isinstance(ending, Outcome)
     assert ending.event is TransitionEvent.COMPLETED
     assert EVIDENCE_REFUSED not in json.loads(ending.detail or "{}")
@@ -125,7 +131,7 @@ def test_whatever_is_answered_can_be_stored(body: bytes, header: str) -> None:
 
 def test_a_body_that_is_packed_is_told_by_its_size() -> None:
     packed = response(b"\x1f\x8b\x08\x00", content_encoding="gzip")
-    assert snippet(packed, NOBODY, 100) == "[4 bytes encoded as gzip]"
+    assert body_text(packed, NOBODY, 100) == "[4 bytes encoded as gzip]"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ def test_a_secret_that_comes_back_is_taken_out_however_it_is_spelled(said: str) 
 
 def test_a_secret_across_the_cut_is_taken_out_before_it() -> None:
     answered = response(b"x" * (SNIPPET_CHARS_MAX - 5) + SECRET.encode())
-    assert "s3c" not in snippet(answered, Redactor([SECRET]), SNIPPET_CHARS_MAX)
+    assert "s3c" not in body_text(answered, Redactor([SECRET]), SNIPPET_CHARS_MAX)
 
 
 def test_a_redactor_does_not_show_what_it_hides() -> None:

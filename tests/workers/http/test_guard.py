@@ -5,8 +5,8 @@ from ipaddress import ip_address, ip_network
 import pytest
 
 from dueledger.ledger.definitions.http_url import read_url
-from dueledger.workers.http.addresses import refusal
-from dueledger.workers.http.allow_list import AddressRefused, Guard, TargetRefused, read_origin
+from dueledger.workers.http.addresses import blocked_reason
+from dueledger.workers.http.allow_list import AddressRefused, AllowList, TargetRefused, read_origin
 
 REFUSED = [
     ("0.0.0.0", "unspecified"),  # noqa: S104 - nothing is bound
@@ -76,21 +76,21 @@ PUBLIC = [
 
 @pytest.mark.parametrize(("address", "what"), REFUSED)
 def test_an_address_that_is_not_public_is_refused_by_what_it_is(address: str, what: str) -> None:
-    assert what in (refusal(ip_address(address), []) or "")
+    assert what in (blocked_reason(ip_address(address), []) or "")
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_passes(address: str) -> None:
-    assert refusal(ip_address(address), []) is None
+    assert blocked_reason(ip_address(address), []) is None
 
 
 def test_a_network_that_an_operator_names_opens_itself_and_nothing_else() -> None:
     allowed = [ip_network("10.2.0.0/16"), ip_network("fd00::/8")]
-    assert refusal(ip_address("10.2.3.4"), allowed) is None
-    assert refusal(ip_address("::ffff:10.2.3.4"), allowed) is None
-    assert refusal(ip_address("fd00::1"), allowed) is None
-    assert refusal(ip_address("10.3.0.1"), allowed) == "private"
-    assert refusal(ip_address("127.0.0.1"), allowed) == "loopback"
+    assert blocked_reason(ip_address("10.2.3.4"), allowed) is None
+    assert blocked_reason(ip_address("::ffff:10.2.3.4"), allowed) is None
+    assert blocked_reason(ip_address("fd00::1"), allowed) is None
+    assert blocked_reason(ip_address("10.3.0.1"), allowed) == "private"
+    assert blocked_reason(ip_address("127.0.0.1"), allowed) == "loopback"
 
 
 @pytest.mark.parametrize(
@@ -98,11 +98,11 @@ def test_a_network_that_an_operator_names_opens_itself_and_nothing_else() -> Non
 )
 def test_no_network_opens_what_can_never_be_an_endpoint(address: str) -> None:
     everything = [ip_network("0.0.0.0/0"), ip_network("::/0")]
-    assert refusal(ip_address(address), everything) is not None
+    assert blocked_reason(ip_address(address), everything) is not None
 
 
 def allows(origin: str, url: str) -> bool:
-    return read_origin(origin).covers(read_url(url))
+    return read_origin(origin).allows(read_url(url))
 
 
 def test_an_origin_covers_its_scheme_its_host_and_its_port() -> None:
@@ -143,19 +143,19 @@ def test_what_is_no_origin_is_refused(text: str) -> None:
 
 def test_nothing_may_be_called_that_is_not_listed() -> None:
     with pytest.raises(TargetRefused, match="is not among the origins"):
-        Guard([]).check_url(read_url("https://hooks.example.com/due?token=hunter22"))
+        AllowList([]).check_url(read_url("https://hooks.example.com/due?token=hunter22"))
 
 
 def test_a_listed_address_must_still_be_public_or_in_a_named_network() -> None:
     origins = [read_origin("http://127.0.0.1:*")]
     url = read_url("http://127.0.0.1:8080/")
     with pytest.raises(TargetRefused, match="loopback"):
-        Guard(origins).check_url(url)
-    Guard(origins, [ip_network("127.0.0.0/8")]).check_url(url)
+        AllowList(origins).check_url(url)
+    AllowList(origins, [ip_network("127.0.0.0/8")]).check_url(url)
 
 
 @pytest.mark.parametrize("address", ["10.0.0.1", "fe80::1%eth0", "2606:4700:4700::1111%1", "x"])
 def test_an_answer_of_the_name_servers_is_refused_without_telling_it(address: str) -> None:
     with pytest.raises(AddressRefused, match="stands for an address") as refused:
-        Guard([]).check_address("hooks.example.com", address)
+        AllowList([]).check_address("hooks.example.com", address)
     assert address not in str(refused.value) or address == "x"

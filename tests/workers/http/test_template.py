@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dueledger.workers.http.body_template import BODY_BYTES_MAX, Body, BodyFailed
+from dueledger.workers.http.body_template import BODY_BYTES_MAX, BodyFailed, BodyTemplate
 
 from .conftest import ITEM, make_item
 
@@ -12,8 +12,8 @@ PAYLOAD = b'{ "premium": "123.45", "lines": [1, 2] }'
 
 
 def test_without_a_body_the_payload_is_sent_byte_for_byte() -> None:
-    assert Body(None).render(make_item(PAYLOAD)) == PAYLOAD
-    assert Body(None).render(make_item(b"\x00 not json")) == b"\x00 not json"
+    assert BodyTemplate(None).render(make_item(PAYLOAD)) == PAYLOAD
+    assert BodyTemplate(None).render(make_item(b"\x00 not json")) == b"\x00 not json"
 
 
 def test_a_map_picks_from_the_item_and_its_payload() -> None:
@@ -27,7 +27,7 @@ def test_a_map_picks_from_the_item_and_its_payload() -> None:
         "type": '`"renewal.due"`',
         "nothing": "payload.nothing",
     }
-    assert json.loads(Body(paths).render(make_item(PAYLOAD, attempt=3))) == {
+    assert json.loads(BodyTemplate(paths).render(make_item(PAYLOAD, attempt=3))) == {
         "id": ITEM,
         "who": ["acme", "RenewalDue", "P-1", "2027"],
         "when": ["2027-03-31", "2027-03-01T09:00:00+00:00"],
@@ -40,7 +40,7 @@ def test_a_map_picks_from_the_item_and_its_payload() -> None:
 
 
 def test_one_path_gives_the_whole_body() -> None:
-    assert Body("payload.lines").render(make_item(PAYLOAD)) == b"[1,2]"
+    assert BodyTemplate("payload.lines").render(make_item(PAYLOAD)) == b"[1,2]"
 
 
 DOUBLED = "|".join(["[@,@]"] * 60)
@@ -60,5 +60,5 @@ def test_a_body_that_cannot_be_made_says_why(
     paths: str | dict[str, str], payload: bytes, reason: str
 ) -> None:
     with pytest.raises(BodyFailed, match=reason):
-        Body(paths).render(make_item(payload))
+        BodyTemplate(paths).render(make_item(payload))
     assert BODY_BYTES_MAX == 1_048_576

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from dueledger.ledger.definitions.http_url import Unreadable, read_url
+from dueledger.ledger.definitions.http_url import InvalidUrl, read_url
 
 HOSTS = ["example.com", "a-b.example", "x_y.example", "127.0.0.1", "[::1]", "[2001:db8::1]"]
 PIECES = [*"/\\@:?#%.[]&= \t\r\n\x00ab1", "http", "https", "://", "//", "%2e", "%zz", *HOSTS]
@@ -54,7 +54,7 @@ PIECES = [*"/\\@:?#%.[]&= \t\r\n\x00ab1", "http", "https", "://", "//", "%2e", "
     ],
 )
 def test_what_parsers_read_in_different_ways_is_no_address(text: str, reason: str) -> None:
-    with pytest.raises(Unreadable, match=reason):
+    with pytest.raises(InvalidUrl, match=reason):
         read_url(text)
 
 
@@ -87,7 +87,7 @@ def test_the_checker_and_the_client_agree_on_the_host(rest: str) -> None:
     for text in (f"https://{rest}", f"https://example.com{rest}", rest):
         try:
             url = read_url(text)
-        except Unreadable:
+        except InvalidUrl:
             continue
         client = URL(str(url), encoded=True)
         assert (client.scheme, client.raw_host, client.port) == (url.scheme, url.host, url.port)

@@ -43,7 +43,7 @@ async def sending(site: Site) -> AsyncGenerator[asyncio.Task[WorkerCounts | None
     stop = Stop()
     task = asyncio.create_task(run_http_worker(http_settings(site, "http://127.0.0.1:*"), stop))
     yield task
-    stop.ask()
+    stop.request()
     await task
 
 
@@ -155,7 +155,7 @@ async def test_items_are_sent_without_kafka_and_those_of_other_tenants_kinds_are
         return await site.completed() == 3 or None
 
     await site.eventually(all_completed)
-    stop.ask()
+    stop.request()
     await sending
     assert len(endpoint.received) == 3
     waiting = await site.pending()
@@ -225,6 +225,6 @@ async def test_an_endpoint_that_hangs_gets_its_own_bound_and_takes_no_place_of_a
     try:
         await site.eventually(others_are_done)
     finally:
-        stop.ask()
+        stop.request()
         await working
     assert (len(hanging.received), len(other.received)) == (2, 20)

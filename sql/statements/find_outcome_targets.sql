@@ -4,7 +4,7 @@
 -- $2 positions integer[]
 -- $3 items uuid[]
 -- index: claim_pkey, run_fence_idx, due_item_pkey, transition_terminal_idx, transition_item_idx
--- locks: none (its runs are locked by lock_held_runs, in a statement before: these bits must be newer)
+-- locks: none (its runs are locked by lock_topic_runs, in a statement before: these bits must be newer)
 with asked as materialized (
   select a.fence, array_agg(a.ord) as ords, array_agg(a.position) as positions, array_agg(a.item) as items
   from unnest($1::bigint[], $2::integer[], $3::uuid[]) with ordinality a (fence, position, item, ord)
