@@ -10,8 +10,6 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dateutil.rrule import rrulestr
-
 from dueledger.calendars.csv_file import read_text
 from dueledger.calendars.source_calendar import (
     DayRange,
@@ -157,6 +155,8 @@ def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> 
         return
     excluded = set(_excluded(event))
     start = datetime(begin.year, begin.month, begin.day)  # noqa: DTZ001 - local days, no instants
+    from dateutil.rrule import rrulestr  # noqa: PLC0415 - of the same extra
+
     repeated = rrulestr(rule.to_ical().decode(), dtstart=start)
     for found in repeated:
         day = found.date()
