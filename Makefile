@@ -44,8 +44,9 @@ check-format: env ## formatting (make format mends it)
 check-lint: env ## ruff, all rules minus the exemptions justified in pyproject.toml
 	$(BIN)/ruff check
 
-check-style: env ## the rules of the house that no linter knows: names, literal states, sleeps in tests
+check-style: env ## the rules of the house that no linter knows: names, words, literal states, sleeps in tests
 	$(BIN)/python tools/check_style.py
+	$(BIN)/python tools/check_words.py
 
 check-types: env ## pyright, strict
 	$(BIN)/basedpyright --pythonpath $(BIN)/python

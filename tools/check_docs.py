@@ -1,8 +1,8 @@
 """Hold the tracked text to what a stranger's clone can use.
 
-Links in Markdown must lead to a file and a heading that exist. No tracked file may name an absolute
-path of somebody's machine or the host of a package index: a lock or a script that does works for
-one of us only.
+Links in Markdown must lead to a file and a heading that exist, and a path in backticks that begins
+with a folder of the code must exist. No tracked file may name an absolute path of somebody's
+machine or the host of a package index: a lock or a script that does works for one of us only.
 """
 
 import re
@@ -19,6 +19,13 @@ _FENCE: Final = re.compile(r"^(```|~~~).*?^\1", re.MULTILINE | re.DOTALL)
 _CODE: Final = re.compile(r"`[^`\n]*`")
 _HEADING: Final = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 _ANCHOR: Final = re.compile(r'<a\s+(?:id|name)="([^"]+)"')
+
+# A path from the root of the repository, as `ledger/states.py`; globs are matched.
+_CODE_PATH: Final = re.compile(
+    r"`((?:allocator|bench|examples|ledger|reconciler|sql|tests|tools|workers)/[\w./*-]+)`"
+)
+_HISTORY: Final = frozenset({"CHANGELOG.md"})
+"""Says what was, under the names of its day."""
 
 # A folder of one machine, not of every one: /etc and /usr/bin/env are everywhere.
 _MACHINE_PATH: Final = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work)/[A-Za-z0-9_.]")
@@ -87,6 +94,13 @@ def _broken_links(path: Path, text: str) -> Iterator[str]:
             yield f"{where}: {link}: {name or path.name} has no heading #{anchor}"
 
 
+def _missing_paths(path: Path, text: str) -> Iterator[str]:
+    for match in _CODE_PATH.finditer(_FENCE.sub(_blank, text)):
+        if not any(ROOT.glob(match.group(1).rstrip("/"))):
+            where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
+            yield f"{where}: {match.group(1)} is no file of this repository"
+
+
 def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iterator[str]:
     for match in pattern.finditer(text):
         yield f"{path.relative_to(ROOT)}:{_line(text, match.start())}: {what}: {match.group()}"
@@ -100,6 +114,8 @@ def findings() -> Iterator[str]:
             continue
         if path.suffix == ".md":
             yield from _broken_links(path, text)
+            if path.name not in _HISTORY:
+                yield from _missing_paths(path, text)
         if path != Path(__file__).resolve():
             yield from _matches(path, text, _MACHINE_PATH, "a path of one machine")
             yield from _matches(path, text, _INDEX_HOST, "the address of a package index")
