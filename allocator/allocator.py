@@ -53,7 +53,7 @@ class Allocator:
             settings=settings,
             rotation=FlowQueue(),
             credits=CreditAccounts(),
-            topics=TopicDirectory(settings.allocator_rest_seconds),
+            topics=TopicDirectory(settings.allocator_topic_suspend_seconds),
             sends=self._sends,
             stop=stop,
             signals=signals or Signals(),
@@ -76,7 +76,7 @@ class Allocator:
         """Keep up, then serve what is due; everything it claimed has been sent.
 
         Counts items: claimed, published (acknowledged and marked), released, withdrawn,
-        reaped_claims, woken; and runs: reaped_runs. Raises Unavailable when items are due and
+        reaped_claims, unblocked; and runs: reaped_runs. Raises Unavailable when items are due and
         Kafka cannot be reached: nothing is claimed then.
         """
         counts: Counter[str] = Counter(dict.fromkeys(_COUNTS, 0))
@@ -128,11 +128,11 @@ class Allocator:
         try:
             await self._sends.write(Counter())
         except CONNECTION_LOST as error:
-            self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
+            self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 
     async def _serve(self, counts: Counter[str]) -> None:
         self._state.credits.expire()
-        began, steps = monotonic(), _STEPS_PER_CLAIM * self._settings.allocator_rounds_max
+        began, steps = monotonic(), _STEPS_PER_CLAIM * self._settings.allocator_claims_max
         try:
             async with (
                 self._pool.acquire() as connection,
@@ -185,7 +185,7 @@ class Allocator:
         publishing = self._heavy.publishing
         try:
             async with self._pool.acquire() as connection:
-                for _ in range(self._settings.allocator_rounds_max):
+                for _ in range(self._settings.allocator_claims_max):
                     if self._stop.is_requested or not await self._heavy.claim_once(
                         connection, counts
                     ):

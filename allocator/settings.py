@@ -25,7 +25,7 @@ class AllocatorSettings(Settings):
     allocator_flows_max: int = Field(
         default=500, ge=1, le=5_000, description="flows served by one claim transaction"
     )
-    allocator_rounds_max: int = Field(
+    allocator_claims_max: int = Field(
         default=100, ge=1, le=1_000, description="claim transactions for floods in one tick"
     )
     allocator_topic_window_items: int = Field(
@@ -50,7 +50,7 @@ class AllocatorSettings(Settings):
     allocator_drain_seconds: float = Field(
         default=5.0, gt=0, le=60, description="time to finish what is in flight after SIGTERM"
     )
-    allocator_rest_seconds: float = Field(
+    allocator_topic_suspend_seconds: float = Field(
         default=5.0, gt=0, le=600, description="pause of a topic after a send that never left"
     )
     allocator_reap_seconds: float = Field(

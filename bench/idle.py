@@ -20,7 +20,7 @@ LATER_SECONDS: Final = 30 * 86_400.0
 SPREAD_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 30.0
 NOT_JUDGED: Final = {BENCH, "kafka"}  # a JVM has a life of its own
-SETTINGS: Final = {"DUELEDGER_HTTP_ALLOW": "*"}
+SETTINGS: Final = {"DUELEDGER_HTTP_ALLOWED_ORIGINS": "*"}
 ROLES: Final = {
     "allocator": ("allocate",),
     "worker": ("work", HANDLERS),

@@ -104,7 +104,7 @@ class Upkeep:
     async def tick(self) -> Counter[str]:
         """Do one bounded pass; what Postgres refuses to one step keeps no other from being done.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, woken, recovered; and what
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked, recovered; and what
         changed: circuits, streaks, pauses. Raises where the connection is lost.
         """
         counts: Counter[str] = Counter()
@@ -138,7 +138,7 @@ class Upkeep:
         failures = self._failures[step]
         if failures & (failures - 1) == 0:
             self._log.error(
-                LogEvent.UPKEEP_FAILED,
+                LogEvent.UPKEEP_STEP_FAILED,
                 step=step,
                 error=type(error).__name__,
                 message=str(error),
@@ -232,11 +232,11 @@ class Upkeep:
     async def _release_keys(self, connection: Connection, counts: Counter[str]) -> None:
         looks = 0
         for _ in range(KEY_STRIDES_MAX):
-            woken = await release_keys(connection, self._keys_after, KEYS_MAX)
-            self._keys_after = woken.reached
-            counts["woken"] += woken.woken
-            looks += not woken.woken
-            if woken.reached is None or looks == KEY_LOOKS_MAX:
+            released = await release_keys(connection, self._keys_after, KEYS_MAX)
+            self._keys_after = released.reached
+            counts["unblocked"] += released.unblocked
+            looks += not released.unblocked
+            if released.reached is None or looks == KEY_LOOKS_MAX:
                 break
 
     async def _judge_circuits(self, connection: Connection, counts: Counter[str]) -> None:
@@ -255,7 +255,7 @@ class Upkeep:
         for streak in await flag_streaks(connection, STREAKS_MAX):
             counts["streaks"] += 1
             self._log.warning(
-                LogEvent.STREAK_FLAGGED,
+                LogEvent.FAILURE_STREAK_FLAGGED,
                 tenant=streak.tenant,
                 kind=streak.kind,
                 business_key=streak.business_key,

@@ -65,7 +65,7 @@ class PassLimits:
 class PassResult:
     """What a pass saw. `found` counts what holds now, `created` what was not known before.
 
-    `carried_windows` and `carried_items` count what was not read again but taken as an earlier pass
+    `cached_windows` and `cached_items` count what was not read again but taken as an earlier pass
     of the same process had read it: a pass with any of them is not a whole one.
     """
 

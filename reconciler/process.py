@@ -138,8 +138,8 @@ class Reconciler:
             LogEvent.TICK_COMPLETED,
             expected=result.expected_count,
             open=result.open_found,
-            carried_windows=result.cached_windows,
-            carried_items=result.cached_items,
+            cached_windows=result.cached_windows,
+            cached_items=result.cached_items,
             seconds=round(result.duration_seconds, 3),
             **counts,
         )
@@ -176,7 +176,7 @@ async def open_reconciler(
             limits=PassLimits(settings.reconcile_stuck_seconds, settings.reconcile_findings_max),
             mode=wanted,
             repair_max=settings.reconcile_repair_max,
-            cache=PartitionCache(settings.reconcile_whole_seconds),
+            cache=PartitionCache(settings.reconcile_full_pass_seconds),
         )
         if wanted != "execute":
             yield reconciler

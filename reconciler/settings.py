@@ -33,7 +33,7 @@ class ReconcilerSettings(Settings):
     reconcile_idle_seconds: float = Field(
         default=60.0, gt=0, le=86_400, description="pause between passes"
     )
-    reconcile_whole_seconds: float = Field(
+    reconcile_full_pass_seconds: float = Field(
         default=3_600.0,
         ge=0,
         le=86_400,

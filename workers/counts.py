@@ -16,11 +16,11 @@ class WorkerCounts:
     started: int = 0
     skipped: int = 0  # positions that others, or this worker before, had started
     stale: int = 0  # positions whose claim is closed or unknown
-    detached: int = 0  # positions behind a hole in their claim; its deadline brings them back
+    after_gap: int = 0  # positions after a gap in their claim; its deadline releases them
     withdrawn: int = 0
     settled: int = 0
-    refused: int = 0  # outcomes that the ledger answered as stale
-    blocked: int = 0  # times the event loop stood still for too long
+    settlements_refused: int = 0  # outcomes that the ledger answered as stale
+    loop_blocks: int = 0  # times the event loop was blocked for too long
     lapsed: int = 0  # items whose handlers were stopped because their lease was over
 
     def snapshot(self) -> dict[str, int]:

@@ -82,7 +82,7 @@ def log_lifecycle(
     log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
     watchdog = EventLoopWatchdog(
         counts,
-        block_seconds=settings.worker_block_seconds,
+        block_seconds=settings.worker_loop_block_seconds,
         stuck_seconds=settings.worker_stuck_seconds,
     )
     try:

@@ -29,7 +29,7 @@ class WorkerSettings(Settings):
     worker_buffer_items_max: int = Field(
         default=20_000, ge=1, le=1_000_000, description="items polled and not yet started"
     )
-    worker_credit_seconds: float = Field(
+    worker_credit_window_seconds: float = Field(
         default=0.5,
         ge=0.05,
         le=60,
@@ -38,13 +38,13 @@ class WorkerSettings(Settings):
     worker_settle_items_max: int = Field(
         default=8000, ge=1, le=100_000, description="outcomes recorded by one statement"
     )
-    worker_gather_seconds: float = Field(
+    worker_batch_wait_seconds: float = Field(
         default=0.003, ge=0, le=1, description="how long starts and outcomes are gathered"
     )
     worker_drain_seconds: float = Field(
         default=25.0, ge=0, le=3600, description="time for running handlers to finish on SIGTERM"
     )
-    worker_block_seconds: float = Field(
+    worker_loop_block_seconds: float = Field(
         default=2.0,
         ge=0.1,
         le=60,
@@ -56,7 +56,7 @@ class WorkerSettings(Settings):
         le=86_400,
         description="standstill after which the process ends, for a new one to begin; 0: never",
     )
-    worker_once_seconds: float = Field(
+    worker_once_timeout_seconds: float = Field(
         default=600.0, ge=1, le=86_400, description="after which `--once` ends though more is due"
     )
     worker_session_timeout_seconds: float = Field(

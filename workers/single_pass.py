@@ -40,7 +40,7 @@ class SinglePass:
 
     That is when none of its topics has due rows or items on their way, and it has nothing in hand
     itself; or when nothing came for `QUIET_SECONDS`, since no allocator runs or limits hold back
-    what is due; or after `worker_once_seconds`, for where there is always more.
+    what is due; or after `worker_once_timeout_seconds`, for where there is always more.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SinglePass:
         self._pool = pool
         self._worker = working
         self._stop = stop
-        self._ends_at = monotonic() + settings.worker_once_seconds
+        self._ends_at = monotonic() + settings.worker_once_timeout_seconds
         self._changed_at = monotonic()
         self._seen: dict[str, int] = {}
 

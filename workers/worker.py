@@ -81,7 +81,7 @@ class Worker:
         self._credits = CreditGrants(
             pool,
             worker_no=worker_no,
-            window_seconds=settings.worker_credit_seconds,
+            window_seconds=settings.worker_credit_window_seconds,
             items_max=settings.worker_buffer_items_max * IN_FLIGHT_FACTOR,
             floors=lambda: initial_credits(self.topics(), self._pools, self._unknown_kind_pool),
         )
@@ -90,7 +90,7 @@ class Worker:
             self.counts,
             worker_no=worker_no,
             items_max=settings.worker_settle_items_max,
-            gather_seconds=settings.worker_gather_seconds,
+            batch_wait_seconds=settings.worker_batch_wait_seconds,
             finished=self._finished,
         )
         self._starter = RunStarter(
@@ -101,7 +101,7 @@ class Worker:
             opened=self,
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
-            gather_seconds=settings.worker_gather_seconds,
+            batch_wait_seconds=settings.worker_batch_wait_seconds,
         )
         self._leases = Leases(
             pool,
@@ -273,7 +273,7 @@ class Worker:
         )
         services: list[tuple[str, Tick, float]] = [
             ("worker.credit", self._credits.tick, 0.0),
-            ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
+            ("worker.check_pools", stuck.tick, STUCK_LOOK_SECONDS),
         ]
         if once is not None:
             services.append(("worker.once", once.tick, ONCE_LOOK_SECONDS))
@@ -310,8 +310,12 @@ class Worker:
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
                 ("worker.commit", self.commit, 0.0),
-                ("worker.extend", self._leases.extend, self._leases.extend_seconds),
-                ("worker.look", self._leases.stop_expiring, self._leases.check_delay_seconds),
+                ("worker.extend_leases", self._leases.extend, self._leases.extend_seconds),
+                (
+                    "worker.stop_expiring",
+                    self._leases.stop_expiring,
+                    self._leases.check_delay_seconds,
+                ),
             )
         ]
         try:

@@ -253,7 +253,7 @@ class ClaimLoop:
             return
         event = LogEvent.CLAIM_AMBIGUOUS
         if delivery.outcome is SendResult.NEVER_LEFT:
-            event = LogEvent.CLAIM_UNSENT
+            event = LogEvent.CLAIM_NOT_SENT
             sends.add_unsent([delivery.fence])
             self._state.topics.suspend(delivery.topic)
         self._log.warning(

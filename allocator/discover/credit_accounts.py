@@ -113,4 +113,4 @@ class CreditAccounts:
             self._warned_at.pop(credit.topic, None)
         elif self._read_at >= self._warned_at.get(credit.topic, float("-inf")) + MISSING_SECONDS:
             self._warned_at[credit.topic] = self._read_at
-            self._log.warning(LogEvent.CREDIT_MISSING, topic=credit.topic)
+            self._log.warning(LogEvent.CREDIT_NOT_GRANTED, topic=credit.topic)

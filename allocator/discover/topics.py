@@ -14,8 +14,8 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 class TopicDirectory:
     """Leaves a topic that cannot be had alone for a while, or its items would go round for ever."""
 
-    def __init__(self, rest_seconds: float) -> None:
-        self._rest_seconds = rest_seconds
+    def __init__(self, suspend_seconds: float) -> None:
+        self._suspend_seconds = suspend_seconds
         self._suspended_until: dict[str, float] = {}
         self._existing: set[str] = set()
         self._holders: dict[str, int] = {}
@@ -28,7 +28,7 @@ class TopicDirectory:
 
     def suspend(self, topic: str) -> None:
         """Leave a topic alone for a while."""
-        self._suspended_until[topic] = monotonic() + self._rest_seconds
+        self._suspended_until[topic] = monotonic() + self._suspend_seconds
         self._existing.discard(topic)
 
     def is_suspended(self, topic: str) -> bool:
@@ -58,7 +58,9 @@ class TopicDirectory:
         for topic in topics - partitions.keys():
             self.suspend(topic)
             self._log.warning(
-                LogEvent.TOPIC_REFUSED, topic=topic, reason=publisher.unavailable_topics.get(topic)
+                LogEvent.TOPIC_UNAVAILABLE,
+                topic=topic,
+                reason=publisher.unavailable_topics.get(topic),
             )
         return partitions
 

@@ -64,7 +64,7 @@ class DeliveryBuffer:
                 await self.write(counts)
         except CONNECTION_LOST as error:
             # The next pass writes it before anything else; should this process die, deadlines act.
-            self._log.warning(LogEvent.CLAIM_UNMARKED, error=type(error).__name__)
+            self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 
     async def _write_marks(self, counts: Counter[str]) -> None:
         offsets, self._offsets = self._offsets, {}
@@ -80,7 +80,7 @@ class DeliveryBuffer:
         late = sorted(offsets.keys() - in_force)
         if late:
             # Their records are in the log under a fence that is no longer valid: start refuses it.
-            self._log.warning(LogEvent.CLAIM_LATE, fences=late)
+            self._log.warning(LogEvent.CLAIM_EXPIRED, fences=late)
 
     async def _write_releases(self, counts: Counter[str]) -> None:
         unsent, self._unsent = self._unsent, set()

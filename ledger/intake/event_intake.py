@@ -75,7 +75,7 @@ class EventIntake:
         crash_point("intake.recorded")
         await self._reader.commit(polled)
         counts = _counts(done)
-        self._log.info(LogEvent.BATCH_TAKEN, **counts)
+        self._log.info(LogEvent.BATCH_RECORDED, **counts)
         return counts
 
     async def record(self, records: Sequence[ConsumedRecord]) -> EventIntakeResult:

@@ -120,7 +120,7 @@ class TopicReader:
             async with asyncio.timeout(OFFSET_SECONDS_MAX):
                 await self._consumer.commit(offsets)
         except (KafkaError, TimeoutError) as error:
-            self._log.warning(LogEvent.OFFSET_UNCOMMITTED, error=type(error).__name__)
+            self._log.warning(LogEvent.OFFSET_COMMIT_FAILED, error=type(error).__name__)
 
 
 @asynccontextmanager

@@ -32,7 +32,7 @@ async def make_topics(
         client=client,
     )
     for topic, reason in refused.items():
-        get_logger(role).warning(LogEvent.TOPIC_REFUSED, topic=topic, reason=reason)
+        get_logger(role).warning(LogEvent.TOPIC_UNAVAILABLE, topic=topic, reason=reason)
 
 
 async def make_missing_topics(

@@ -87,7 +87,7 @@ async def apply_tz_change(
             f" {change.opened_at:%Y-%m-%d %H:%M} UTC. To finish it: --apply {change.digest}",
             digest=change.digest,
         )
-    crash_point("zone_change.opened")
+    crash_point("tz_change.opened")
     async for part in list_zone_parts(connection, change.change_no):
         if part.applied_at is None:
             await _apply_part(connection, change, part, actor_no)
@@ -181,7 +181,7 @@ async def _apply_part(
             async for steps in list_zone_steps(connection, number, definition_no, page=STEPS_PAGE):
                 items += await _apply(connection, change, definition_no, steps, actor_no)
         await mark_zone_part_applied(connection, number, definition_no, items, overtaken=overtaken)
-        crash_point("zone_change.applied")
+        crash_point("tz_change.applied")
 
 
 async def _apply(

@@ -96,7 +96,7 @@ async def run_to_stop(
     log = get_logger("process")
     if stop.has_started:
         log.warning(
-            LogEvent.DRAIN_CANCELLED,
+            LogEvent.DRAIN_TIMED_OUT,
             drain_seconds=drain_seconds,
             error=type(error).__name__ if error else None,
         )

@@ -49,9 +49,9 @@ class FlaggedStreak:
 
 @dataclass(frozen=True, slots=True)
 class WokenItems:
-    """Waiting items woken, and the key to go on from; None once all keys were visited."""
+    """Waiting items unblocked, and the key to go on from; None once all keys were visited."""
 
-    woken: int
+    unblocked: int
     reached: int | None
 
 

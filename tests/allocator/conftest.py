@@ -38,7 +38,7 @@ def settings(database: str, bootstrap_servers: str) -> AllocatorSettings:
         dsn=SecretStr(database),
         bootstrap_servers=bootstrap_servers,
         allocator_reap_seconds=1e-6,
-        allocator_rest_seconds=1e-6,
+        allocator_topic_suspend_seconds=1e-6,
     )
 
 

@@ -44,7 +44,7 @@ async def test_what_no_worker_wants_stays_scheduled_and_is_said_once(
             assert (await allocator.tick())["claimed"] == 0
 
     assert await scheduled(connection) == 5
-    missing = [log for log in logs if log["event"] == LogEvent.CREDIT_MISSING]
+    missing = [log for log in logs if log["event"] == LogEvent.CREDIT_NOT_GRANTED]
     assert len(missing) == 1
 
 
@@ -195,4 +195,4 @@ async def test_a_kind_whose_flows_are_all_paused_wants_no_credit(
         await (await start_allocator()).tick()
 
     assert await list_due_flows(connection, 10) == []
-    assert not [log for log in logs if log["event"] == LogEvent.CREDIT_MISSING]
+    assert not [log for log in logs if log["event"] == LogEvent.CREDIT_NOT_GRANTED]

@@ -382,6 +382,6 @@ async def test_a_key_that_fails_in_a_row_is_flagged_once(
             await crew.end(runs, FAILED, after_seconds=0.0)
         await allocator.tick()
 
-    flagged = [log for log in logs if log["event"] == LogEvent.STREAK_FLAGGED]
+    flagged = [log for log in logs if log["event"] == LogEvent.FAILURE_STREAK_FLAGGED]
     assert sorted(log["business_key"] for log in flagged) == ["key-000000", "key-000001"]
     assert {(log["tenant"], log["kind"], log["failures"]) for log in flagged} == {("acme", kind, 2)}

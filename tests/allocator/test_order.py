@@ -132,7 +132,7 @@ async def test_what_waits_behind_a_key_that_was_freed_unseen_is_woken_by_the_swe
 
     tick = await allocator.tick()
 
-    assert (tick["woken"], tick["claimed"]) == (1, 1)
+    assert (tick["unblocked"], tick["claimed"]) == (1, 1)
 
 
 async def test_a_flow_of_both_sorts_has_both_served(

@@ -66,7 +66,10 @@ def test_a_worker_that_is_told_nothing_or_two_things_is_a_usage_error(
 def test_one_pass_of_sending_without_kafka_ends_where_there_is_nothing_to_send(
     dueledger_on: Command,
 ) -> None:
-    told = {"DUELEDGER_HTTP_ALLOW": "hooks.example.com", "DUELEDGER_BOOTSTRAP_SERVERS": "nowhere:1"}
+    told = {
+        "DUELEDGER_HTTP_ALLOWED_ORIGINS": "hooks.example.com",
+        "DUELEDGER_BOOTSTRAP_SERVERS": "nowhere:1",
+    }
     ran = dueledger_on("work", "--direct", "--http", "--once", "--json", **told)
     assert ran.code == 0
     assert ran.document["settled"] == 0

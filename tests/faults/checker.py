@@ -105,7 +105,7 @@ async def _load(site: Site, connection: Connection) -> None:
             for each in records
         ],
         "refusal": list(_refusals(told)),
-        "unsent": [(line["fence"],) for line in told if line["event"] == LogEvent.CLAIM_UNSENT],
+        "unsent": [(line["fence"],) for line in told if line["event"] == LogEvent.CLAIM_NOT_SENT],
     }
     for table, rows in tables.items():
         await connection.copy_records_to_table(table, records=rows)
@@ -114,9 +114,9 @@ async def _load(site: Site, connection: Connection) -> None:
 def _refusals(told: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int | None, int | None]]:
     for line in told:
         match line["event"]:
-            case LogEvent.SETTLE_STALE:
+            case LogEvent.SETTLEMENT_REFUSED:
                 yield "settle", None, line["run_no"]
-            case LogEvent.START_STALE:
+            case LogEvent.START_REFUSED:
                 yield "start", line["fence"], None
             case _:
                 pass

@@ -50,7 +50,7 @@ async def test_g5_a_broker_gone_for_longer_than_the_request_timeout_delays_and_n
     for kind in kinds:
         await site.emit(site.drafts(kind, 300))
     await site.all_told(
-        allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_UNSENT
+        allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_NOT_SENT
     )
     await moment(OUTAGE_SECONDS)
     for kind in kinds:
@@ -104,7 +104,7 @@ async def test_g5_a_partition_without_a_leader_delays_and_no_more(tmp_path: Path
         await asyncio.to_thread(second.kill)
         await site.emit(site.drafts(kind, 300))
         await site.all_told(
-            allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_UNSENT
+            allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_NOT_SENT
         )
         await moment(OUTAGE_SECONDS)
         await asyncio.to_thread(second.start)

@@ -106,7 +106,7 @@ async def test_what_comes_late_never_passes_what_waits_behind_a_key_that_became_
     await write_off_items(ordered.connection, [first], reason="gone", actor_no=ordered.worker_no)
     third = await _owe(ordered, 2)
     assert third not in await _claim(ordered)  # nobody has woken the second yet
-    assert (await release_keys(ordered.connection, None, 10)).woken == 1
+    assert (await release_keys(ordered.connection, None, 10)).unblocked == 1
     assert list(await _claim(ordered)) == [second]
 
 

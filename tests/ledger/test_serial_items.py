@@ -149,7 +149,7 @@ async def test_a_failed_item_holds_its_key_until_it_ends(ledger: Ledger) -> None
     assert list(runs) == [first]
     await ledger.settle(runs[first], TransitionEvent.PARKED)
     await write_off_items(ledger.connection, [first], reason="gone", actor_no=ledger.worker_no)
-    assert (await release_keys(ledger.connection, None, 100)).woken == 1
+    assert (await release_keys(ledger.connection, None, 100)).unblocked == 1
     assert list(await _hand_out(ledger)) == [second]
     await ledger.check_balance()
 
@@ -297,9 +297,9 @@ async def test_g5_the_sweep_wakes_what_no_settlement_woke(ledger: Ledger) -> Non
     _, second = await _owe(ledger, 2)
     await _hand_out(ledger)
     assert await _hand_out(ledger) == {}
-    assert (await release_keys(ledger.connection, None, 100)).woken == 0
+    assert (await release_keys(ledger.connection, None, 100)).unblocked == 0
     await ledger.connection.execute("delete from ledger.held_key")  # as an end unseen would
-    assert (await release_keys(ledger.connection, None, 100)).woken == 1
+    assert (await release_keys(ledger.connection, None, 100)).unblocked == 1
     assert list(await _hand_out(ledger)) == [second]
 
 
@@ -314,7 +314,7 @@ async def test_the_sweep_visits_every_key_a_stretch_at_a_time(ledger: Ledger) ->
     woken: list[int] = []
     for _ in range(3):
         answer = await release_keys(ledger.connection, reached, 2)
-        woken.append(answer.woken)
+        woken.append(answer.unblocked)
         reached = answer.reached
     assert woken == [2, 2, 1]
     assert reached is None
@@ -332,8 +332,8 @@ async def test_one_pass_of_upkeep_wakes_many_keys_and_looks_at_few_that_are_held
     assert await _hand_out(ledger) == {}
     async with open_pool(database, application_name="upkeep") as pool:
         keeper = upkeep.Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
-        assert (await keeper.tick())["woken"] == 0
+        assert (await keeper.tick())["unblocked"] == 0
         # The pass above stopped before the last keys, and the next goes on from there.
         await ledger.connection.execute("delete from ledger.held_key")
-        assert (await keeper.tick())["woken"] == keys - upkeep.KEY_LOOKS_MAX
-        assert (await keeper.tick())["woken"] == upkeep.KEY_LOOKS_MAX
+        assert (await keeper.tick())["unblocked"] == keys - upkeep.KEY_LOOKS_MAX
+        assert (await keeper.tick())["unblocked"] == upkeep.KEY_LOOKS_MAX

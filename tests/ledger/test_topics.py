@@ -39,7 +39,7 @@ async def test_a_process_tells_which_of_its_topics_are_refused_and_goes_on(
         await make_topics(settings, {good, "no good"}, client="test", role="worker")
     (log,) = logs
     assert (log["event"], log["topic"], log["reason"]) == (
-        LogEvent.TOPIC_REFUSED, "no good", "InvalidTopicError",
+        LogEvent.TOPIC_UNAVAILABLE, "no good", "InvalidTopicError",
     )  # fmt: skip
     assert await partitions_of(bootstrap_servers, good) == {0, 1, 2}
 

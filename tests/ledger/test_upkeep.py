@@ -35,7 +35,7 @@ async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, datab
                 )
                 assert (await upkeep.tick())["pauses"] == 1
         assert {(line["event"], line["step"], line["log_level"]) for line in logged} == {
-            (LogEvent.UPKEEP_FAILED, "update_circuits", "error")
+            (LogEvent.UPKEEP_STEP_FAILED, "update_circuits", "error")
         }
         assert [line["failures"] for line in logged] == [1, 2, 4]
         await ledger.connection.execute("update ledger.flow set circuit_window_seconds = 60")

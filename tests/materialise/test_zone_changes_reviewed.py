@@ -49,7 +49,7 @@ async def test_g13_a_change_by_a_tz_database_that_is_killed_at_each_step_ends_as
     (digest,) = {each["digest"] for each in shown}
     done: list[int] = []
     for crash_at in ("opened", "applied:1", "applied:2", "applied:1", "applied:2"):
-        check_tz("--apply", digest, code=KILLED, crash_at=f"zone_change.{crash_at}")
+        check_tz("--apply", digest, code=KILLED, crash_at=f"tz_change.{crash_at}")
         left = check_tz()
         assert ({each["digest"] for each in left}, items(left)) == ({digest}, items(shown))
         assert {each["change_no"] for each in left} == {1}
@@ -113,7 +113,7 @@ async def test_g13_a_version_that_was_defined_before_a_change_came_to_it_keeps_w
 ) -> None:
     shown = check_tz()
     digest = shown[0]["digest"]
-    check_tz("--apply", digest, code=KILLED, crash_at="zone_change.opened")
+    check_tz("--apply", digest, code=KILLED, crash_at="tz_change.opened")
     (refused,) = check_tz("--apply", "0" * 64, code=1)
     assert refused["error"]["details"] == {"digest": digest}, "what was begun goes first"
     await set_schedule("b", HOURLY, effective_from=NOON + HOUR, labels={"a": "b"})

@@ -143,7 +143,7 @@ async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
     await send([record(b"{")])
     for step in ("received", "settled", "recorded"):
         group = f"{kind}-{step}"
-        doomed = await run_process(group, crash_at=f"reports.{step}")
+        doomed = await run_process(group, crash_at=f"outcomes.{step}")
         assert await doomed.wait() == -signal.SIGKILL
         assert await committed(settings, group) == 0
     survivor = await run_process(kind)

@@ -26,7 +26,7 @@ async def allocator(database: str, bootstrap_servers: str) -> AsyncGenerator[All
         dsn=SecretStr(database),
         bootstrap_servers=bootstrap_servers,
         allocator_reap_seconds=1e-6,
-        allocator_rest_seconds=1e-6,
+        allocator_topic_suspend_seconds=1e-6,
     )
     async with open_allocator(settings, stop=Stop()) as allocator:
         yield allocator

@@ -76,7 +76,7 @@ async def test_a_worker_wants_as_much_as_it_drains(site: Site, make_drafts: Make
 
     await site.emit(make_drafts(1_000))
     await site.allocate()
-    await site.work(handlers, worker_credit_seconds=60)
+    await site.work(handlers, worker_credit_window_seconds=60)
 
     async def all_wanted() -> bool:
         return sum((await site.credits()).values()) >= 800  # in steps of a quarter
@@ -89,7 +89,9 @@ async def test_a_worker_wants_no_more_than_its_buffer_takes(
 ) -> None:
     await site.emit(make_drafts(1_000))
     await site.allocate()
-    await site.work(completing(site.kind), worker_credit_seconds=60, worker_buffer_items_max=100)
+    await site.work(
+        completing(site.kind), worker_credit_window_seconds=60, worker_buffer_items_max=100
+    )
 
     async def all_completed() -> bool:
         return await site.completed() == 1_000

@@ -94,7 +94,7 @@ async def test_g4_zombie_write_is_stale(site: Site, make_drafts: MakeDrafts) -> 
     await site.emit(make_drafts(8))
     await site.allocate()
     # Nor does it take itself for stuck: while the whole process is stopped no time passes for it.
-    zombie = await site.start_process("stop", worker_block_seconds=0.2, worker_stuck_seconds=1)
+    zombie = await site.start_process("stop", worker_loop_block_seconds=0.2, worker_stuck_seconds=1)
 
     async def some_stopped() -> int:
         return await count_seen(site)

@@ -41,7 +41,7 @@ async def test_g4_a_kind_may_be_worked_through_kafka_and_directly_at_once(
 
     await site.eventually(some_through_kafka)
     stop = Stop()
-    settings = DirectSettings(**site.settings.model_dump(), direct_take_items_max=20)
+    settings = DirectSettings(**site.settings.model_dump(), direct_claim_items_max=20)
     direct = asyncio.create_task(run_direct_worker(settings, handlers("direct"), stop))
     await site.emit(make_drafts(PART, prefix="second"))
 

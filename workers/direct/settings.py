@@ -8,13 +8,13 @@ from dueledger.workers.settings import WorkerSettings
 class DirectSettings(WorkerSettings):
     """Bounds of one worker without Kafka; what its settings say of Kafka is not read."""
 
-    direct_take_items_max: int = Field(
+    direct_claim_items_max: int = Field(
         default=4000, ge=1, le=20_000, description="items taken by one statement"
     )
     direct_flows_max: int = Field(
         default=500, ge=1, le=5_000, description="flows served by one statement"
     )
-    direct_gather_seconds: float = Field(
+    direct_batch_wait_seconds: float = Field(
         default=0.004, ge=0, le=1, description="shortest time from one look to the next"
     )
     direct_idle_seconds: float = Field(

@@ -167,7 +167,7 @@ class DirectSource:
         if not self._wake.is_set():
             await wait_for_event(self._wake, max(0.0, self._poll_at - monotonic()))
         # What ends now, and what is due in a moment, is served together.
-        early = self._polled_at + self._settings.direct_gather_seconds - monotonic()
+        early = self._polled_at + self._settings.direct_batch_wait_seconds - monotonic()
         if early > 0 and not self._is_closed:
             await asyncio.sleep(early)
         self._wake.clear()
@@ -207,7 +207,7 @@ class DirectSource:
         posts = [post for post in rooms if self._flows.has_ready([post], now=now)]
         if not posts:
             return []
-        items_max = max(1, self._settings.direct_take_items_max // len(posts))
+        items_max = max(1, self._settings.direct_claim_items_max // len(posts))
         flows_max = max(1, self._settings.direct_flows_max // len(posts))
         return [
             share
@@ -334,7 +334,7 @@ class DirectSource:
     def _open(self, begun: Sequence[ClaimedRun], asked_at: float) -> int:
         """Hand runs that were begun to their crews; tell how many items they have."""
         if begun:
-            crash_point("direct.taken")
+            crash_point("direct.claimed")
         for lot in begun:
             crew = self._crews[lot.pool_key]
             run = lot.open(asked_at)
@@ -360,7 +360,7 @@ class DirectSource:
             lost = [run for run in held if run.run_no > self._run_no_max]
             if lost:
                 await settle_runs(connection, [_returned(run) for run in lost], self._worker_no)
-                log.warning(LogEvent.RUN_LOST, runs=[run.run_no for run in lost])
+                log.warning(LogEvent.RUN_RETURNED, runs=[run.run_no for run in lost])
         self._has_lost_answer = False
 
 

@@ -67,7 +67,7 @@ class DirectWorker:
             self.counts,
             worker_no=worker_no,
             items_max=settings.worker_settle_items_max,
-            gather_seconds=settings.worker_gather_seconds,
+            batch_wait_seconds=settings.worker_batch_wait_seconds,
             finished=self._finished,
         )
         self._taker = DirectSource(
@@ -170,7 +170,7 @@ class DirectWorker:
         )
         asking = asyncio.create_task(forward_stop(stop, ending))
         taking = asyncio.create_task(
-            run_service("worker.take", self.claim, stop=ending, idle_seconds=0.0)
+            run_service("worker.claim", self.claim, stop=ending, idle_seconds=0.0)
         )
         services = [
             asyncio.create_task(
@@ -178,10 +178,14 @@ class DirectWorker:
             )
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
-                ("worker.extend", self._leases.extend, self._leases.extend_seconds),
-                ("worker.look", self._leases.stop_expiring, self._leases.check_delay_seconds),
+                ("worker.extend_leases", self._leases.extend, self._leases.extend_seconds),
+                (
+                    "worker.stop_expiring",
+                    self._leases.stop_expiring,
+                    self._leases.check_delay_seconds,
+                ),
                 ("worker.upkeep", self.run_upkeep, self._until_upkeep),
-                ("worker.stuck", stuck.tick, STUCK_LOOK_SECONDS),
+                ("worker.check_pools", stuck.tick, STUCK_LOOK_SECONDS),
             )
         ]
         try:
@@ -203,7 +207,7 @@ class DirectWorker:
     async def _wait_until_idle(self, stop: Stop) -> None:
         """Wait until there is nothing to take and nothing in hand; or for the time of a pass."""
         with suppress(TimeoutError):
-            async with asyncio.timeout(self._settings.worker_once_seconds):
+            async with asyncio.timeout(self._settings.worker_once_timeout_seconds):
                 while self.runs or not (self._settler.is_idle and self._taker.is_idle):
                     if await stop.wait(LOOK_SECONDS):
                         return

@@ -81,9 +81,9 @@ async def run_http_worker(
     the kinds there are, and returns what was done. Raises InvalidSetting where nothing may be
     called, Unavailable where Postgres or Kafka cannot be had at the start.
     """
-    if not settings.http_allow:
+    if not settings.http_allowed_origins:
         problem = Problem(
-            "DUELEDGER_HTTP_ALLOW",
+            "DUELEDGER_HTTP_ALLOWED_ORIGINS",
             "",
             "no origin may be called",
             "hooks.example.com,https://*.example.com:8443, or * for every public host",
@@ -94,7 +94,7 @@ async def run_http_worker(
 
 
 async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCounts | None:
-    guard = AllowList(settings.http_allow, settings.http_allow_networks)
+    guard = AllowList(settings.http_allowed_origins, settings.http_allowed_networks)
     async with AsyncExitStack() as stack:
         dsn = settings.dsn.get_secret_value()
         pool = await stack.enter_async_context(

@@ -73,14 +73,14 @@ class HttpSettings(WorkerSettings):
 
     model_config = SettingsConfigDict(hide_input_in_errors=True)
 
-    http_allow: Annotated[tuple[AllowedOrigin, ...], NoDecode, BeforeValidator(_read_origins)] = (
-        Field(
-            default=(),
-            description="origins that may be called, apart by commas: hooks.example.com, "
-            "https://*.example.com:8443, http://billing.internal; * is every host by https",
-        )
+    http_allowed_origins: Annotated[
+        tuple[AllowedOrigin, ...], NoDecode, BeforeValidator(_read_origins)
+    ] = Field(
+        default=(),
+        description="origins that may be called, apart by commas: hooks.example.com, "
+        "https://*.example.com:8443, http://billing.internal; * is every host by https",
     )
-    http_allow_networks: Annotated[
+    http_allowed_networks: Annotated[
         tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)
     ] = Field(
         default=(),

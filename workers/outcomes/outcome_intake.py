@@ -21,14 +21,14 @@ class OutcomeIntake:
     def __init__(self, settler: OutcomeRecorder, reader: TopicReader) -> None:
         self._settler = settler
         self._reader = reader
-        self._log = get_logger("reports")
+        self._log = get_logger("outcomes")
 
     async def tick(self) -> Mapping[str, int]:
         """Take in one poll's outcomes; return counts."""
         polled = await self._reader.poll()
         if not polled:
             return OutcomeIntakeResult().counts()
-        crash_point("reports.received")
+        crash_point("outcomes.received")
         with ExitStack() as undo:
             undo.callback(self._reader.rewind, polled)
             done = OutcomeIntakeResult()
@@ -37,13 +37,13 @@ class OutcomeIntake:
             if done.rejected:
                 await self._reader.reject(done.rejected)
             undo.pop_all()
-        crash_point("reports.recorded")
+        crash_point("outcomes.recorded")
         await self._reader.commit(polled)
         self._log_result(done)
         return done.counts()
 
     def _log_result(self, done: OutcomeIntakeResult) -> None:
-        self._log.info(LogEvent.BATCH_TAKEN, **done.counts())
+        self._log.info(LogEvent.BATCH_RECORDED, **done.counts())
         if done.rejected:
             (record, error), *_ = done.rejected
             self._log.warning(

@@ -38,7 +38,7 @@ async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator
     ):
         async with pool.acquire() as connection:
             actor_no = await register_actor(connection, name, ActorKind.WORKER)
-        log = get_logger("reports")
+        log = get_logger("outcomes")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         yield OutcomeIntake(OutcomeRecorder(pool, actor_no=actor_no), reader)
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
@@ -52,4 +52,4 @@ async def run_outcome_intake(settings: OutcomeIntakeSettings, stop: Stop) -> Non
 async def _run(settings: OutcomeIntakeSettings, stop: Stop) -> None:
     async with open_outcome_intake(settings) as reports:
         stop.mark_started()
-        await run_service("reports", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)
+        await run_service("outcomes", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

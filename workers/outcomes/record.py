@@ -119,7 +119,7 @@ class OutcomeRecorder:
             if judgement.slots > SLOTS_MAX and len(arrivals) > 1:
                 return None
             await _write(connection, judgement)
-            crash_point("reports.settled")
+            crash_point("outcomes.settled")
         return judgement
 
 

@@ -90,10 +90,10 @@ class EventLoopWatchdog:
         now, busy = monotonic(), process_time()
         stood = now - self._ticked_at - self._look_seconds
         if stood >= self._block_seconds:
-            self._counts.blocked += 1
+            self._counts.loop_blocks += 1
             # Busy for none of it: the handler waited, or the whole process was stopped.
             log.warning(
-                LogEvent.LOOP_RESUMED,
+                LogEvent.EVENT_LOOP_RESUMED,
                 seconds=round(stood, 3),
                 busy_seconds=round(busy - self._busy_before, 3),
                 **self._blocking_call,
@@ -138,7 +138,7 @@ class EventLoopWatchdog:
             }
         self._blocking_call = held_by
         log.warning(
-            LogEvent.LOOP_BLOCKED,
+            LogEvent.EVENT_LOOP_BLOCKED,
             seconds=round(stood, 3),
             ends_after_seconds=self._stuck_seconds or None,
             stack=_stack_lines(stack),

@@ -75,7 +75,7 @@ class Leases:
                 if seconds is not None:
                     run.extend_lease(asked_at, seconds)
             elif run.open_count > 0 and not run.is_stopped:
-                self._lost(run, LogEvent.RUN_LOST)
+                self._lost(run, LogEvent.LEASE_LOST)
             # Otherwise its last settlement closed it, or will be told that it is stale.
         return {}
 

@@ -49,7 +49,7 @@ class StuckPoolCheck:
             if crew not in self._logged:
                 self._logged.add(crew)
                 log.warning(
-                    LogEvent.CREW_LOST,
+                    LogEvent.HANDLER_POOL_STUCK,
                     kind=handler.kind,
                     handler=handler.name,
                     calls=handler.options.concurrency,

@@ -51,14 +51,14 @@ class Settler:
         *,
         worker_no: int,
         items_max: int,
-        gather_seconds: float,
+        batch_wait_seconds: float,
         finished: Callable[[OpenRun], None],
     ) -> None:
         self._pool = pool
         self._counts = counts
         self._worker_no = worker_no
         self._items_max = items_max
-        self._gather_seconds = gather_seconds
+        self._batch_wait_seconds = batch_wait_seconds
         self._finished = finished
         self._fresh: dict[int, OpenRun] = {}
         self._sent: SentOutcomes = []
@@ -88,8 +88,8 @@ class Settler:
             self._retry_refused_next = False
         elif not self._sent:
             self._retry_refused_next = True
-            if self._gather_seconds and self._fresh_count() < self._items_max // 2:
-                await asyncio.sleep(self._gather_seconds)
+            if self._batch_wait_seconds and self._fresh_count() < self._items_max // 2:
+                await asyncio.sleep(self._batch_wait_seconds)
             self._sent = self._take()
         refused = len(self._refused)
         settled = await self._settle()
@@ -155,9 +155,9 @@ class Settler:
                 case SettleRefusal.CONTENDED:
                     again.append((run, endings))
                 case SettleRefusal.STALE:
-                    self._counts.refused += count
+                    self._counts.settlements_refused += count
                     log.warning(
-                        LogEvent.SETTLE_STALE, run_no=run.run_no, fence=run.fence, items=count
+                        LogEvent.SETTLEMENT_REFUSED, run_no=run.run_no, fence=run.fence, items=count
                     )
                     run.abandon()
                     self._finished(run)

@@ -60,7 +60,7 @@ class RunStarter:
         opened: RunListener,
         worker_no: int,
         lease_seconds: float,
-        gather_seconds: float,
+        batch_wait_seconds: float,
     ) -> None:
         self._pool = pool
         self._feeds = feeds
@@ -69,7 +69,7 @@ class RunStarter:
         self._listener = opened
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
-        self._gather_seconds = gather_seconds
+        self._batch_wait_seconds = batch_wait_seconds
         self._wake = asyncio.Event()
         self._turn = 0
         self._has_queued = False
@@ -87,9 +87,9 @@ class RunStarter:
         """Start what the crews have room for; wait a moment where there is nothing."""
         if not self._wake.is_set():
             await wait_for_event(self._wake, IDLE_SECONDS)
-        if self._gather_seconds and self._has_queued:
+        if self._batch_wait_seconds and self._has_queued:
             # A crew that is full ends one call after the other: let some end together.
-            await asyncio.sleep(self._gather_seconds)
+            await asyncio.sleep(self._batch_wait_seconds)
         self._wake.clear()
         chosen = self._choose()
         self._has_queued = any(feed.queued for feed in self._feeds.values())
@@ -191,7 +191,7 @@ class RunStarter:
         elif answer.closed:
             self._counts.stale += size
             feed.drop(part)
-            log.info(LogEvent.START_STALE, fence=part.fence, items=size)
+            log.info(LogEvent.START_REFUSED, fence=part.fence, items=size)
         elif ahead > 0:
             self._counts.skipped += ahead
             part.split(ahead)
@@ -200,10 +200,10 @@ class RunStarter:
             feed.requeue(part)  # another start of this claim was under way: ask again
         else:
             # A hole: what lies before was never started. The claim's deadline brings both back.
-            self._counts.detached += size
+            self._counts.after_gap += size
             feed.drop(part)
             log.warning(
-                LogEvent.CLAIM_DETACHED,
+                LogEvent.CLAIM_GAP_FOUND,
                 fence=part.fence,
                 started_to=answer.started_to,
                 from_position=part.from_position,

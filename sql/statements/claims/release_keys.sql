@@ -24,10 +24,10 @@ next as materialized (
   ) n
   where not exists (select from ledger.held_key h where h.serial = v.serial)
 ),
-woken as (
+unblocked as (
   update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
   where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity'
   returning 1
 )
-select (select count(*) from woken)::integer as woken,
+select (select count(*) from unblocked)::integer as unblocked,
   case when (select count(v.serial) from visited v) = $2::integer then (select max(v.serial) from visited v) end as reached

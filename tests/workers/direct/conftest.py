@@ -76,8 +76,8 @@ class Estate:
         self.settings = DirectSettings(
             dsn=SecretStr(self.dsn),
             bootstrap_servers=NOBODY,
-            worker_gather_seconds=0,
-            direct_gather_seconds=0,
+            worker_batch_wait_seconds=0,
+            direct_batch_wait_seconds=0,
             direct_idle_seconds=0.01,
         )
 

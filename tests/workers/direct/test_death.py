@@ -23,8 +23,8 @@ pytestmark = pytest.mark.long
 
 LEASE_OVER = timedelta(minutes=5)
 SWEEP = [
-    ("direct.taken", "batch", "public.seen"),
-    ("direct.taken:2", "transaction", "public.effect"),
+    ("direct.claimed", "batch", "public.seen"),
+    ("direct.claimed:2", "transaction", "public.effect"),
     ("worker.handled:2", "batch", "public.seen"),
     ("worker.handled:2", "transaction", "public.effect"),
     ("worker.settled", "batch", "public.seen"),
@@ -174,7 +174,7 @@ async def test_suspects_run_alone_and_ordinary_items_in_between(
         running.remove(item.business_key)
         return Completed()
 
-    await estate.work(handlers, direct_take_items_max=5)
+    await estate.work(handlers, direct_claim_items_max=5)
     await estate.until_completed(60)
     kinds = [{key.partition("-")[0] for key in beside} for beside in together]
     assert all(len(found) == 1 for found in kinds)
@@ -358,6 +358,6 @@ async def test_any_number_of_workers_beside_each_other_work_each_item_once(
             await asyncio.sleep(0)
             return [Completed() for _ in items]
 
-        await estate.work(handlers, direct_take_items_max=40)
+        await estate.work(handlers, direct_claim_items_max=40)
     await estate.until_completed(1000)
     assert len(seen) == len(set(seen)) == 1000

@@ -61,7 +61,7 @@ async def test_a_flow_paused_after_it_was_listed_gives_nothing_more(
 ) -> None:
     await estate.emit(make_drafts(100))
     seen: list[str] = []
-    worker = await estate.employ(gathering(estate.kind, seen), direct_take_items_max=10)
+    worker = await estate.employ(gathering(estate.kind, seen), direct_claim_items_max=10)
     await rounds(worker, 1)
     taken = len(seen)
     await estate.connection.execute(
@@ -120,7 +120,7 @@ async def test_a_limit_set_after_a_flow_was_listed_counts_at_the_next_take(
         running.remove(item.business_key)
         return Completed()
 
-    worker = await estate.employ(handlers, direct_take_items_max=5)
+    worker = await estate.employ(handlers, direct_claim_items_max=5)
     await worker.claim()
     await estate.set_flow(concurrency_max=2)  # what runs already is not counted
     for _ in range(4):
@@ -200,7 +200,7 @@ async def test_g12_what_little_is_due_is_taken_at_once_beside_a_flood(
     await estate.emit(make_drafts(3, prefix="little", lane="little"))
     seen: list[str] = []
     worker = await estate.employ(
-        gathering(estate.kind, seen, batch_max=200, concurrency=2), direct_take_items_max=200
+        gathering(estate.kind, seen, batch_max=200, concurrency=2), direct_claim_items_max=200
     )
     await rounds(worker, 1)
     assert sum(key.startswith("little") for key in seen) == 3
@@ -216,7 +216,7 @@ async def test_one_limited_flow_that_is_exhausted_costs_the_others_nothing(
         " tokens_at = clock_timestamp() where lane = 'slow'"
     )
     seen: list[str] = []
-    worker = await estate.employ(gathering(estate.kind, seen), direct_take_items_max=50)
+    worker = await estate.employ(gathering(estate.kind, seen), direct_claim_items_max=50)
     while len(seen) < 200:
         await rounds(worker, 1)
     assert {key.partition("-")[0] for key in seen} == {"free"}

@@ -308,7 +308,7 @@ async def test_retries_have_a_share_beside_first_attempts_and_never_crowd_them_o
     )
     seen: list[DueItem] = []
     worker = await estate.employ(
-        completing(estate.kind, seen, batch_max=100, concurrency=1), direct_take_items_max=100
+        completing(estate.kind, seen, batch_max=100, concurrency=1), direct_claim_items_max=100
     )
     while len(seen) < 400:
         await worker.claim()

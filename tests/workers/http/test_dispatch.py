@@ -392,8 +392,8 @@ def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "reason"),
     [
-        ("http_allow", "https://a.example/path", "not an origin"),
-        ("http_allow_networks", "10.0.0.1/8", "host bits"),
+        ("http_allowed_origins", "https://a.example/path", "not an origin"),
+        ("http_allowed_networks", "10.0.0.1/8", "host bits"),
         ("http_ca_file", "/nowhere/ca.pem", "does not point to a file"),
         ("http_secrets", "hunter22", "not a JSON object"),
         ("http_secrets", '{"hunter22": "x"}', "a name is not <tenant>/<name>"),
@@ -408,11 +408,11 @@ def test_a_bad_setting_says_why_and_quotes_no_secret(name: str, value: str, reas
 
 
 def test_settings_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUELEDGER_HTTP_ALLOW", "hooks.example.com, http://billing:8080")
-    monkeypatch.setenv("DUELEDGER_HTTP_ALLOW_NETWORKS", "10.2.0.0/16,fd00::/8")
+    monkeypatch.setenv("DUELEDGER_HTTP_ALLOWED_ORIGINS", "hooks.example.com, http://billing:8080")
+    monkeypatch.setenv("DUELEDGER_HTTP_ALLOWED_NETWORKS", "10.2.0.0/16,fd00::/8")
     monkeypatch.setenv("DUELEDGER_HTTP_SECRETS", '{"acme/token": "hunter22"}')
     read = HttpSettings(dsn=SecretStr("postgresql://nowhere"))
-    assert [origin.host for origin in read.http_allow] == ["hooks.example.com", "billing"]
-    assert [str(network) for network in read.http_allow_networks] == ["10.2.0.0/16", "fd00::/8"]
+    assert [origin.host for origin in read.http_allowed_origins] == ["hooks.example.com", "billing"]
+    assert [str(network) for network in read.http_allowed_networks] == ["10.2.0.0/16", "fd00::/8"]
     assert read.http_secrets["acme/token"].get_secret_value() == "hunter22"
     assert "hunter22" not in repr(read)

@@ -30,8 +30,8 @@ def http_settings(site: Site, *origins: str) -> HttpSettings:
     return HttpSettings.model_validate(
         site.settings.model_dump()
         | {
-            "http_allow": tuple(read_origin(origin) for origin in origins),
-            "http_allow_networks": (ip_network("127.0.0.0/8"),),
+            "http_allowed_origins": tuple(read_origin(origin) for origin in origins),
+            "http_allowed_networks": (ip_network("127.0.0.0/8"),),
             "http_refresh_seconds": 0.1,
         }
     )
@@ -196,7 +196,9 @@ async def test_one_pass_through_kafka_sends_what_is_due_and_tells_what_it_did(
 
 
 async def test_nothing_is_sent_while_no_origin_may_be_called(site: Site) -> None:
-    with pytest.raises(InvalidSetting, match="DUELEDGER_HTTP_ALLOW: no origin may be called"):
+    with pytest.raises(
+        InvalidSetting, match="DUELEDGER_HTTP_ALLOWED_ORIGINS: no origin may be called"
+    ):
         await run_http_worker(http_settings(site), Stop())
 
 
