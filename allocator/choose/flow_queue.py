@@ -287,7 +287,7 @@ class FlowQueue:
             place.floor = answer.floor
             place.taken = 0
             if (answer.plain, answer.serial) != (place.flow.has_plain, place.flow.has_serial):
-                place.flow = replace(place.flow, plain=answer.plain, serial=answer.serial)
+                place.flow = replace(place.flow, has_plain=answer.plain, has_serial=answer.serial)
             if place.standing is not _QueueState.QUERIED or answer.due_seconds is None:
                 continue
             asked.discard(answer.flow_no)

@@ -62,7 +62,7 @@ def _reduce(share: FlowShare, allowance: int, locked: Mapping[int, bool]) -> Flo
     flow = share.flow
     counted = locked.get(flow.flow_no, flow.is_counted)
     if counted != flow.is_counted:
-        flow = replace(flow, counted=counted)
+        flow = replace(flow, is_counted=counted)
     return replace(share, flow=flow, quota=min(share.quota, allowance))
 
 

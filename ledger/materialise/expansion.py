@@ -79,7 +79,7 @@ def expand_observed(
             raise
         stretch = found
     owed = ScheduleDrafts([*observed.overtaken, *stretch.owed.drafts], stretch.owed.skipped)
-    return replace(stretch, owed=owed, use=observed.use)
+    return replace(stretch, owed=owed, calendar_use=observed.use)
 
 
 def _expand_known(
@@ -116,7 +116,7 @@ def expand_version(
         start = lapse.until_at
         lapse = lapse if lapse.occurrences else None
         if start < missed.owed_from:
-            return replace(_stretch(row, start, ScheduleDrafts([], [])), lapse=lapse)
+            return replace(_stretch(row, start, ScheduleDrafts([], [])), missed=lapse)
     expected = when.estimate(start, until)
     if expected > items_max:
         until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
@@ -129,7 +129,7 @@ def expand_version(
             tuple(each for each in window.skipped if each.at < until),
         )
     owed = draft_window(definition, window, until, owed_from=missed.owed_from)
-    return replace(_stretch(row, until, owed), lapse=lapse)
+    return replace(_stretch(row, until, owed), missed=lapse)
 
 
 def _stretch(row: DefinitionToMaterialise, until: datetime, owed: ScheduleDrafts) -> Expansion:

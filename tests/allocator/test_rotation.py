@@ -282,7 +282,7 @@ def test_a_room_smaller_than_the_number_of_flows_goes_to_those_whose_turn_it_is(
 
 
 def test_few_counted_flows_are_let_through_at_once_and_the_others_pass_them() -> None:
-    counted = [replace(flow(number), limited=True, counted=True) for number in range(100)]
+    counted = [replace(flow(number), is_limited=True, is_counted=True) for number in range(100)]
     rotation = listed(*counted, flow(100), flow(101))
 
     first = [number for number, _ in quotas(take(rotation, 1000))]
@@ -295,7 +295,7 @@ def test_few_counted_flows_are_let_through_at_once_and_the_others_pass_them() ->
 def test_limited_flows_share_the_room_of_their_topic_with_the_others() -> None:
     rotation = listed(
         *(
-            replace(flow(number), limited=number % 2 == 0, counted=number % 2 == 0)
+            replace(flow(number), is_limited=number % 2 == 0, is_counted=number % 2 == 0)
             for number in range(6)
         )
     )
@@ -351,7 +351,7 @@ def test_what_is_served_is_not_given_back() -> None:
 
 
 def test_an_exhausted_flow_is_left_out_and_looked_at_less_and_less_often() -> None:
-    rotation = listed(replace(flow(1), limited=True))
+    rotation = listed(replace(flow(1), is_limited=True))
     take(rotation)
     rotation.defer_limited([1], {}, now=1.0)
     now, pauses = 1.0, list[float]()
@@ -374,7 +374,7 @@ def test_an_exhausted_flow_is_left_out_and_looked_at_less_and_less_often() -> No
 
 
 def test_an_empty_bucket_is_looked_at_when_it_has_a_token_and_not_before() -> None:
-    rotation = listed(replace(flow(1), limited=True), replace(flow(2), limited=True))
+    rotation = listed(replace(flow(1), is_limited=True), replace(flow(2), is_limited=True))
     take(rotation)
     rotation.defer_limited([1, 2], {}, now=1.0)
     assert rotation.limit_checks_due(10, now=2.0) == [1, 2]
@@ -387,7 +387,7 @@ def test_an_empty_bucket_is_looked_at_when_it_has_a_token_and_not_before() -> No
 
 
 def test_a_flow_whose_rate_is_changed_or_lifted_is_free_with_the_next_list() -> None:
-    slow = replace(flow(1), limited=True, rate_per_second=0.001)
+    slow = replace(flow(1), is_limited=True, rate_per_second=0.001)
     rotation = listed(slow, replace(slow, flow_no=2), replace(slow, flow_no=3))
     take(rotation)
     rotation.defer_limited([1, 2, 3], {1: 1000.0, 2: 1000.0, 3: 1000.0}, now=1.0)
@@ -398,7 +398,7 @@ def test_a_flow_whose_rate_is_changed_or_lifted_is_free_with_the_next_list() -> 
 
 
 def test_a_serial_flow_is_asked_of_each_time() -> None:
-    rotation = listed(replace(flow(1), plain=False, serial=True))
+    rotation = listed(replace(flow(1), has_plain=False, has_serial=True))
 
     questions = serve(rotation, take(rotation, 10))
 

@@ -86,7 +86,7 @@ def test_one_that_comes_back_gains_nothing_by_having_been_away() -> None:
 def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_calls() -> None:
     turns = Turns(attrgetter("kind"))
     turns.update(
-        [flow(1), flow(2), *(flow(number, limited=True) for number in range(3, 9))], asked_at=0.0
+        [flow(1), flow(2), *(flow(number, is_limited=True) for number in range(3, 9))], asked_at=0.0
     )
     shares = turns.next_shares(KIND, PoolCapacity(3, 100), items_max=4000, flows_max=500)
     apart = [share for share in shares if share.needs_own_claim]
@@ -116,14 +116,14 @@ def test_a_flow_that_is_listed_for_later_waits_for_its_time() -> None:
 
 def test_a_held_back_flow_is_asked_less_often_each_time_until_some_of_its_items_end() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.update([flow(1, limited=True)], asked_at=0.0)
+    turns.update([flow(1, is_limited=True)], asked_at=0.0)
     now = 0.0
     pauses: list[float] = []
     for _ in range(12):
         (share,) = turns.next_shares(KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
         turns.requeue(share, ShareResult(0), asked_at=now)
         pauses.append(turns.next_due_at() - now)
-        turns.update([flow(1, limited=True)], asked_at=now)  # which changes nothing of it
+        turns.update([flow(1, is_limited=True)], asked_at=now)  # which changes nothing of it
         now = turns.next_due_at()
         assert turns.has_ready([KIND], now=now)
     assert pauses == sorted(pauses)
@@ -136,7 +136,7 @@ def test_a_held_back_flow_is_asked_less_often_each_time_until_some_of_its_items_
 
 def test_a_flow_whose_limits_changed_is_asked_at_once() -> None:
     turns = Turns(attrgetter("kind"))
-    turns.update([flow(1, limited=True)], asked_at=0.0)
+    turns.update([flow(1, is_limited=True)], asked_at=0.0)
     (share,) = turns.next_shares(KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
     turns.requeue(share, ShareResult(0, next_seconds=60.0), asked_at=0.0)
     turns.update([flow(1)], asked_at=1.0)
@@ -193,7 +193,7 @@ def test_shares_fit_the_room_and_everything_owed_is_served_in_the_end(
 ) -> None:
     turns = Turns(attrgetter("kind"))
     room = PoolCapacity(calls, batch_max)
-    listed = [flow(no, weight, limited=apart) for no, (weight, _, apart) in enumerate(flows)]
+    listed = [flow(no, weight, is_limited=apart) for no, (weight, _, apart) in enumerate(flows)]
     owed = {no: owes for no, (_, owes, _) in enumerate(flows)}
     turns.update(listed, asked_at=0.0)
     for _ in range(20_000):
