@@ -253,7 +253,7 @@ class WindowComparison:
             day = date.fromordinal(was.day)
             identity = item_id(was.tenant, was.kind, was.business_key, cycle, day).bytes
             live = item.event == SUPERSEDED
-            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, live=live))
+            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, is_live=live))
 
     def finish(self) -> WindowResult:
         """Return what is left over on either side, and add the window's tallies to the whole."""

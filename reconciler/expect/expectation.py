@@ -139,12 +139,12 @@ class Expectation:
         for identity, arrival in first.items():
             if arrival[-1] != found[identity][_LAPSED]:
                 told = ExpectedItem._make(found[identity])
-                found[identity] = tuple(told._replace(lapsed=arrival[-1]))
+                found[identity] = tuple(told._replace(is_missed=arrival[-1]))
         for identity, row in found.items():
             if row[_SOURCE] == EVENTS and identity not in asserted:
                 expected = ExpectedItem._make(row)
                 if self.withdrawn.is_withdrawn(_birth(expected)):
-                    found[identity] = tuple(expected._replace(live=False))
+                    found[identity] = tuple(expected._replace(is_live=False))
         return found
 
     async def terms_of(
