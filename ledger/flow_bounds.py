@@ -16,7 +16,7 @@ class LimitBounds(NamedTuple):
     text: str
 
     def contains(self, number: float) -> bool:
-        """Tell whether a number lies within; NaN does not."""
+        """Return whether a number lies within; NaN does not."""
         return self.low <= number <= self.high
 
 

@@ -1,10 +1,9 @@
-"""The identity of a due item: the same five fields give the same id, anywhere, for ever.
+"""The identity of a due item: the same five fields always give the same id.
 
-`docs/identity.md` gives the rule in words and `docs/identity-vectors.json` its test vectors; the
-SQL function is held against the same vectors.
+`docs/identity.md` gives the rule in words and `docs/identity-vectors.json` its test vectors; tests
+check the SQL function against the same vectors.
 """
 
-from collections.abc import Iterable
 from datetime import date
 from hashlib import sha256
 from typing import Final
@@ -25,8 +24,8 @@ def item_id(tenant: str, kind: str, business_key: str, cycle: str, effective_dat
     """Return the item's UUIDv8 (RFC 9562, section 5.8).
 
     The first 16 bytes of SHA-256 over the five fields in UTF-8, the date in ISO form, joined by
-    U+001F, with version and variant set. Raises InvalidItem naming the field that holds U+001F,
-    U+0000 or what UTF-8 cannot carry.
+    U+001F, with version and variant set. Raises InvalidItem with the field that contains U+001F,
+    U+0000 or a lone surrogate.
     """
     text = f"{tenant}\x1f{kind}\x1f{business_key}\x1f{cycle}\x1f{effective_date.isoformat()}"
     if text.count(SEPARATOR) != _SEPARATORS or NUL in text:
@@ -39,19 +38,14 @@ def item_id(tenant: str, kind: str, business_key: str, cycle: str, effective_dat
     return UUID(int=(bits & _LOW_122_BITS) | _VERSION_AND_VARIANT)
 
 
-def item_ids(identities: Iterable[tuple[str, str, str, str, date]]) -> list[UUID]:
-    """Return the ids of many items, in the order given."""
-    return [item_id(*identity) for identity in identities]
-
-
 def unusable_reason(text: str) -> str | None:
-    """Say why `text` cannot be part of a key, or return None where it can."""
+    """Return why `text` cannot be part of a key, or None if it can."""
     if NUL in text:
-        return "holds NUL (U+0000), which no key may contain"
+        return "contains NUL (U+0000), which is not allowed in a key"
     if SEPARATOR in text:
-        return "holds U+001F, which separates the fields of an identity"
+        return "contains U+001F, which separates the fields of an identity"
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "holds a lone surrogate, which UTF-8 cannot carry"
+        return "contains a lone surrogate, which UTF-8 cannot encode"
     return None
 
 
@@ -61,4 +55,4 @@ def _unusable_key(values: tuple[str, str, str, str]) -> InvalidItem:
         for field, value in zip(_FIELDS, values, strict=True)
         if (reason := unusable_reason(value))
     ]
-    return InvalidItem("The item cannot be identified.", problems)
+    return InvalidItem("The item id cannot be computed.", problems)

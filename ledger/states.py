@@ -127,7 +127,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = tuple(
 
 
 def is_permitted(event: TransitionEvent, before: State | None) -> bool:
-    """Tell whether `event` may happen to an item that stands in `before`."""
+    """Return whether `event` may happen to an item that stands in `before`."""
     return before in _MOVES[event][0]
 
 

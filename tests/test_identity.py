@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.ledger.errors import InvalidItem
-from dueledger.ledger.identity import item_id, item_ids
+from dueledger.ledger.identity import item_id
 
 VECTORS = json.loads(
     (Path(__file__).parents[1] / "docs" / "identity-vectors.json").read_text(encoding="utf-8")
@@ -46,8 +46,7 @@ def test_identity_is_a_uuid_of_version_8(
 def test_identity_differs_exactly_where_a_field_does(
     identities: list[tuple[str, str, str, str, date]],
 ) -> None:
-    ids = item_ids(identities)
-    assert ids == [item_id(*identity) for identity in identities]
+    ids = [item_id(*identity) for identity in identities]
     assert len(set(ids)) == len(set(identities))
 
 

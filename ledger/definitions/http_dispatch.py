@@ -164,7 +164,7 @@ def _check_body(field: str, path: object) -> None:
 
 
 def may_be_secret(path: str) -> bool:
-    """Tell whether what stands at a path of the document must not be quoted in a message.
+    """Return whether what stands at a path of the document must not be quoted in a message.
 
     Somebody may have written the secret where its name, or nothing, belongs.
     """

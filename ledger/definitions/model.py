@@ -157,7 +157,7 @@ class Definition(DocumentPart):
 
     @property
     def is_schedule(self) -> bool:
-        """Tell whether it recurs by itself."""
+        """Return whether it recurs by itself."""
         return self.event is None
 
     @property

@@ -191,7 +191,7 @@ def _problems(error: ValidationError, document: object, prefix: str) -> list[Pro
 
 
 def _follows(details: ErrorDetails) -> bool:
-    """Tell whether it only follows from another problem, which is named itself."""
+    """Return whether it only follows from another problem, which is named itself."""
     return details["type"] == "default_factory_not_called"
 
 

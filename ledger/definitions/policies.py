@@ -55,7 +55,7 @@ class CatchUpPolicy(DocumentPart):
 
     @property
     def keeps_all(self) -> bool:
-        """Tell whether everything missed is owed."""
+        """Return whether everything missed is owed."""
         return self.policy == "all" and self.window is None and self.max_items is None
 
 

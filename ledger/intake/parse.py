@@ -57,7 +57,7 @@ def parse_event(headers: EventHeaders, value: bytes | None) -> DomainEvent:
 
 
 def is_structured(headers: EventHeaders) -> bool:
-    """Tell whether the value holds the whole event and not only its data."""
+    """Return whether the value holds the whole event and not only its data."""
     return any(
         name.lower() == CONTENT_TYPE and (value or b"").startswith(STRUCTURED.encode())
         for name, value in headers

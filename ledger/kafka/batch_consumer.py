@@ -1,9 +1,8 @@
-"""A Kafka consumer that gives record batches as they were fetched, not a record at a time.
+"""A Kafka consumer that returns record batches as fetched, not single records.
 
-aiokafka 0.14 has no such way, so its own code is bound to two classes of ours in place of its own:
-what fetches, and what takes a fetched partition apart. Everything else is aiokafka's: the group,
-positions, time limits, errors. Only this module looks inside its consumer; it fails at import where
-the insides are others than it was written for.
+aiokafka 0.14 has no API for this. Here its own functions run with two replaced classes: the
+fetcher, and the iterator over a fetched partition. The group, positions, time limits and errors
+stay aiokafka's. Only this module uses its internals; the import fails if they have changed.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -44,12 +43,12 @@ if TYPE_CHECKING:
 
 BATCHES_MAX: Final = 64
 TOGETHER_BYTES_MAX: Final = DECODED_BYTES_MAX
-"""What is fetched together has so many bytes once it is decompressed, its last batch aside."""
+"""Decompressed bytes that one call may return, not counting its last batch."""
 
 
 @final
 class _FetchBudget:
-    """How many bytes more what is fetched together may have."""
+    """How many more decompressed bytes one call may return."""
 
     def __init__(self) -> None:
         self.bytes_left = TOGETHER_BYTES_MAX
@@ -57,13 +56,13 @@ class _FetchBudget:
 
 @final
 class _FetchedPartition:
-    """The bytes fetched of one partition; stands in for aiokafka's ``MemoryRecords``."""
+    """The bytes fetched of one partition. Replaces aiokafka's ``MemoryRecords``."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
 
     def has_next(self) -> bool:
-        """Tell whether there is a whole batch: the last one may be cut off."""
+        """Return whether a complete batch is left. The last batch may be cut off."""
         return batch_end(self.data, 0) is not None
 
     def size_in_bytes(self) -> int:
@@ -73,20 +72,20 @@ class _FetchedPartition:
 
 @final
 class _PartitionBatches(PartitionRecords):
-    """Iterates over what was fetched of one partition, by the batch, while there is room.
+    """Iterates over the batches fetched of one partition, within a budget of bytes.
 
-    What there is no room for is dropped as it came, and fetched again.
+    Batches beyond the budget are dropped, still compressed, and fetched again later.
     """
 
-    def __init__(self, *given: Any, room: _FetchBudget, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
-        super().__init__(*given, **named)
-        self._room = room
+    def __init__(self, *args: Any, budget: _FetchBudget, **kwargs: Any) -> None:  # noqa: ANN401 - as aiokafka's
+        super().__init__(*args, **kwargs)
+        self._budget = budget
 
     def _unpack_records(self) -> Iterator[FetchedBatch]:
         data = cast("_FetchedPartition", self._records).data
         view = memoryview(data)
         start = 0
-        while self._room.bytes_left > 0 and (end := batch_end(data, start)) is not None:
+        while self._budget.bytes_left > 0 and (end := batch_end(data, start)) is not None:
             batch = view[start:end]
             start = end
             header = _read_header(batch)
@@ -95,16 +94,16 @@ class _PartitionBatches(PartitionRecords):
                 and self._check_crcs
                 and calc_crc32c(batch[CHECKED_OFFSET:]) != header.crc
             ):
-                # Nothing after it is looked at: all that is fetched again.
+                # The batches after it are not read; they are fetched again.
                 raise CorruptRecordException(f"Invalid CRC - {self._tp}")
             first_offset, self.next_fetch_offset = self.next_fetch_offset, header.next_offset
             if header.records > 0 and not self._is_hidden(header, batch):
                 body = _decoded(header, batch)
-                self._room.bytes_left -= len(body)
+                self._budget.bytes_left -= len(body)
                 yield FetchedBatch(header, body, first_offset)
 
     def _is_hidden(self, header: BatchHeader, batch: memoryview) -> bool:
-        """Tell whether it holds a transaction's marker or what an aborted one wrote."""
+        """Return whether a batch is a transaction marker or was written by an aborted one."""
         is_control = bool(header.attributes & CONTROL_BIT)
         if self._isolation_level != READ_COMMITTED:
             return is_control
@@ -123,28 +122,28 @@ def _read_header(batch: memoryview) -> BatchHeader:
         if len(batch) < BATCH_HEADER_BYTES:
             raise CorruptRecordException("A batch is shorter than its header")
         return read_batch_header(batch)
-    # Formats that have no headers hold no work. They begin with their offset, too.
+    # Older formats have no record headers, so no work records. They also begin with their offset.
     offset = int.from_bytes(batch[:8])
     return BatchHeader(offset, 0, 0, batch[MAGIC_OFFSET], 0, 0, 0, 0, 0, -1, -1, -1, 1)
 
 
 def _decoded(header: BatchHeader, batch: memoryview) -> bytes:
-    """Return the records, decompressed; as they are where that is not possible: none is read."""
+    """Return the decompressed records; if that fails, bytes of which no record can be read."""
     records = batch[BATCH_HEADER_BYTES:]
     if header.magic == MAGIC:
         with suppress(DecompressionFailed):
             return decompress(header.attributes & CODEC_MASK, records)
-    return b"\xff" + records  # a length without an end
+    return b"\xff" + records  # a varint that does not end
 
 
-def _bound(function: Callable[..., Any], **names: object) -> Any:  # noqa: ANN401 - as given
-    """Return aiokafka's `function` with other classes under the names that it looks up."""
+def _bound(function: Callable[..., Any], **names: object) -> Any:  # noqa: ANN401 - as the function's
+    """Return aiokafka's `function` with the globals `names` replaced."""
     code = function.__code__
     unknown = names.keys() - set(code.co_names)
     if unknown or function.__closure__:
         raise ImportError(
             f"{function.__qualname__} of this aiokafka does not use {', '.join(sorted(unknown))}: "
-            "ledger.fetching was written for aiokafka 0.14"
+            "ledger.kafka.batch_consumer was written for aiokafka 0.14"
         )
     bound = FunctionType(
         code, {**function.__globals__, **names}, function.__name__, function.__defaults__
@@ -154,40 +153,42 @@ def _bound(function: Callable[..., Any], **names: object) -> Any:  # noqa: ANN40
 
 
 class _BatchFetcher(Fetcher):
-    def __init__(self, *given: Any, **named: Any) -> None:  # noqa: ANN401 - as aiokafka's
-        self.room = _FetchBudget()
-        batches = partial(_PartitionBatches, room=self.room)
-        proceed = _bound(
+    def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as aiokafka's
+        self.budget = _FetchBudget()
+        batches = partial(_PartitionBatches, budget=self.budget)
+        fetch = _bound(
             Fetcher._proc_fetch_request, MemoryRecords=_FetchedPartition, PartitionRecords=batches
         )
-        self._proc_fetch_request = MethodType(proceed, self)
-        super().__init__(*given, **named)  # which begins to fetch
+        self._proc_fetch_request = MethodType(fetch, self)
+        super().__init__(*args, **kwargs)  # starts fetching
 
 
 class BatchConsumer(AIOKafkaConsumer):
-    """aiokafka's consumer, of which `getbatches` is asked instead of `getmany`."""
+    """aiokafka's consumer with `getbatches`, which replaces `getmany`."""
 
     start = _bound(AIOKafkaConsumer.start, Fetcher=_BatchFetcher)
 
     async def getbatches(
         self, *partitions: TopicPartition, timeout_ms: int, records_max: int
     ) -> dict[TopicPartition, list[FetchedBatch]]:
-        """Return batches, until their records are `records_max` or nothing more was fetched.
+        """Return fetched batches, with at least one if any arrives within `timeout_ms`.
 
-        Or until they are larger than `TOGETHER_BYTES_MAX`.
+        Stops at `records_max` records, at `TOGETHER_BYTES_MAX` decompressed bytes, or when nothing
+        more is fetched. The last batch may exceed both limits.
         """
         found: dict[TopicPartition, list[FetchedBatch]] = {}
-        size = taken = 0
-        room = cast("_BatchFetcher", self._fetcher).room
-        room.bytes_left = TOGETHER_BYTES_MAX
-        # What was taken must be returned: its partitions have moved on. So once there is something,
-        # nothing is waited for, and an error is left for the next call to meet.
+        size = batches_read = 0
+        budget = cast("_BatchFetcher", self._fetcher).budget
+        budget.bytes_left = TOGETHER_BYTES_MAX
+        # Batches that were read must be returned: the positions have moved past them. So once there
+        # is one, the loop does not wait, and an error is left for the next call.
         while (
             size < records_max
-            and room.bytes_left > 0
+            and budget.bytes_left > 0
             and not (found and self._subscription.reassignment_in_progress)
         ):
-            likely = (records_max - size) * taken // max(1, size)  # to hold what is left
+            # Batches that probably contain the records still missing.
+            likely = (records_max - size) * batches_read // max(1, size)
             try:
                 fetched = await self.getmany(
                     *partitions,
@@ -203,6 +204,6 @@ class BatchConsumer(AIOKafkaConsumer):
             for partition, records in fetched.items():
                 batches = cast("list[FetchedBatch]", records)
                 found.setdefault(partition, []).extend(batches)
-                taken += len(batches)
+                batches_read += len(batches)
                 size += sum(batch.size for batch in batches)
         return found

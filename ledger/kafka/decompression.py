@@ -1,6 +1,6 @@
-"""Decompresses record batches, each into at most so many bytes: a few kilobytes may hold gigabytes.
+"""Decompression of record batches, with a limit on the decompressed size.
 
-Kafka's codecs are numbered as in the attributes of a batch.
+A few kilobytes may decompress to gigabytes. Codecs are numbered as in the attributes of a batch.
 """
 
 import mmap
@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import cramjam
 
 DECODED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of one batch. Brokers accept batches of a megabyte unless told otherwise."""
+"""Limit for one batch. Brokers accept batches of a megabyte by default."""
 
 _KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
@@ -21,19 +21,19 @@ _XERIAL_HEADER_BYTES: Final = 16
 _Decompressor: TypeAlias = Callable[[memoryview, memoryview], int]
 
 _lock: Final = Lock()
-# Decompressed bytes go here first, since their number is not known before; only pages that were
-# written to take memory.
+# Decompressed bytes go here first, because their number is not known before. Only written pages
+# take memory.
 _output_buffer: Final = mmap.mmap(
     -1, DECODED_BYTES_MAX, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
 )
 
 
 class DecompressionFailed(Exception):
-    """Bytes are not what the batch says, or more than a batch may hold."""
+    """The bytes do not match the batch's codec, or decompress to more than the limit."""
 
 
 def decompress(codec: int, compressed: memoryview) -> bytes:
-    """Decompress the records of a batch. Raises Undecodable."""
+    """Decompress the records of a batch. Raises DecompressionFailed."""
     if codec == 0:
         return bytes(compressed)
     decode = _DECODERS.get(codec)
@@ -52,15 +52,15 @@ def decompress(codec: int, compressed: memoryview) -> bytes:
                 _output_buffer.madvise(mmap.MADV_DONTNEED)
 
 
-def _snappy_into(view: memoryview, room: memoryview) -> int:
-    """Decompress raw snappy, or the blocks with lengths before them that Java's clients write."""
+def _snappy_into(view: memoryview, output: memoryview) -> int:
+    """Decompress raw snappy, or the length-prefixed blocks that Java clients write."""
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        return cramjam.snappy.decompress_raw_into(view, room)
+        return cramjam.snappy.decompress_raw_into(view, output)
     at, size = _XERIAL_HEADER_BYTES, 0
     while at < len(view) or size == 0:
         (length,) = struct.unpack_from("!I", view, at)
         at += 4
-        size += cramjam.snappy.decompress_raw_into(view[at : at + length], room[size:])
+        size += cramjam.snappy.decompress_raw_into(view[at : at + length], output[size:])
         at += length
     return size
 

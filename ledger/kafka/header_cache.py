@@ -1,7 +1,7 @@
-"""What a work record's headers say, read once for all records that say the same.
+"""Cache of parsed work headers, by the bytes that many records share.
 
-Items of a claim differ in little: most of a record's headers are those of its neighbour, byte for
-byte. So they are looked up as one stretch, and only what is an item's own is read.
+Most headers of a record are equal, byte for byte, to those of the next record of its claim. They
+are looked up as one run of bytes; only an item's own headers are parsed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _CACHE_MAX: Final = 4096
-# Between the position and what is an item's own, in the allocator's order.
+# From after the position to the first header of the item's own, in the allocator's order.
 _SHARED: Final = slice(2, envelope.WORK_HEADERS.index(envelope.ID))
 _UUID_CHARACTERS: Final = 36
 _FENCE: Final = header_name(envelope.FENCE)
@@ -29,22 +29,24 @@ _TRACEPARENT: Final = header_name(envelope.TRACEPARENT)
 _cache: Final[dict[bytes, envelope.WorkHeaders]] = {}
 
 
-def cache_headers(headers: Sequence[tuple[str, bytes | None]], told: envelope.WorkHeaders) -> None:
-    """Keep what a record says for those that say the same."""
+def cache_headers(
+    headers: Sequence[tuple[str, bytes | None]], parsed: envelope.WorkHeaders
+) -> None:
+    """Keep a record's parsed headers for records with the same shared headers."""
     names = tuple(name for name, _ in headers[: len(envelope.WORK_HEADERS)])
     if names == envelope.WORK_HEADERS:
         if len(_cache) >= _CACHE_MAX:
             _cache.clear()
         shared = [header(name, value) for name, value in headers[_SHARED] if value is not None]
-        _cache[b"".join(shared)] = told
+        _cache[b"".join(shared)] = parsed
 
 
 def cached_headers(body: bytes, at: int, end: int) -> envelope.WorkHeaders | None:
-    """Return what the headers from `at` to `end` say.
+    """Return the work headers in the bytes from `at` to `end`.
 
-    None where nobody has said the same before, or where they are in another order or malformed.
+    Returns None if their shared part is not cached, is in another order, or is malformed.
     """
-    place: list[int] = []
+    fence_and_position: list[int] = []
     for name in (_FENCE, _POSITION):
         if not body.startswith(name, at):
             return None
@@ -54,15 +56,16 @@ def cached_headers(body: bytes, at: int, end: int) -> envelope.WorkHeaders | Non
             return None
         if not (text.isascii() and text.isdigit()):
             return None
-        place.append(int(text))
-    return cached_headers_after_position(body, at, end, (place[0], place[1]))
+        fence_and_position.append(int(text))
+    fence, position = fence_and_position
+    return cached_headers_after_position(body, at, end, (fence, position))
 
 
 def cached_headers_after_position(
-    body: bytes, at: int, end: int, place: tuple[int, int]
+    body: bytes, at: int, end: int, fence_and_position: tuple[int, int]
 ) -> envelope.WorkHeaders | None:
-    """Return what headers say whose fence and position are known and that go on at `at`."""
-    fence, position = place
+    """Return the work headers of a record of known fence and position; the others begin at `at`."""
+    fence, position = fence_and_position
     own = body.find(_ID, at, end)
     known = _cache.get(body[at:own])
     if known is None:

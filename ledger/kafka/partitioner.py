@@ -1,4 +1,4 @@
-"""Kafka's murmur2, so that our records land where any other producer's with the same key do.
+"""Kafka's murmur2 partitioner: every producer sends a key to the same partition.
 
 The rule is that of the Java client's ``Utils.murmur2`` and ``BuiltInPartitioner``:
 ``(murmur2(key) & 0x7fffffff) % partitions``.
@@ -15,7 +15,7 @@ _M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 _WORD_BYTES: Final = 8
-# Below this many keys of one length the big integers cost more than hashing one by one.
+# For fewer keys of one length, big integers cost more than hashing one by one.
 _PARALLEL_MIN: Final = 24
 
 

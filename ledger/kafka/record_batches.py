@@ -1,8 +1,9 @@
-"""Record batches as fetched, and their records, read as far as somebody asks.
+"""Fetched record batches and their records, parsed lazily.
 
-A claim is one record batch, so nearly every record only says that it is the next of its claim. That
-much is read of it; the rest waits until a handler asks. Kafka's client makes an object of each
-record and a tuple of each header: that was most of what a worker did (see docs/performance.md).
+A claim is one record batch, so nearly every record is the next position of its claim. Only this is
+checked when a batch is read; key, value and headers are parsed when a handler needs them. Kafka's
+client makes an object of each record and a tuple of each header, which took most of a worker's time
+(see docs/performance.md).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ RawHeaders = list[tuple[bytes, bytes | None]]
 
 @final
 class FetchedBatch:
-    """Records that were fetched together; those before `first_offset` were consumed before."""
+    """One fetched batch. Records before `first_offset` were consumed earlier."""
 
     __slots__ = ("base_offset", "body", "first_offset", "next_offset", "size")
 
@@ -52,7 +53,7 @@ class FetchedBatch:
 
 
 class RawRecord(NamedTuple):
-    """A record that was read, or what can be told of one that cannot be."""
+    """A parsed record, or the readable parts of a malformed one."""
 
     offset: int
     key: bytes | None
@@ -62,10 +63,10 @@ class RawRecord(NamedTuple):
 
 @final
 class KafkaRecord:
-    """A record of format v2: a stretch of its batch's bytes.
+    """A record of format v2, as a range of its batch's bytes.
 
-    What it says is read when it is asked for. Raises InvalidHeader where it cannot be read.
-    `rest` is where its headers go on after fence and position, where those are known.
+    Its properties parse it on each access and raise InvalidHeader if it is malformed. `rest` is the
+    offset of the headers after fence and position, or 0 if it is not known.
     """
 
     __slots__ = ("_body", "_end", "_headers_from", "_start", "offset")
@@ -79,7 +80,7 @@ class KafkaRecord:
 
     @property
     def key(self) -> bytes | None:
-        """What chose its partition."""
+        """The partition key."""
         return self._read()[0]
 
     @property
@@ -93,42 +94,42 @@ class KafkaRecord:
 
     @property
     def headers(self) -> list[tuple[str, bytes | None]]:
-        """Its headers, in the order written."""
+        """The headers, in the order written."""
         return _named(self._read()[2])
 
     def work_headers(self) -> WorkHeaders:
-        """Return what its headers say."""
-        told = cached_headers(self._body, self._headers_at(), self._end)
-        return self._parse_all_headers() if told is None else told
+        """Return its work headers, from the cache if possible."""
+        cached = cached_headers(self._body, self._headers_at(), self._end)
+        return self._parse_all_headers() if cached is None else cached
 
     def work_headers_at(self, fence: int, position: int) -> WorkHeaders:
-        """Return what its headers say, of which these are known."""
-        told = None
+        """Return its work headers, of which fence and position are known."""
+        cached = None
         if self._headers_from:
-            told = cached_headers_after_position(
+            cached = cached_headers_after_position(
                 self._body, self._headers_from, self._end, (fence, position)
             )
-        return self._parse_all_headers() if told is None else told
+        return self._parse_all_headers() if cached is None else cached
 
     def read_all(self) -> RawRecord:
-        """Return all of it, read at once."""
+        """Parse the complete record."""
         key, value, headers = self._read()
         return RawRecord(self.offset, key, value, _named(headers))
 
     def read_best_effort(self) -> RawRecord:
-        """Return what can be read of it, or else its bytes as the value."""
+        """Parse what is readable. Of an unreadable record the value is all of its bytes."""
         try:
             key, value, headers = self._read()
         except InvalidHeader:
             return RawRecord(self.offset, None, self._body[self._start : self._end], [])
-        told = [(name.decode(errors="backslashreplace"), each) for name, each in headers]
-        return RawRecord(self.offset, key, value, told)
+        readable = [(name.decode(errors="backslashreplace"), each) for name, each in headers]
+        return RawRecord(self.offset, key, value, readable)
 
     def _parse_all_headers(self) -> WorkHeaders:
         headers = self.headers
-        told = parse_work_headers(headers)
-        cache_headers(headers, told)
-        return told
+        parsed = parse_work_headers(headers)
+        cache_headers(headers, parsed)
+        return parsed
 
     def _headers_at(self) -> int:
         try:
@@ -136,21 +137,21 @@ class KafkaRecord:
             _, at = _read_bytes(self._body, at)
         except (ValueError, IndexError):
             return self._end
-        return at + 1  # how many there are is one byte
+        return at + 1  # the number of headers is one byte
 
     def _read(self) -> tuple[bytes | None, bytes | None, RawHeaders]:
         try:
             key, value, headers, end = _read_record(self._body, self._start)
         except (ValueError, IndexError):
-            raise _unreadable("a length in it cannot be read") from None
+            raise _unreadable("a length in it is malformed") from None
         if end != self._end:
-            raise _unreadable("what is in it does not end where it ends")
+            raise _unreadable("its length is not that of its key, value and headers")
         return key, value, headers
 
 
 @final
 class RecordReader:
-    """Goes through the records of a batch once, from the first that was not consumed."""
+    """Iterates once over the records of a batch, from the first that was not consumed."""
 
     def __init__(self, batch: FetchedBatch) -> None:
         self._body = batch.body
@@ -168,42 +169,42 @@ class RecordReader:
     def next(self) -> KafkaRecord | None:
         """Return the next record, or None after the last one.
 
-        Where a length or its offset is none, it and all that follow are one that cannot be read.
+        If its length or offset is malformed, it and all bytes after it are one unreadable record.
         """
         if self._first is not None:
             first, self._first = self._first, None
             return first
-        body, at, place = self._body, self._at, self._index
+        body, at, index = self._body, self._at, self._index
         if at >= len(body):
             return None
         try:
             size, start = read_varint(body, at)
-            place, _ = read_varint(body, _age_end(body, start))
+            index, _ = read_varint(body, _timestamp_end(body, start))
         except (ValueError, IndexError):
             size = start = 0
         end = start + size
-        # Compaction leaves holes, but turns nobody round.
-        if size <= 0 or end > len(body) or not self._index <= place < self._size:
-            start, end, place = at, len(body), min(self._index, self._size - 1)
-        self._at, self._index = end, place + 1
-        return KafkaRecord(body, start, end, self._base_offset + place)
+        # Compaction removes records, but does not change their order.
+        if size <= 0 or end > len(body) or not self._index <= index < self._size:
+            start, end, index = at, len(body), min(self._index, self._size - 1)
+        self._at, self._index = end, index + 1
+        return KafkaRecord(body, start, end, self._base_offset + index)
 
     def next_of_claim(
         self, fence: int, position: int, kind: str, attempt: int
     ) -> list[KafkaRecord]:
-        """Return the records from here on that are the next of their claim, in order.
+        """Return the next records while they continue the claim, in order.
 
-        From `position` on, all of one kind and attempt, and as the allocator writes them: whichever
-        differs ends them. The hottest loop of the worker.
+        The first has `position`. All have this fence, kind and attempt, and the allocator's order
+        of headers; the first record that differs ends the list. The hottest loop of the worker.
         """
-        body, at, place = self._body, self._at, self._index
+        body, at, index = self._body, self._at, self._index
         base_offset, end_max = self._base_offset, len(body)
-        beginning, going_on = fence_header(fence), kind_and_attempt(kind, attempt)
-        count = min(self._size - place, (end_max - at) // (len(beginning) + len(going_on)))
+        before, after = fence_header(fence), kind_and_attempt(kind, attempt)
+        count = min(self._size - index, (end_max - at) // (len(before) + len(after)))
         found: list[KafkaRecord] = []
         append = found.append
-        for opening, in_claim in zip(
-            RECORD_PREFIXES.slice_from(place, count),
+        for prefix, position_header in zip(
+            RECORD_PREFIXES.slice_from(index, count),
             POSITION_HEADERS.slice_from(position - 1, count),
             strict=False,
         ):
@@ -212,9 +213,9 @@ class RecordReader:
                 if size & _MORE:
                     size, start = _read_size(body, at)
                 end = start + (size >> 1)
-                if size & 1 or end > end_max or not body.startswith(opening, start):
+                if size & 1 or end > end_max or not body.startswith(prefix, start):
                     break
-                rest = start + len(opening)
+                rest = start + len(prefix)
                 size = body[rest]  # of the key
                 rest += 1
                 if size & _MORE:
@@ -224,44 +225,44 @@ class RecordReader:
                 rest += 1
                 if size & _MORE:
                     size, rest = _read_size(body, rest - 1)
-                rest += (size >> 1) + 1  # how many headers there are is one byte
+                rest += (size >> 1) + 1  # the number of headers is one byte
             except (ValueError, IndexError):
                 break
-            expected = beginning + in_claim
-            if not body.startswith(expected + going_on, rest):
+            expected = before + position_header
+            if not body.startswith(expected + after, rest):
                 break
             rest += len(expected)
             if rest > end:
                 break
-            append(KafkaRecord(body, start, end, base_offset + place, rest))
-            place += 1
+            append(KafkaRecord(body, start, end, base_offset + index, rest))
+            index += 1
             at = end
-        self._at, self._index = at, place
+        self._at, self._index = at, index
         return found
 
 
 def _read_record(body: bytes, start: int) -> tuple[bytes | None, bytes | None, RawHeaders, int]:
-    """Read key, value and headers of the record whose attributes are at `start`, and its end.
+    """Return key, value, headers and end of the record whose attributes are at `start`.
 
-    Raises ValueError and IndexError. A length that lies is found by the end.
+    Raises ValueError and IndexError. The caller checks the end: a wrong length shows there.
     """
     key, at = _read_bytes(body, _key_at(body, start))
     value, at = _read_bytes(body, at)
     count, at = read_varint(body, at)
     if not 0 <= count <= len(body) - at:
-        raise ValueError("absurdly many headers, or fewer than none")
+        raise ValueError("the number of headers is negative or exceeds the record")
     headers: RawHeaders = []
     for _ in range(count):
         name, at = _read_bytes(body, at)
         if name is None:
             raise ValueError("a header without a name")
-        told, at = _read_bytes(body, at)
-        headers.append((name, told))
+        content, at = _read_bytes(body, at)
+        headers.append((name, content))
     return key, value, headers, at
 
 
-def _age_end(body: bytes, start: int) -> int:
-    """Pass by the attributes and the age."""
+def _timestamp_end(body: bytes, start: int) -> int:
+    """Return the offset after the attributes and the timestamp delta."""
     at = start + 1
     while body[at] & _MORE:
         at += 1
@@ -269,8 +270,8 @@ def _age_end(body: bytes, start: int) -> int:
 
 
 def _key_at(body: bytes, start: int) -> int:
-    """Pass by the attributes, the age and the offset."""
-    at = _age_end(body, start)
+    """Return the offset after the attributes, the timestamp delta and the offset delta."""
+    at = _timestamp_end(body, start)
     while body[at] & _MORE:
         at += 1
     return at + 1
@@ -283,14 +284,14 @@ def _read_bytes(body: bytes, at: int) -> tuple[bytes | None, int]:
         size, at = _read_size(body, at - 1)
     if size & 1:
         if size > 1:
-            raise ValueError("shorter than nothing")
+            raise ValueError("a length is negative")
         return None, at
     end = at + (size >> 1)
     return body[at:end], end
 
 
 def _read_size(body: bytes, at: int) -> tuple[int, int]:
-    """Return twice the length whose varint is at `at`, or one more where it is negative."""
+    """Return the length at `at`, still zigzag-encoded (odd if negative), and its end."""
     second = body[at + 1]
     if not second & _MORE:
         return body[at] & _BITS | second << 7, at + 2
@@ -302,7 +303,7 @@ def _named(headers: RawHeaders) -> list[tuple[str, bytes | None]]:
     try:
         return [(name.decode(), value) for name, value in headers]
     except UnicodeDecodeError:
-        raise _unreadable("the name of a header is not UTF-8") from None
+        raise _unreadable("a header name is not UTF-8") from None
 
 
 def _unreadable(reason: str) -> InvalidHeader:

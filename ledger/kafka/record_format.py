@@ -1,4 +1,4 @@
-"""Kafka's record format v2, as far as writing and reading records share it. Pure.
+"""Kafka's record format v2: the parts that writing and reading records share. Pure.
 
 A batch is a header of 61 bytes and its records, compressed together or not. Inside a record every
 length and number is a zigzag varint. https://kafka.apache.org/documentation/#messageformat
@@ -14,12 +14,13 @@ CONTROL_BIT: Final = 0x20
 
 MAGIC_OFFSET: Final = 16
 CHECKED_OFFSET: Final = 21
-"""Where that begins of which the CRC is taken: the attributes."""
+"""Offset of the attributes: the CRC covers the batch from here on."""
 _LENGTH_OFFSET: Final = 8
 _LENGTH_END: Final = 12
 
-# Base offset, length, leader epoch, magic, CRC; then what the CRC is of: attributes, last offset
-# delta, first and maximal timestamp, producer id, epoch and base sequence, number of records.
+# Base offset, length, leader epoch, magic, CRC. Then the fields that the CRC covers: attributes,
+# last offset delta, first and maximal timestamp, producer id, epoch and base sequence, number of
+# records.
 _FRONT: Final = Struct(">qiibI")
 _CHECKED: Final = Struct(">hiqqqhii")
 BATCH_HEADER_BYTES: Final = _FRONT.size + _CHECKED.size
@@ -32,7 +33,7 @@ _VARINTS_KEPT: Final = 8192
 
 
 class BatchHeader(NamedTuple):
-    """What precedes the records of a batch."""
+    """The header of a batch, before its records."""
 
     base_offset: int
     length: int
@@ -50,12 +51,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset after the batch, records that were removed from it included."""
+        """The offset after the batch. It counts records that compaction removed."""
         return self.base_offset + self.last_offset_delta + 1
 
 
 def batch_end(fetched: bytes, start: int) -> int | None:
-    """Return where the batch at `start` ends, or None where it is cut off or there is none."""
+    """Return the end of the batch at `start`, or None if the batch is cut off or missing."""
     if len(fetched) - start < MAGIC_OFFSET + 1:
         return None
     length = fetched[start + _LENGTH_OFFSET : start + _LENGTH_END]
@@ -64,7 +65,7 @@ def batch_end(fetched: bytes, start: int) -> int | None:
 
 
 def read_batch_header(batch: bytes | memoryview) -> BatchHeader:
-    """Read the header of a batch that is whole and of format v2."""
+    """Read the header of a complete batch of format v2."""
     return BatchHeader(*_FRONT.unpack_from(batch), *_CHECKED.unpack_from(batch, CHECKED_OFFSET))
 
 
@@ -75,7 +76,7 @@ def write_checked(
     timestamp_milliseconds: int,
     producer: tuple[int, int, int],
 ) -> bytes:
-    """Return the second part of a batch's header, which the CRC includes.
+    """Return the second part of a batch's header, which the CRC covers.
 
     `producer` is its id, epoch and the batch's first sequence number.
     """
@@ -85,7 +86,7 @@ def write_checked(
 
 
 def write_front(length: int, crc: int) -> bytes:
-    """Return the first part of a batch's header, for `length` bytes that the CRC is of."""
+    """Return the first part of a batch's header; the CRC covers `length` bytes."""
     return _FRONT.pack(0, length + CHECKED_OFFSET - _LENGTH_END, _NO_LEADER_EPOCH, MAGIC, crc)
 
 
@@ -101,7 +102,7 @@ def encode_varint(number: int) -> bytes:
 
 
 class _Varints(dict[int, bytes]):
-    """Numbers that are not negative; those met often are encoded once."""
+    """Varints of non-negative numbers. Those below `_VARINTS_KEPT` are encoded once."""
 
     def __missing__(self, number: int) -> bytes:
         encoded = encode_varint(number)
@@ -111,11 +112,11 @@ class _Varints(dict[int, bytes]):
 
 
 VARINTS: Final = _Varints()
-"""The varint of a number that is not negative: a look-up costs a tenth of encoding it."""
+"""The varint of a non-negative number. A lookup costs a tenth of the encoding."""
 
 
 def read_varint(body: bytes, at: int) -> tuple[int, int]:
-    """Return the zigzag varint at `at`, and where it ends. Raises ValueError and IndexError."""
+    """Return the zigzag varint at `at`, and its end. Raises ValueError and IndexError."""
     rest = shift = 0
     for place in range(at, at + _VARINT_BYTES_MAX):
         byte = body[place]
@@ -123,7 +124,7 @@ def read_varint(body: bytes, at: int) -> tuple[int, int]:
         if byte < _VARINT_MORE:
             return rest >> 1 ^ -(rest & 1), place + 1
         shift += 7
-    raise ValueError("a number is longer than any number may be")
+    raise ValueError(f"a varint is longer than {_VARINT_BYTES_MAX} bytes")
 
 
 def header(name: str, value: bytes) -> bytes:
@@ -132,6 +133,6 @@ def header(name: str, value: bytes) -> bytes:
 
 
 def header_name(name: str) -> bytes:
-    """Return the name of a header as it stands before the length of its value."""
+    """Return the encoded name of a header, which precedes the length of its value."""
     encoded = name.encode()
     return VARINTS[len(encoded)] + encoded

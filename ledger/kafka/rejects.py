@@ -1,4 +1,4 @@
-"""Poison goes to the reject topic: as it came, with the reason and where it lies."""
+"""Sending of poison records to the reject topic, unchanged, with the reason and their origin."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordTooLargeError)
 @final
 @dataclass(frozen=True, slots=True)
 class ConsumedRecord:
-    """A record as polled. One that cannot be read has its `fault`, and what was salvaged of it."""
+    """A polled record. An unreadable one has its `fault` and the parts that could be read."""
 
     topic: str
     partition: int
@@ -28,20 +28,20 @@ class ConsumedRecord:
     fault: InvalidHeader | None = None
 
     def raise_if_unreadable(self) -> None:
-        """Raise InvalidHeader where it cannot be read."""
+        """Raise InvalidHeader if the record is unreadable."""
         if self.fault is not None:
             raise self.fault
 
 
 class RejectedRecord(NamedTuple):
-    """A record that cannot be taken in, and why."""
+    """A record that is rejected, and its error."""
 
     record: ConsumedRecord
     error: InvalidInput
 
 
 class _RejectCopy(NamedTuple):
-    """What is sent of a rejected record. Kafka's client refuses one without key and value."""
+    """The sent copy of a rejected record. Kafka's client refuses one with neither key nor value."""
 
     key: bytes | None
     value: bytes | None
@@ -52,16 +52,16 @@ class _RejectCopy(NamedTuple):
 async def send_rejected(
     producer: AIOKafkaProducer, topic: str, rejected: Sequence[RejectedRecord]
 ) -> None:
-    """Send poison in its order and wait until it is acknowledged.
+    """Send poison in order and wait for the acknowledgements.
 
-    With the reason a record may be larger than the broker allows. Then it goes without its value,
-    or with the reason only: the origin still says where it lies.
+    With the reason added, a record may be larger than the broker allows. Then it is sent without
+    its value, or with the reason only; the origin still names the original record.
     """
     rest: Sequence[_RejectCopy] = [_copy(record, error) for record, error in rejected]
     for shrink in (_whole, _without_value):
         rest = await _send(producer, topic, rest, shrink)
     for refused in await _send(producer, topic, rest, _reasons_only):
-        message = f"{topic} takes no record of {refused.reasons!r}"
+        message = f"{topic} rejects even a record of the reasons alone: {refused.reasons!r}"
         raise MessageSizeTooLargeError(message)
 
 
@@ -71,7 +71,7 @@ async def _send(
     copies: Sequence[_RejectCopy],
     shrink: Callable[[_RejectCopy], _RejectCopy],
 ) -> list[_RejectCopy]:
-    """Send each as `shrink` leaves it; return those that are too large even so."""
+    """Send each copy after `shrink`; return the copies that are still too large."""
     large: list[_RejectCopy] = []
     sent: list[tuple[_RejectCopy, asyncio.Future[Any]]] = []
     for copy in copies:

@@ -1,7 +1,7 @@
-"""Reading one topic as a member of a group: polls, poison sent away, offsets moved last.
+"""A reader of one topic in a consumer group: polls, rejects poison, commits offsets last.
 
-Whoever polls writes to the ledger, has what cannot be taken in rejected, and only then commits.
-Whatever dies in between is polled again.
+The caller polls, writes to the ledger, rejects unusable records, and only then commits. After a
+crash in between, the records are polled again.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from dueledger.ledger.runtime.settings import Settings
 
 REJECT_SECONDS_MAX: Final = 30.0
 OFFSET_SECONDS_MAX: Final = 10.0
-"""Kafka's client asks a broker that is gone for offsets without end, deaf to a stop."""
+"""Kafka's client asks an absent broker for offsets forever and does not react to a stop."""
 
 _STOP_SECONDS_MAX: Final = 5.0
 _REJECT_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
@@ -34,7 +34,7 @@ PolledRecords: TypeAlias = Mapping[TopicPartition, Sequence[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """What to read, as whom, and how much at a time; `rejected_topic` is where poison goes."""
+    """Topic, group and limits of a reader. Poison goes to `rejected_topic`."""
 
     topic: str
     rejected_topic: str
@@ -46,7 +46,7 @@ class ReaderOptions:
 
 @final
 class TopicReader:
-    """Reads what one consumer polls. The consumer's offsets are this object's to move."""
+    """Polls one consumer, and alone moves its offsets."""
 
     def __init__(
         self, consumer: BatchConsumer, producer: AIOKafkaProducer, options: ReaderOptions
@@ -59,10 +59,10 @@ class TopicReader:
         self._log = get_logger("intake")
 
     async def poll(self) -> PolledRecords:
-        """Poll all partitions, or after a failure each alone, so that it holds up only its own.
+        """Poll all partitions; after a failure each alone, so that one cannot block the others.
 
-        A poll that raises over one partition has moved past what it read of the others. What is
-        polled ends with a record batch: there may be more records than are taken in at a time.
+        A poll that raises for one partition has moved past the records read of the others, so the
+        reader seeks back first. Batches are complete: the result may exceed `records_max`.
         """
         if not self._positions_known:
             async with asyncio.timeout(OFFSET_SECONDS_MAX):
@@ -75,12 +75,14 @@ class TopicReader:
             timeout_ms=int(self._options.poll_seconds * 1000),
             records_max=self._options.records_max,
         )
-        read = {place: list(_records(place, batches)) for place, batches in polled.items()}
+        read = {
+            partition: list(_records(partition, batches)) for partition, batches in polled.items()
+        }
         self._positions_known = True
-        return {place: records for place, records in read.items() if records}
+        return {partition: records for partition, records in read.items() if records}
 
     def parts(self, polled: PolledRecords) -> Iterator[list[ConsumedRecord]]:
-        """Cut what was polled into what is taken in at a time, in order."""
+        """Split polled records into parts of at most `records_max`, in order."""
         records = [record for partition in polled.values() for record in partition]
         size = self._options.records_max
         for start in range(0, len(records), size):
@@ -95,19 +97,19 @@ class TopicReader:
                 self._consumer.seek(partition, offset)
 
     def rewind(self, polled: PolledRecords) -> None:
-        """Read again what was polled and not settled; a partition lost meanwhile is another's."""
+        """Seek back to the first polled record of each partition that is still assigned."""
         assigned = self._consumer.assignment()
         for partition, records in polled.items():
             if partition in assigned:
                 self._consumer.seek(partition, records[0].offset)
 
     async def reject(self, rejected: Sequence[RejectedRecord]) -> None:
-        """Send poison to the reject topic, unchanged, and wait until it is acknowledged there."""
+        """Send poison to the reject topic, unchanged, and wait for the acknowledgement."""
         async with asyncio.timeout(REJECT_SECONDS_MAX):
             await send_rejected(self._producer, self._options.rejected_topic, rejected)
 
     async def commit(self, polled: PolledRecords) -> None:
-        """Move the offsets. Where that fails the records come again, and are known by then."""
+        """Commit the offsets. If that fails, the records are polled again as duplicates."""
         assigned = self._consumer.assignment()
         offsets = {
             partition: records[-1].offset + 1
@@ -127,7 +129,7 @@ class TopicReader:
 async def open_reader(
     settings: Settings, options: ReaderOptions, *, client: str
 ) -> AsyncGenerator[TopicReader]:
-    """Have a reader in its group, its topics made. Raises Unavailable without Kafka."""
+    """Open a reader in its group and create its topics. Raises Unavailable without Kafka."""
     topics = {options.topic, options.rejected_topic}
     await make_topics(settings, topics, client=client, role="intake")
     consumer = BatchConsumer(
@@ -140,13 +142,13 @@ async def open_reader(
         session_timeout_ms=int(options.session_seconds * 1000),
         heartbeat_interval_ms=int(options.session_seconds * 1000 / 3),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
-        isolation_level="read_committed",  # what a sender's transaction took back never was
+        isolation_level="read_committed",  # skips records of aborted transactions
     )
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers,
         client_id=client,
-        # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large, and is
-        # refused ever after as out of sequence. What was rejected may stand there twice.
+        # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large; every
+        # later one is then refused as out of sequence. So a rejected record may be sent twice.
         acks="all",
         max_request_size=_REJECT_BYTES_MAX,
     )
@@ -156,9 +158,9 @@ async def open_reader(
 
 @asynccontextmanager
 async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
-    """Start and stop a client. Raises Unavailable where the broker does not answer.
+    """Start and stop a client. Raises Unavailable if the broker does not answer.
 
-    Where the broker is gone its stop waits for it without end, or ends as a fetch it cancelled.
+    Without a broker the client's stop may wait forever, or end with its cancelled fetch.
     """
     try:
         try:
@@ -175,16 +177,24 @@ async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[No
             stopping.result()
 
 
-def _records(place: TopicPartition, batches: Sequence[FetchedBatch]) -> Iterator[ConsumedRecord]:
-    """Read records; one that cannot be read is told with its fault, and holds nothing up."""
+def _records(
+    partition: TopicPartition, batches: Sequence[FetchedBatch]
+) -> Iterator[ConsumedRecord]:
+    """Yield the records. An unreadable one has its fault and does not stop the others."""
     for batch in batches:
         reader = RecordReader(batch)
         while (found := reader.next()) is not None:
             fault = None
             try:
-                told = found.read_all()
+                record = found.read_all()
             except InvalidHeader as error:
-                told, fault = found.read_best_effort(), error
+                record, fault = found.read_best_effort(), error
             yield ConsumedRecord(
-                place.topic, place.partition, told.offset, told.key, told.value, told.headers, fault
+                partition.topic,
+                partition.partition,
+                record.offset,
+                record.key,
+                record.value,
+                record.headers,
+                fault,
             )

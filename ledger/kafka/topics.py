@@ -1,7 +1,7 @@
-"""Topics are made when they are missing, never by asking for their metadata.
+"""Creation of missing topics.
 
-Asking a broker for the metadata of an unknown topic makes it create one with its own default of
-partitions; aiokafka 0.14 cannot switch that off. So the list is read first.
+A broker creates an unknown topic when a client asks for its metadata, with the broker's default
+number of partitions; aiokafka 0.14 cannot switch that off. So the list of topics is read first.
 """
 
 from collections.abc import Collection
@@ -20,9 +20,9 @@ REQUEST_SECONDS: Final = 40.0
 async def make_topics(
     settings: Settings, topics: Collection[str], *, client: str, role: str
 ) -> None:
-    """Make those of `topics` that do not exist, as the settings say; log the refused ones.
+    """Create the `topics` that do not exist, by the settings; log those that the broker refuses.
 
-    Where a broker refuses, somebody else may make the topic yet. Raises Unavailable.
+    An operator may still create a refused topic. Raises Unavailable.
     """
     refused = await make_missing_topics(
         settings.bootstrap_servers,
@@ -44,9 +44,9 @@ async def make_missing_topics(
     client: str = "dueledger",
     timeout_seconds: float = REQUEST_SECONDS,
 ) -> dict[str, str]:
-    """Make those of `topics` that do not exist; return the refused ones with the broker's reason.
+    """Create the `topics` that do not exist; return the refused ones with the broker's reason.
 
-    Idempotent, and safe to run in several processes at once. Raises Unavailable.
+    Idempotent; several processes may call it at once. Raises Unavailable.
     """
     admin = AIOKafkaAdminClient(
         bootstrap_servers=bootstrap_servers,
@@ -74,7 +74,7 @@ async def make_missing_topics(
 
 
 def unavailable(error: Exception) -> Unavailable:
-    """Return what to tell the caller when no broker answers."""
+    """Return the error for a broker that does not answer."""
     return Unavailable(
         f"Kafka cannot be used: {type(error).__name__}. "
         "Check DUELEDGER_BOOTSTRAP_SERVERS and that the brokers are up; "

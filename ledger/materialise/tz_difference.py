@@ -260,7 +260,7 @@ async def _find_missing_issues(
 
 
 def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> bool:
-    """Tell whether a version or a tz database that decides no more is why an issue has ended.
+    """Return whether a version or a tz database that decides no more is why an issue has ended.
 
     A gap is why, where this version skips those of the same zone, too: what an older one skipped
     under other terms stays as it is.

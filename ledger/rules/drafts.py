@@ -63,7 +63,7 @@ class ItemDraft:
         return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
 
     def is_too_late(self, received_at: datetime) -> bool:
-        """Tell whether an event received then comes too late to owe it: it is skipped instead."""
+        """Return whether an event received then comes too late to owe it: it is skipped instead."""
         return self.catch_up_until is not None and self.catch_up_until < received_at
 
 

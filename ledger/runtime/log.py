@@ -1,4 +1,4 @@
-"""Structured logs: the catalogue of events, and how they are written.
+"""Structured logs: the catalogue of log events, and the configuration that writes them.
 
 One canonical line a tick and an attempt; nothing per row at INFO. No event carries a payload,
 a DSN or a secret.
@@ -70,7 +70,7 @@ class RepeatFilter(logging.Filter):
         self._passed: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the record is written; count it otherwise."""
+        """Return whether the record is written. Counts a record that is withheld."""
         key, now = (record.name, str(record.msg)), self._clock()
         if key not in self._passed and len(self._passed) >= TEMPLATES_MAX:
             self._passed.clear()  # messages without a template differ each time
@@ -88,8 +88,8 @@ class RepeatFilter(logging.Filter):
 def configure(*, json: bool, verbose: bool = False) -> None:
     """Write logs to stderr: JSON lines in production, readable ones on a terminal.
 
-    What libraries log through the standard library comes out in the same form, without the
-    repeats.
+    Libraries log through the standard library. Their records have the same form; `RepeatFilter`
+    withholds repeated ones.
     """
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -122,5 +122,5 @@ def configure(*, json: bool, verbose: bool = False) -> None:
 
 
 def get_logger(role: str) -> structlog.typing.FilteringBoundLogger:
-    """Return a logger that names the role it speaks for; `configure` may come after."""
+    """Return a logger whose lines name the role. `configure` may be called later."""
     return structlog.get_logger(role=role)

@@ -1,8 +1,8 @@
-"""How a process that runs for long holds its memory.
+"""Memory settings of a long-running process: glibc's allocator and Python's garbage collector.
 
-Batches come and go by the megabyte. As it ships, the C library gives each back to the system and
-has it again page by page, and Python's collector walks all items in flight again and again to find
-cycles that are not there. Measured on the hot processes: see docs/performance.md.
+Batches of megabytes are allocated and freed all the time. By default glibc returns each to the
+system and faults it in again page by page, and Python's collector visits all items in flight again
+and again to find cycles that do not exist. Measured on the hot processes: see docs/performance.md.
 """
 
 import ctypes
@@ -19,7 +19,7 @@ _COLLECT: Final = (50_000, 20, 50)
 
 
 def tune_memory() -> None:
-    """Keep what is freed, up to 128 MiB, and collect seldom. Once, when everything is imported.
+    """Keep up to 128 MiB of freed memory, and collect rarely. Call it once, after all imports.
 
     Where the C library is not glibc, only the collector changes.
     """

@@ -1,7 +1,7 @@
-"""The one way a process runs: `loop(tick)`, a stop that drains, and points where tests look in.
+"""The service loop of a process, its stop with a drain, test signals and crash points.
 
-A tick is one bounded, idempotent pass that returns what it did. Tests and ``--once`` call it
-directly; production calls it in a loop that outlives every error.
+A tick is one bounded, idempotent pass that returns counts. Tests and ``--once`` call it directly;
+production calls it in `run_service`, which survives every error.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ BACKOFF_CAP_SECONDS: Final = 5.0
 BACKOFF_BASE_SECONDS: Final = 0.1
 
 DRAIN_SECONDS: Final = 10.0
-"""For processes that have no setting of their own."""
+"""Drain time of a process that has no drain setting."""
 CLOSE_SECONDS: Final = 5.0
-"""After a drain: for what it found to be written, and connections to be closed."""
+"""Time after a drain to write the last results and to close connections."""
 CANCEL_SECONDS: Final = 1.0
 CANCELS_MAX: Final = 5
 
@@ -33,33 +33,33 @@ Tick = Callable[[], Awaitable[Counts]]
 
 
 class Stop:
-    """Asks a process to drain and end; set once, by a signal or by whoever owns it."""
+    """A request to drain and end. A signal or the owner of the process sets it, once."""
 
     def __init__(self) -> None:
-        self._asked = asyncio.Event()
+        self._requested = asyncio.Event()
         self.has_started = False
 
     def mark_started(self) -> None:
-        """Tell that from now on there is something to drain."""
+        """Record that the process has started work: from now on a stop drains it."""
         self.has_started = True
 
     def request(self) -> None:
-        """Ask to stop; repeating it is harmless."""
-        self._asked.set()
+        """Request a stop. Repeating it changes nothing."""
+        self._requested.set()
 
     @property
     def is_requested(self) -> bool:
-        """Tell whether a stop was asked for."""
-        return self._asked.is_set()
+        """Return whether a stop was requested."""
+        return self._requested.is_set()
 
     async def wait(self, timeout_seconds: float | None = None) -> bool:
-        """Wait until a stop is asked for, or the time is over; tell whether it was."""
+        """Wait for a stop, at most `timeout_seconds`; return whether it was requested."""
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._asked.wait(), timeout_seconds)
+            await asyncio.wait_for(self._requested.wait(), timeout_seconds)
         return self.is_requested
 
     def on_signals(self) -> None:
-        """Let SIGTERM and SIGINT ask."""
+        """Request the stop on SIGTERM and SIGINT."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self.request)
@@ -68,28 +68,28 @@ class Stop:
 async def run_to_stop(
     work: Coroutine[object, object, _T], stop: Stop, *, drain_seconds: float = DRAIN_SECONDS
 ) -> _T | None:
-    """Run a process's work to its end, and for a bounded time once a stop is asked for.
+    """Run a process's work to its end, or for a bounded time after a stop was requested.
 
-    Whatever a server that does not answer keeps it waiting for: after `drain_seconds` and
-    `TAIL_SECONDS` it is cancelled, and deadlines and leases mend what it left. Before
-    `stop.begin()` it only connects, and is cancelled at once. Returns None where it was.
+    After `drain_seconds` and `CLOSE_SECONDS` the work is cancelled, even if it waits for a server
+    that does not answer. Deadlines and leases then release its items. Before `stop.mark_started()`
+    the work only connects; a stop cancels it at once. Returns None if the work was cancelled.
     """
     task = asyncio.create_task(work)
-    asked = asyncio.create_task(stop.wait())
-    cut_off = False
+    stopping = asyncio.create_task(stop.wait())
+    timed_out = False
     try:
-        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
         if stop.has_started:
             await asyncio.wait({task}, timeout=drain_seconds + CLOSE_SECONDS)
-        cut_off = not task.done()
+        timed_out = not task.done()
     finally:
-        asked.cancel()
-        # Each time it reaches one more wait: what is closed on the way out asks servers, too.
+        stopping.cancel()
+        # Each cancel ends one wait only: closing connections waits for servers again.
         for _ in range(CANCELS_MAX):
             if not task.done():
                 task.cancel()
                 await asyncio.wait({task}, timeout=CANCEL_SECONDS)
-    if not cut_off:
+    if not timed_out:
         return task.result()
     ended = task.done() and not task.cancelled()
     error = task.exception() if ended else None
@@ -112,11 +112,11 @@ async def run_service(
     stop: Stop,
     idle_seconds: float | Callable[[], Awaitable[float]],
 ) -> None:
-    """Call `tick` until a stop is asked for.
+    """Call `tick` until a stop is requested.
 
-    A pass that did something is followed by the next at once; one that did nothing by a pause of
-    `idle_seconds`. A pass that fails is logged and repeated after a growing pause, so `tick` must
-    be safe to repeat. This is one of the two places where any exception is caught.
+    After a tick with counts the next one follows at once; after a tick without, a pause of
+    `idle_seconds`. A tick that fails is logged and repeated after a growing pause, so `tick` must
+    be safe to repeat. This is one of the two places that catch any exception.
     """
     log = get_logger(name)
     failures = 0
@@ -127,7 +127,7 @@ async def run_service(
             busy = any(counts.values())
             pause = 0.0 if busy else await _idle(idle_seconds)
             failures = 0
-        except Exception as error:  # noqa: BLE001 - the service loop outlives what a pass meets
+        except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
             failures += 1
             pause = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2**failures)
             pause *= random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
@@ -150,13 +150,13 @@ async def _idle(idle_seconds: float | Callable[[], Awaitable[float]]) -> float:
 
 
 class Signals:
-    """Named signals that production objects emit and that do nothing unless a test armed them."""
+    """Named signals that production objects emit. They do nothing unless a test armed them."""
 
     def __init__(self) -> None:
         self._armed: dict[str, deque[asyncio.Future[object]]] = {}
 
     def emit(self, name: str, detail: object = None) -> None:
-        """Tell whoever waits for `name`; nobody usually does."""
+        """Wake the tests that wait for `name`; in production there are none."""
         if not self._armed:
             return
         waiting = self._armed.get(name)
@@ -166,7 +166,7 @@ class Signals:
                 future.set_result(detail)
 
     def expect(self, name: str) -> asyncio.Future[object]:
-        """Arm `name`; the future ends with the detail of its next emission."""
+        """Arm `name`; return a future whose result is the detail of its next emission."""
         future: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._armed.setdefault(name, deque()).append(future)
         return future
@@ -178,10 +178,10 @@ _crashes_left = int(_crash_count or 1)
 
 
 def crash_point(name: str) -> None:
-    """Kill this process with SIGKILL where DUELEDGER_CRASH_AT names this point, on its n-th pass.
+    """Kill this process with SIGKILL if DUELEDGER_CRASH_AT names this point, at its n-th call.
 
-    Nothing happens otherwise. This is how the crash sweep stops a process at each step of an
-    item's way.
+    The value is `<name>` or `<name>:<n>`. Without it nothing happens. The crash tests stop a
+    process at each step of an item's life this way.
     """
     global _crashes_left  # noqa: PLW0603 - a process dies once
     if name != _crash_name:

@@ -1,4 +1,4 @@
-"""Settings every process shares; each process adds its own in a class derived from this one."""
+"""Settings that all processes share. Each process adds its own in a derived class."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ PORT_MAX: Final = 65_535
 
 
 class Settings(BaseSettings):
-    """Where the services are. Read from DUELEDGER_… variables; secrets never print."""
+    """Addresses of Postgres and Kafka, read from DUELEDGER_… variables. Secrets never print."""
 
     model_config = SettingsConfigDict(env_prefix="DUELEDGER_", frozen=True, extra="ignore")
 
@@ -18,10 +18,10 @@ class Settings(BaseSettings):
         default="127.0.0.1:9092", description="Kafka, as host:port[,host:port]"
     )
     topic_partitions: int = Field(
-        default=4, ge=1, le=1000, description="partitions of a topic that has to be made"
+        default=4, ge=1, le=1000, description="partitions of a topic that is created"
     )
     topic_replication: int = Field(
-        default=1, ge=1, le=10, description="replicas of a topic that has to be made"
+        default=1, ge=1, le=10, description="replicas of a topic that is created"
     )
 
     @field_validator("bootstrap_servers")
@@ -31,5 +31,5 @@ class Settings(BaseSettings):
             host, _, port = server.strip().rpartition(":")
             digits = port.isascii() and port.isdigit()
             if not host or not digits or not 0 < int(port) <= PORT_MAX:
-                raise ValueError("each must be host:port, a port from 1 to 65535")
+                raise ValueError("each must be host:port, with a port from 1 to 65535")
         return servers

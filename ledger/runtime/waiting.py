@@ -1,4 +1,4 @@
-"""Waiting, but not longer than a while, and not when asked to stop."""
+"""Waits that end at a time limit or at a stop request."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.runtime.service import Stop
 
-CANCEL_SECONDS: Final = 5.0  # in which work that was given up must end
+CANCEL_SECONDS: Final = 5.0  # time for cancelled work to end
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> None:
-    """Return when the event is set or the time is over."""
+    """Wait for the event, at most `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
 
 
 async def run_unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> bool:
-    """Finish the work, or give it up when asked to stop; tell whether it finished."""
+    """Run the work and cancel it when a stop is requested; return whether it finished."""
     task = asyncio.create_task(work)
-    asked = asyncio.create_task(stop.wait())
+    stopping = asyncio.create_task(stop.wait())
     try:
-        await asyncio.wait({task, asked}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
     finally:
-        asked.cancel()
+        stopping.cancel()
         if not task.done():
             task.cancel()
             await asyncio.wait({task}, timeout=CANCEL_SECONDS)
@@ -39,6 +39,6 @@ async def run_unless_stopped(work: Coroutine[None, None, None], stop: Stop) -> b
 
 
 async def forward_stop(stop: Stop, to: Stop) -> None:
-    """Ask `to` once `stop` is asked."""
+    """Wait for a request to `stop`, then request `to`."""
     await stop.wait()
     to.request()

@@ -140,7 +140,7 @@ class Calendar(BaseModel):
         return None
 
     def is_business_day(self, day: date) -> bool:
-        """Tell whether `day` counts. Raises BeyondCalendar outside its first to last day."""
+        """Return whether `day` counts. Raises BeyondCalendar outside its first to last day."""
         side = self.outside(day)
         if side is not None:
             raise self.unknown(day, side)

@@ -87,12 +87,12 @@ class CronFields:
 
     @property
     def restricts_day(self) -> bool:
-        """Tell whether the day-of-month field leaves days out."""
+        """Return whether the day-of-month field leaves days out."""
         return self.last_day or self.days != _DAY.all
 
     @property
     def restricts_weekday(self) -> bool:
-        """Tell whether the day-of-week field leaves days out."""
+        """Return whether the day-of-week field leaves days out."""
         return bool(self.nth_weekdays or self.last_weekdays) or self.weekdays != _WEEKDAY.all
 
     @property
@@ -145,7 +145,7 @@ def parse_cron(expression: str) -> CronFields:
 
 
 def stars_time(expression: object) -> bool:
-    """Tell whether the minute or the hour is written with a `*` first, as Debian's cron asks."""
+    """Return whether the minute or the hour is written with a `*` first, as Debian's cron asks."""
     text = expression.strip().lower() if isinstance(expression, str) else ""
     texts = _MACROS.get(text, text).split()[-_FIELDS_WITHOUT_SECONDS:]
     return any(each.startswith("*") for each in texts[:2])

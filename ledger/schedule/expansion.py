@@ -66,7 +66,7 @@ def falls_due(
     observance: Observance | None,
     bounds: tuple[datetime, datetime],
 ) -> bool:
-    """Tell whether anything falls due within `bounds`, looking no further than to the first.
+    """Return whether anything falls due within `bounds`, looking no further than to the first.
 
     Days that the calendar leaves out are not looked into. True as well where something hangs on
     days after the last that the calendar knows.
@@ -270,7 +270,7 @@ class _WindowExpansion:
                 yield day, rolled
 
     def _reaches_beyond(self, observance: Observance, day: date, side: Beyond) -> bool:
-        """Tell whether the window holds days that the calendar does not know, on that side."""
+        """Return whether the window holds days that the calendar does not know, on that side."""
         start, end = self._bounds
         first, last = (
             each.astimezone(self._ruling.zone).date() for each in (start, end - _INSTANT)

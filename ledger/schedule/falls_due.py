@@ -30,7 +30,7 @@ _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fix
 
 
 def ever_due(when: Recurring, observance: Observance | None, since: datetime | None = None) -> bool:
-    """Tell whether a rule falls due at `since` or later, or at all where that is None.
+    """Return whether a rule falls due at `since` or later, or at all where that is None.
 
     An expression is searched for YEARS_SEARCHED, or from its own start on. True as well where the
     answer hangs on days that the calendar does not know.

@@ -245,7 +245,7 @@ def _month_matches(rule: RecurrenceRule, day: date) -> bool:
 
 
 def _day_matches(rule: RecurrenceRule, start: date, day: date) -> bool:
-    """Tell whether the parts that name days name this one; its month is looked at before."""
+    """Return whether the parts that name days name this one; its month is looked at before."""
     names_days = rule.weekdays or rule.nth_weekdays or rule.month_days
     if not names_days and not rule.year_days:
         return _day_of_start(rule, start, day)
@@ -265,7 +265,7 @@ def _day_matches(rule: RecurrenceRule, start: date, day: date) -> bool:
 
 
 def _day_of_start(rule: RecurrenceRule, start: date, day: date) -> bool:
-    """Tell whether a day is that of the start, as far as the rule leaves it open."""
+    """Return whether a day is that of the start, as far as the rule leaves it open."""
     match rule.frequency:
         case Frequency.YEARLY:
             return day.day == start.day and (bool(rule.months) or day.month == start.month)

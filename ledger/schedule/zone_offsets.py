@@ -28,7 +28,7 @@ class OffsetRange(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Tell whether one offset settles the whole day."""
+        """Return whether one offset settles the whole day."""
         return self.least == self.most
 
 

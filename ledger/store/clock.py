@@ -35,11 +35,6 @@ async def set_clock(
     await _set(connection, _setting(origin, anchor, rate), database=database)
 
 
-async def reset_clock(connection: Connection, *, database: bool = False) -> None:
-    """Return to real time."""
-    await _set(connection, "", database=database)
-
-
 def _setting(origin: datetime, anchor: datetime, rate: float) -> str:
     return f"{origin.isoformat()}|{anchor.isoformat()}|{rate}"
 

@@ -35,7 +35,7 @@ STATEMENT_REFUSED: Final = asyncpg.PostgresError
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Tell whether an error that came from anywhere is one of a broken connection.
+    """Return whether an error that came from anywhere is one of a broken connection.
 
     A file may raise an OSError too, and a wrong call an InterfaceError.
     """

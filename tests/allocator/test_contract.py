@@ -141,8 +141,7 @@ def test_the_order_of_headers_means_nothing_and_unknown_ones_are_ignored() -> No
     expected = envelope.parse_work_headers(headers)
     assert envelope.parse_work_headers(headers[::-1]) == expected
     assert envelope.parse_work_headers([("x", None), *headers]) == expected
-    assert envelope.fence_and_position(headers) == (42, 7)
-    assert envelope.fence_and_position(headers[::-1]) == (42, 7)
+    assert (expected.fence, expected.position) == (42, 7)
     traced = envelope.parse_work_headers([*headers, (envelope.TRACEPARENT, TRACEPARENT.encode())])
     assert traced == expected._replace(traceparent=TRACEPARENT)
 
@@ -187,12 +186,6 @@ def test_a_malformed_header_is_named(header: str, value: bytes, *, reverse: bool
         envelope.parse_work_headers(headers)
 
     assert [problem.field for problem in refusal.value.problems] == [header]
-
-
-@pytest.mark.parametrize("header", [envelope.FENCE, envelope.POSITION])
-def test_a_settlement_without_its_two_headers_is_refused(header: str) -> None:
-    with pytest.raises(InvalidHeader, match=header):
-        envelope.fence_and_position([(n, v) for n, v in WORK.items() if n != header])
 
 
 def test_a_rejected_record_keeps_its_headers_and_says_why_and_from_where() -> None:

@@ -142,15 +142,14 @@ async def _read_topics(site: Site) -> list[_Record]:
 
 
 def _read(place: TopicPartition, record: ConsumerRecord) -> _Record:
-    fence, position = envelope.fence_and_position(record.headers)
-    headers = dict(record.headers)
-    item = headers[envelope.ITEM] or b""
+    work = envelope.parse_work_headers(record.headers)
+
     return _Record(
         place.topic,
         place.partition,
         record.offset,
-        fence,
-        position,
-        item.decode(),
-        COPIED in headers,
+        work.fence,
+        work.position,
+        str(work.item),
+        COPIED in dict(record.headers),
     )

@@ -95,7 +95,7 @@ def iterate(data: bytes, *, offset: int = 0) -> _PartitionBatches:
         value_deserializer=None,
         check_crcs=True,
         isolation_level=READ_COMMITTED,
-        room=_FetchBudget(),
+        budget=_FetchBudget(),
     )
 
 
