@@ -53,7 +53,7 @@ _SOURCE: Final = ExpectedItem._fields.index("source")
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _MOMENT: Final = ExpectedItem._fields.index("moment")
 _RECEIVED: Final = ExpectedItem._fields.index("received")
-_LAPSED: Final = ExpectedItem._fields.index("lapsed")
+_MISSED: Final = ExpectedItem._fields.index("is_missed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Expectation:
             if row[_MOMENT] < known[_MOMENT]:
                 found[identity] = row
         for identity, arrival in first.items():
-            if arrival[-1] != found[identity][_LAPSED]:
+            if arrival[-1] != found[identity][_MISSED]:
                 told = ExpectedItem._make(found[identity])
                 found[identity] = tuple(told._replace(is_missed=arrival[-1]))
         for identity, row in found.items():
@@ -379,7 +379,7 @@ async def _put_population(
 
 def _arrival(row: SpooledRow) -> tuple[Any, ...]:
     """Return what orders the events of one item as the intake took them, and the verdict last."""
-    return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_LAPSED]
+    return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_MISSED]
 
 
 def _birth(expected: ExpectedItem) -> EventItem:

@@ -31,7 +31,7 @@ from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.accounting import OpenSnapshot
 from dueledger.reconciler.windows import DateRange, DayCounts
 
-_LIVE: Final = ExpectedItem._fields.index("live")
+_LIVE: Final = ExpectedItem._fields.index("is_live")
 
 
 @dataclass(frozen=True, slots=True)
