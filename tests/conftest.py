@@ -4,11 +4,10 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 from typing import TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
 import pytest
@@ -19,6 +18,7 @@ from dueledger.ledger.store import Connection, Pool, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.migrations import migrate
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
+from tests.databases import DatabasePool, Template, named_database
 
 T = TypeVar("T")
 
@@ -49,72 +49,34 @@ def bootstrap_servers(stack: Endpoints) -> str:
     return stack.bootstrap_servers
 
 
-def named_database(dsn: str, name: str) -> str:
-    """Return `dsn` with another database in it."""
-    return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
-
-
 @pytest.fixture(scope="session")
-async def template(stack: Endpoints) -> AsyncGenerator[str]:
-    """A migrated database that others are copied from."""
+async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+    """Copies of a migrated database that no session changes."""
     name = f"template_{secrets.token_hex(4)}"
     admin = await asyncpg.connect(stack.dsn)
     await admin.execute(f"create database {name}")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
-    await migrate(connection, ahead=timedelta(0))  # fewer files to copy for each test
+    await migrate(connection, ahead=timedelta(0))  # fewer files to copy
+    template = await Template.read(connection, name)
     await connection.close()
-    yield name
+    await admin.execute(f"alter database {name} allow_connections false")
+    pool = DatabasePool(admin, stack.dsn, template)
+    yield pool
+    await pool.close()
     await admin.execute(f"drop database {name} with (force)")
     await admin.close()
 
 
 MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
 
-MISPLACED = """
-with place as (
-  select item_no from ledger.pending
-  union all select item_no from ledger.review
-  union all select item_no from ledger.open_item
-  union all select item_no from ledger.transition t
-  join ledger.transition_event e on e.event = t.event join ledger.state s on s.state = e.after_state
-  where s.terminal)
-select i.item_no, i.business_key, count(p.item_no) as places
-from ledger.due_item i full join place p using (item_no)
-group by i.item_no, i.business_key having i.item_no is null or count(p.item_no) <> 1
-"""
-
 
 @pytest.fixture(scope="session")
-def make_database(stack: Endpoints, template: str) -> MakeDatabase:
-    """Make migrated, empty databases; each gives its DSN and is dropped at the end.
+def make_database(database_pool: DatabasePool) -> MakeDatabase:
+    """Lease migrated, empty databases; each gives its DSN.
 
-    Before that each item must stand in exactly one place, unless a test says that it `damages` it.
+    At the end each item must stand in exactly one place, unless a test says that it `damages` it.
     """
-
-    @asynccontextmanager
-    async def make(*, damaged: bool = False) -> AsyncGenerator[str]:
-        name = f"test_{secrets.token_hex(6)}"
-        admin = await asyncpg.connect(stack.dsn)
-        try:
-            await admin.execute(f"create database {name} template {template} strategy file_copy")
-            yield named_database(stack.dsn, name)
-            if not damaged:
-                await _check_places(named_database(stack.dsn, name))
-            await admin.execute(f"drop database {name} with (force)")
-        finally:
-            await admin.close()
-
-    return make
-
-
-async def _check_places(dsn: str) -> None:
-    """Fail where an item stands nowhere or twice, or something stands without its item."""
-    connection = await asyncpg.connect(dsn)
-    try:
-        misplaced = await connection.fetch(MISPLACED)
-    finally:
-        await connection.close()
-    assert not misplaced, [tuple(row) for row in misplaced]
+    return database_pool.lease
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from dueledger.ledger.store.flow_limits import (
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
 from dueledger.ledger.store.migrations import read_migrations
 from dueledger.stack import Endpoints
-from tests.conftest import named_database
+from tests.databases import named_database
 
 from .conftest import Ledger
 

@@ -1,0 +1,205 @@
+"""Databases for tests: copied from a template, cleaned after a test, and leased to the next one.
+
+A copy costs much more than a few deletes. A database is used again only if nothing of it can be
+told from the template's: rows, sequences, schema, settings, and the planner's statistics.
+"""
+
+import secrets
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final, Self
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+
+BYTES_MAX: Final = 2_000_000
+"""Tables beyond it are not worth cleaning: what is deleted stays in their files."""
+
+# A change of a row replaces it by one with a later xmin, so that no change keeps count and sum.
+_CATALOGS: Final = """
+select string_agg(
+  format('select %L as name, count(*) as rows, sum(xmin::text::bigint) as xmins from pg_catalog.%I',
+    relname, relname), ' union all ' order by relname)
+from pg_class
+where relnamespace = 'pg_catalog'::regnamespace and relkind = 'r' and not relisshared
+  and relname not in ('pg_depend', 'pg_description', 'pg_statistic', 'pg_statistic_ext_data')
+"""
+
+_SETTINGS: Final = """
+select
+  (select count(*) from pg_db_role_setting where setdatabase = d.oid) as settings,
+  d.datacl::text as access, d.datconnlimit as connections,
+  (select count(*) from pg_statistic where starelid >= 16384) as statistics,
+  (select count(*) from pg_statistic_ext_data) as extended_statistics,
+  c.relpages, c.reltuples
+from pg_database d,
+  (select sum(relpages) as relpages, sum(reltuples) as reltuples
+   from pg_class where oid >= 16384 and relkind = 'r') c
+where d.datname = current_database()
+"""
+
+_TABLES: Final = """
+select c.oid, c.oid::regclass::text as name, c.relispartition as is_partition,
+  pg_relation_size(c.oid) as bytes
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind = 'r' and n.nspname = 'ledger'
+order by c.oid
+"""
+
+_RESTART_SEQUENCES: Final = """
+select setval(seqrelid, seqstart, false) from pg_sequence
+where pg_sequence_last_value(seqrelid) is not null
+"""
+
+_END_SESSIONS: Final = """
+select pg_terminate_backend(pid, 10000) from pg_stat_activity
+where datname = $1 and backend_type = 'client backend'
+"""
+
+MISPLACED: Final = """
+with place as (
+  select item_no from ledger.pending
+  union all select item_no from ledger.review
+  union all select item_no from ledger.open_item
+  union all select item_no from ledger.transition t
+  join ledger.transition_event e on e.event = t.event join ledger.state s on s.state = e.after_state
+  where s.terminal)
+select i.item_no, i.business_key, count(p.item_no) as places
+from ledger.due_item i full join place p using (item_no)
+group by i.item_no, i.business_key having i.item_no is null or count(p.item_no) <> 1
+"""
+
+
+def named_database(dsn: str, name: str) -> str:
+    """Return `dsn` with another database in it."""
+    return urlunsplit(urlsplit(dsn)._replace(path=f"/{name}"))
+
+
+Print = tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A migrated database as it is before any test."""
+
+    name: str
+    tables: frozenset[int]
+    rows: dict[str, int]
+    """How many rows the tables have that are not empty."""
+    next_xid: int
+    catalogs: str
+    print: Print
+
+    @classmethod
+    async def read(cls, connection: asyncpg.Connection, name: str) -> Self:
+        tables = await connection.fetch(_TABLES)
+        rows = {
+            table["name"]: await connection.fetchval(f"select count(*) from {table['name']}")  # noqa: S608 - of the catalog
+            for table in tables
+            if table["bytes"]
+        }
+        catalogs = await connection.fetchval(_CATALOGS)
+        return cls(
+            name,
+            frozenset(table["oid"] for table in tables),
+            rows,
+            await connection.fetchval(
+                "select pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+            ),
+            catalogs,
+            await _read_print(connection, catalogs),
+        )
+
+
+async def _read_print(connection: asyncpg.Connection, catalogs: str) -> Print:
+    """Read what differs between two databases whose schema, settings or statistics differ."""
+    rows = [*await connection.fetch(catalogs), *await connection.fetch(_SETTINGS)]
+    return tuple(tuple(row) for row in rows)
+
+
+class DatabasePool:
+    """Leases migrated, empty databases, and uses them again where that cannot be noticed."""
+
+    def __init__(self, admin: asyncpg.Connection, dsn: str, template: Template) -> None:
+        self._admin = admin
+        self._dsn = dsn
+        self._template = template
+        self._clean: list[str] = []
+        self.made = 0
+
+    @asynccontextmanager
+    async def lease(self, *, damaged: bool = False) -> AsyncGenerator[str]:
+        """Give the DSN of a database; at the end each item must stand in one place, unless damaged.
+
+        Each lease has a name of its own, so that nothing left of a test reaches another's database.
+        """
+        name = self._clean.pop() if self._clean else await self._create()
+        yield named_database(self._dsn, name)
+        await self._admin.execute(_END_SESSIONS, name)
+        next_name = _new_name()
+        await self._admin.execute(f"alter database {name} rename to {next_name}")
+        reusable = False
+        try:
+            connection = await asyncpg.connect(named_database(self._dsn, next_name))
+            try:
+                if not damaged:
+                    await _check_places(connection)
+                reusable = await self._restore(connection)
+            finally:
+                await connection.close()
+        finally:
+            if reusable:
+                self._clean.append(next_name)
+            else:
+                await self._admin.execute(f"drop database {next_name} with (force)")
+
+    async def close(self) -> None:
+        """Drop the databases that wait for another test."""
+        while self._clean:
+            await self._admin.execute(f"drop database {self._clean.pop()} with (force)")
+
+    async def _create(self) -> str:
+        self.made += 1
+        name = _new_name()
+        await self._admin.execute(
+            f"create database {name} template {self._template.name} strategy file_copy"
+        )
+        return name
+
+    async def _restore(self, connection: asyncpg.Connection) -> bool:
+        """Delete what a test left; False where the database cannot be made as the template is."""
+        tables = await connection.fetch(_TABLES)
+        if sum(table["bytes"] for table in tables) > BYTES_MAX:
+            return False
+        added = [table for table in tables if table["oid"] not in self._template.tables]
+        if not all(table["is_partition"] for table in added):
+            return False
+        commands = ["set local session_replication_role = replica"]  # no triggers, any order
+        if added:
+            commands.append(f"drop table {', '.join(table['name'] for table in added)}")
+        for table in tables:
+            if table["bytes"] and table["oid"] in self._template.tables:
+                delete = f"delete from only {table['name']}"  # noqa: S608 - of the catalog
+                if table["name"] in self._template.rows:
+                    delete += f" where xmin::text::bigint >= {self._template.next_xid}"
+                commands.append(delete)
+        commands.append(_RESTART_SEQUENCES)
+        async with connection.transaction():
+            await connection.execute(";".join(commands))
+        for name, rows in self._template.rows.items():
+            if await connection.fetchval(f"select count(*) from {name}") != rows:  # noqa: S608 - of the catalog
+                return False
+        await connection.execute("select pg_stat_force_next_flush()")
+        await connection.execute("select pg_stat_reset()")
+        return await _read_print(connection, self._template.catalogs) == self._template.print
+
+
+def _new_name() -> str:
+    return f"test_{secrets.token_hex(6)}"
+
+
+async def _check_places(connection: asyncpg.Connection) -> None:
+    """Fail where an item stands nowhere or twice, or something stands without its item."""
+    misplaced = await connection.fetch(MISPLACED)
+    assert not misplaced, [tuple(row) for row in misplaced]

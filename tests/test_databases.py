@@ -1,0 +1,135 @@
+"""Nothing that a test leaves in its database reaches the next test."""
+
+from collections.abc import Callable
+from datetime import date
+
+import asyncpg
+import pytest
+
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import next_fences
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.items import emit_items
+from tests.databases import DatabasePool
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+NAMES = """
+select relname from pg_class
+where relnamespace = 'ledger'::regnamespace and relkind = any($1) order by relname
+"""
+
+
+async def everything(dsn: str) -> dict[str, object]:
+    """Return the rows of each table and partition, the last number of each sequence."""
+    connection = await asyncpg.connect(dsn)
+    found: dict[str, object] = {}
+    try:
+        for name in await _column(connection, NAMES, [b"r", b"p"]):
+            rows = f"select t::text from ledger.{name} t order by 1"  # noqa: S608 - of the catalog
+            found[name] = await _column(connection, rows)
+        for name in await _column(connection, NAMES, [b"S"]):
+            drawn = f"select (last_value, is_called)::text from ledger.{name}"  # noqa: S608 - of the catalog
+            found[name] = await _column(connection, drawn)
+        return found
+    finally:
+        await connection.close()
+
+
+async def _column(connection: asyncpg.Connection, query: str, *parameters: object) -> list[str]:
+    return [row[0] for row in await connection.fetch(query, *parameters)]
+
+
+async def work(connection: Connection, make_drafts: MakeDrafts) -> None:
+    """Leave rows in many tables, a paused flow, a partition, and numbers that were drawn."""
+    actor_no = await register_actor(connection, "test", ActorKind.WORKER)
+    [draft] = make_drafts(effective_date=date(2031, 5, 1))
+    await emit_items(connection, [draft], actor_no=actor_no)
+    await pause_flows(connection, FlowScope("acme", draft.kind), reason="test", actor_no=actor_no)
+    assert await next_fences(connection, 1) == [1]
+
+
+async def test_rows_numbers_pauses_and_partitions_do_not_reach_the_next_test(
+    database_pool: DatabasePool, make_drafts: MakeDrafts
+) -> None:
+    async with database_pool.lease() as dsn:
+        before = await everything(dsn)
+        connection = await connect(dsn, application_name="test")
+        await work(connection, make_drafts)
+        await connection.close()
+        assert await everything(dsn) != before
+    made = database_pool.made
+    async with database_pool.lease() as next_dsn:
+        assert next_dsn != dsn
+        assert await everything(next_dsn) == before
+        connection = await connect(next_dsn, application_name="test")
+        await work(connection, make_drafts)  # numbers begin at 1 again
+        await connection.close()
+    assert database_pool.made == made
+
+
+FILL = """
+insert into ledger.actor (kind, name)
+select 'worker', repeat('a', 100) || n from generate_series(1, 20000) n
+"""
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter database {name} set ledger.machine_clock = '2027-01-01|2027-01-01|0'",
+        "alter role postgres in database {name} set work_mem = '1MB'",
+        "alter database {name} connection limit 7",
+        "grant temporary on database {name} to ledger_worker",
+        "create table public.seen (item uuid)",
+        "create or replace function ledger.none() returns int language sql as 'select 1'",
+        "alter table ledger.flow disable trigger all",
+        "alter table ledger.flow set (fillfactor = 50)",
+        "drop index ledger.partition_span_made_idx",
+        "revoke select on ledger.flow from ledger_worker",
+        "update ledger.partition_span set made_at = now()",
+        "delete from ledger.state",
+        FILL,
+        "analyze ledger.flow",
+    ],
+)
+async def test_a_database_that_cannot_be_restored_is_dropped(
+    database_pool: DatabasePool, change: str
+) -> None:
+    async with database_pool.lease(damaged=True) as dsn:
+        name = dsn.rpartition("/")[2]
+        admin = await asyncpg.connect(dsn)
+        await admin.execute("set session_replication_role = replica")
+        await admin.execute(change.format(name=name))
+        oid = await admin.fetchval("select oid from pg_database where datname = $1", name)
+        await admin.close()
+    async with database_pool.lease() as dsn:
+        admin = await asyncpg.connect(dsn)
+        assert not await admin.fetchval("select count(*) from pg_database where oid = $1", oid)
+        await admin.close()
+
+
+async def test_a_session_that_a_test_leaves_open_is_ended(database_pool: DatabasePool) -> None:
+    async with database_pool.lease() as dsn:
+        left = await asyncpg.connect(dsn)
+        await left.execute("begin; lock table ledger.flow")
+    with pytest.raises((asyncpg.InterfaceError, asyncpg.PostgresConnectionError)):
+        await left.fetchval("select 1")
+    with pytest.raises(asyncpg.InvalidCatalogNameError):
+        await asyncpg.connect(dsn)
+
+
+async def test_an_item_that_stands_nowhere_fails_its_test(
+    database_pool: DatabasePool, make_drafts: MakeDrafts
+) -> None:
+    async def lose_an_item() -> None:
+        async with database_pool.lease() as dsn:
+            connection = await connect(dsn, application_name="test")
+            await work(connection, make_drafts)
+            await connection.execute("delete from ledger.pending")
+            await connection.close()
+
+    with pytest.raises(AssertionError, match="key-000000"):
+        await lose_an_item()
