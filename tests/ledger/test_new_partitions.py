@@ -187,3 +187,14 @@ async def test_g2_a_parked_item_that_a_plan_does_not_know_stays_parked(
     )
     assert answered.answer == "unknown"
     assert await ledger.state_of(placed.id) is State.MANUAL_REVIEW
+
+
+async def test_g1_a_chain_does_not_end_with_an_item_that_is_not_found(ledger: Ledger) -> None:
+    await ledger.connection.execute(
+        "insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)"
+        " values (4711, $1, 1, 60)",
+        NEW_MONTH,
+    )
+    with pytest.raises(REFUSED, match="1 items were taken and 0 of them found"):
+        await ledger.connection.execute("delete from ledger.following")
+    assert await ledger.connection.fetchval("select count(*) from ledger.following") == 1
