@@ -5,7 +5,7 @@ import os
 from typing import Final
 
 from bench.workload import KINDS_VARIABLE
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger import Completed, DueItem, Handlers, Verdict
 
 NAP_SECONDS: Final = 0.005
 NAPS_AT_ONCE: Final = 8

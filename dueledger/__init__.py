@@ -1,5 +1,49 @@
-"""Dueledger: was it due, was it claimed, did it happen, and if not, why."""
+"""Dueledger: was it due, was it claimed, did it happen, and if not, why.
 
-from typing import Final
+What a domain team imports. Names resolve on first use (PEP 562), so that no command pays for them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from dueledger.ledger.store.connection import Connection
+    from dueledger.workers.handlers import Handlers
+    from dueledger.workers.item import DueItem
+    from dueledger.workers.verdicts import Completed, NotDue, Park, Retry, Snooze, Verdict
 
 __version__: Final = "0.1.0"
+
+__all__ = [
+    "Completed",
+    "Connection",
+    "DueItem",
+    "Handlers",
+    "NotDue",
+    "Park",
+    "Retry",
+    "Snooze",
+    "Verdict",
+    "__version__",
+]
+
+_NOT_VERDICTS: Final = {
+    "Connection": "dueledger.ledger.store.connection",
+    "DueItem": "dueledger.workers.item",
+    "Handlers": "dueledger.workers.handlers",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the module that holds a public name, and keep the name here."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(_NOT_VERDICTS.get(name, "dueledger.workers.verdicts"))
+    found: object = getattr(module, name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names too, whether resolved already or not."""
+    return sorted({*globals(), *__all__})

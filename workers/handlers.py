@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
-from dueledger.ledger.store import Connection
 from dueledger.workers.item import DueItem
 from dueledger.workers.verdicts import NotAttempted, Park, Verdict
+
+if TYPE_CHECKING:
+    from dueledger.ledger.store import Connection
 
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
@@ -18,11 +20,11 @@ BACKOFF_CAP_SECONDS: Final = 600.0
 
 SingleFunction = Callable[[DueItem], Awaitable[Verdict | NotAttempted] | Verdict]
 BatchFunction = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]
-TransactionFunction = Callable[[DueItem, Connection], Awaitable[Verdict]]
+TransactionFunction: TypeAlias = "Callable[[DueItem, Connection], Awaitable[Verdict]]"
 
 _S = TypeVar("_S", bound=SingleFunction)
 _B = TypeVar("_B", bound=BatchFunction)
-_T = TypeVar("_T", bound=TransactionFunction)
+_T = TypeVar("_T", bound="TransactionFunction")
 
 
 class HandlerForm(StrEnum):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dueledger.ledger.errors import InvalidInput, Problem
-from dueledger.workers import Handlers
+from dueledger.workers.handlers import Handlers
 
 
 def load_handlers(places: Sequence[str]) -> Handlers:

@@ -11,7 +11,7 @@ from dueledger.cli.output import print_document
 
 if TYPE_CHECKING:
     from dueledger.ledger.runtime.service import Counts
-    from dueledger.workers import Handlers
+    from dueledger.workers.handlers import Handlers
 
 app = typer.Typer()
 
@@ -85,7 +85,8 @@ async def _work(
     handlers: "Handlers", dsn: str | None, bootstrap_servers: str | None, *, once: bool
 ) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers import WorkerSettings, run_worker
+    from dueledger.workers.process import run_worker
+    from dueledger.workers.settings import WorkerSettings
 
     settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
     async with process_stop() as stop:

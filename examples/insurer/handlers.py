@@ -6,8 +6,8 @@ ever there without the other two, and a renewal never happens twice (G6).
 
 from typing import Final
 
+from dueledger import Completed, DueItem, Handlers, NotDue, Verdict
 from dueledger.ledger.store import Connection
-from dueledger.workers import Completed, DueItem, Handlers, NotDue, Verdict
 
 handlers = Handlers()
 

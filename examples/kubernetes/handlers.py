@@ -1,6 +1,6 @@
 """Runs the periodic jobs, which here means taking note of them."""
 
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger import Completed, DueItem, Handlers, Verdict
 
 handlers = Handlers()
 

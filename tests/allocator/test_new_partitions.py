@@ -9,13 +9,13 @@ from functools import partial
 import pytest
 from pydantic import SecretStr
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.allocator import Allocator
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.direct import DirectSettings, run_direct_worker
 
 from .conftest import PLENTY

@@ -18,7 +18,7 @@ Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
 
 FLOOD = 20_000
 HANDLERS = """
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
+from dueledger import Completed, DueItem, Handlers, Verdict
 
 handlers = Handlers()
 

@@ -16,7 +16,7 @@ Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
 HANDLERS = """
-from dueledger.workers import Completed, Handlers
+from dueledger import Completed, Handlers
 handlers = Handlers()
 @handlers.on("ReminderDue")
 async def remind(item):

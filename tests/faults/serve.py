@@ -12,21 +12,14 @@ from uuid import UUID
 
 import asyncpg
 
+from dueledger import Completed, DueItem, Handlers, Retry, Snooze, Verdict
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import CONNECTION_LOST, Connection
-from dueledger.workers import (
-    Completed,
-    DueItem,
-    Handlers,
-    Retry,
-    Snooze,
-    Verdict,
-    WorkerSettings,
-    run_worker,
-)
 from dueledger.workers.direct import DirectSettings, run_direct_worker
+from dueledger.workers.process import run_worker
+from dueledger.workers.settings import WorkerSettings
 
 EVIDENCE_VARIABLE = "DUELEDGER_EVIDENCE_DSN"
 HANDLER_VARIABLE = "DUELEDGER_HANDLER_SECONDS"

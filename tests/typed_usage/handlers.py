@@ -6,8 +6,17 @@ so a refused mistake that becomes acceptable is noticed.
 
 from collections.abc import Sequence
 
-from dueledger.ledger.store import Connection
-from dueledger.workers import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
+from dueledger import (
+    Completed,
+    Connection,
+    DueItem,
+    Handlers,
+    NotDue,
+    Park,
+    Retry,
+    Snooze,
+    Verdict,
+)
 
 handlers = Handlers()
 

@@ -15,6 +15,7 @@ import orjson
 import pytest
 from pydantic import SecretStr
 
+from dueledger import Handlers
 from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -25,7 +26,8 @@ from dueledger.ledger.store.claims import ReapedRuns, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.flow_limits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.workers import Handlers, WorkerSettings, run_worker
+from dueledger.workers.process import run_worker
+from dueledger.workers.settings import WorkerSettings
 
 from .wire import Wire, wire_to
 

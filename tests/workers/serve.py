@@ -7,10 +7,12 @@ import sys
 import threading
 from collections.abc import Sequence
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
-from dueledger.workers import Completed, DueItem, Handlers, Verdict, WorkerSettings, run_worker
+from dueledger.workers.process import run_worker
+from dueledger.workers.settings import WorkerSettings
 
 POISON = "poison"
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Stop
-from dueledger.workers import Completed, DueItem, Handlers, Verdict, run_worker
+from dueledger.workers.process import run_worker
 from dueledger.workers.run.stuck_pools import WorkerStuck
 
 from .conftest import Site

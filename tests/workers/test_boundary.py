@@ -7,8 +7,8 @@ from typing import cast
 
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 
 from .conftest import Site
 

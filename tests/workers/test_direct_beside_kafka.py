@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.direct import DirectSettings, run_direct_worker
 
 from .conftest import Site

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.allocator.publish import Compression, OutgoingBatch
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
@@ -13,10 +14,10 @@ from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.items import withdraw_items
-from dueledger.workers import Completed, DueItem, Handlers, Verdict, WorkerSettings
 from dueledger.workers.claim_slices import RejectedWorkRecord
 from dueledger.workers.poll.partition_queue import TopicPartitionKey
 from dueledger.workers.poll.work_consumer import WorkConsumer
+from dueledger.workers.settings import WorkerSettings
 
 from .conftest import Site
 from .test_stretch import Written

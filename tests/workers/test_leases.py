@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 from pydantic import SecretStr
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import connect
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 
 from .conftest import Site
 

@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+from dueledger import Completed, DueItem, Handlers, Retry, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
 
 from .conftest import Site
 from .test_kafka import completing

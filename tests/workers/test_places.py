@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.run.call_slots import AHEAD_CALLS_MAX, AHEAD_SECONDS, CallSlots
 
 from .conftest import Site

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import orjson
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.verdict_outcomes import outcome_of_verdict
 

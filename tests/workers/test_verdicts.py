@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import NoReturn, cast
 
+from dueledger import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import read_now
-from dueledger.workers import Completed, DueItem, Handlers, NotDue, Park, Retry, Snooze, Verdict
 
 from .conftest import Site
 

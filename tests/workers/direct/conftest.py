@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 import pytest
 from pydantic import SecretStr
 
+from dueledger import Handlers
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
 from dueledger.ledger.store import Connection, Pool, Record
@@ -25,7 +26,6 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.claims import ReapedRuns, reap_claims, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.workers import Handlers
 from dueledger.workers.direct import DirectSettings, run_direct_worker
 from dueledger.workers.direct.worker import DirectWorker
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.store import Connection
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 
 KIND = os.environ["TEST_KIND"]
 POISON = "poison"

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import CONNECTION_LOST, Connection, open_pool
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 
 from .conftest import Estate
 

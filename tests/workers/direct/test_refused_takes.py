@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.direct_claims import DirectClaimResult, claim_and_start_items
-from dueledger.workers import Completed, DueItem, Handlers, Verdict
 from dueledger.workers.direct import claims
 
 from .conftest import Estate

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dueledger import Completed, DueItem, Handlers, Retry, Verdict
 from dueledger.definitions.files import read_definitions
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.identity import item_id
@@ -18,7 +19,6 @@ from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import RequestResult, withdraw_items
-from dueledger.workers import Completed, DueItem, Handlers, Retry, Verdict
 
 from .conftest import NOBODY, Estate
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import pytest
 
+from dueledger import DueItem
 from dueledger.ledger.kafka.envelope import Headers
-from dueledger.workers import DueItem
 from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
 

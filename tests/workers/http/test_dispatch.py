@@ -10,10 +10,10 @@ from typing import cast
 import pytest
 from pydantic import SecretStr
 
+from dueledger import Completed, Park, Retry
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
 from dueledger.ledger.store.definitions import HttpKind
 from dueledger.ledger.store.runs import Outcome
-from dueledger.workers import Completed, Park, Retry
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.http.client import HttpClient
 from dueledger.workers.http.database_clock import DatabaseClock
