@@ -56,9 +56,9 @@ check-imports: env ## which module may import which, and who may reach Postgres 
 	@rm -rf .tools/imports && mkdir -p .tools/imports && cp -RL dueledger .tools/imports/
 	@cd .tools/imports && $(abspath $(BIN))/lint-imports --no-logo --config $(CURDIR)/pyproject.toml
 
-check-sql: env ## lock hazards in migrations; statement headers and schema.sql against the server
-	$(BIN)/squawk sql/migrations/*.sql
-	$(BIN)/pytest tests/sql -q -k 'header or schema'
+check-sql: env ## lock hazards in schema and migrations; statement headers and schema.sql against the server
+	$(BIN)/squawk sql/schema/*.sql sql/schema/*/*.sql sql/migrations/*.sql
+	$(BIN)/pytest tests/sql -q -k 'header or schema or migration'
 
 schema: env ## write sql/schema.sql, docs/states.md and docs/definition.schema.json anew from what they tell of
 	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql tests/test_definitions.py -q -k 'schema_dump or docs_show or published_schema'

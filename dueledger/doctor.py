@@ -94,7 +94,7 @@ async def _postgres(connection: Connection) -> DoctorCheck:
 async def _schema(connection: Connection) -> DoctorCheck:
     pending = await pending_migrations(connection)
     if pending:
-        lacks = f"lacks {len(pending)} migrations, the first is {pending[0]}"
+        lacks = f"lacks {', '.join(pending)}"
         return DoctorCheck("schema", Health.FAIL, lacks, "run `dueledger migrate`")
     return DoctorCheck("schema", Health.OK, "up to date")
 

@@ -1,6 +1,6 @@
 """What the limits of a flow may be: no number among them can make a statement fail for others.
 
-The CHECKs of ``0155_flow_limits.sql`` say the same; a test holds one to the other.
+The CHECKs of ``sql/schema/tables/flow.sql`` say the same; a test holds one to the other.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
--- What the migrations make, as pg_dump tells it; monthly partitions left out.
+-- What the migrations make, as pg_dump prints it; monthly partitions left out.
 -- Written by `make schema`, and compared by `make check`.
 
 
@@ -29,9 +29,13 @@ begin
   end;
 end $$;
 
+COMMENT ON FUNCTION ledger.await_partitions() IS 'Wait until this session can insert into table partitions that others have just made; false where there are none.';
+
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN GREATEST((COALESCE(NULLIF(split_part(COALESCE(current_setting('ledger.clock'::text, true), ''::text), '|'::text, 3), ''::text), '1'::text))::double precision, (0.000000001)::double precision);
+
+COMMENT ON FUNCTION ledger.clock_rate() IS 'How many business seconds pass in a real one; nearly none while business time stands still.';
 
 CREATE TABLE ledger.due_item (
     effective_date date NOT NULL,
@@ -69,6 +73,44 @@ CREATE TABLE ledger.due_item (
 )
 PARTITION BY RANGE (effective_date);
 
+COMMENT ON TABLE ledger.due_item IS 'What is owed. A row changes only while its item was never handed out, and the journal then has what it was before. Partitioned by month.';
+
+COMMENT ON COLUMN ledger.due_item.effective_date IS 'The business date that the item is for.';
+
+COMMENT ON COLUMN ledger.due_item.item_no IS 'Number of the item within the ledger; other tables name items by it.';
+
+COMMENT ON COLUMN ledger.due_item.id IS 'Public id: a hash of tenant, kind, business key, cycle and effective date (ledger.item_id).';
+
+COMMENT ON COLUMN ledger.due_item.cycle IS 'Name that tells the occurrences of one business key apart.';
+
+COMMENT ON COLUMN ledger.due_item.due_at IS 'When the business owes the item.';
+
+COMMENT ON COLUMN ledger.due_item.start_by IS 'SLA: when it must be started.';
+
+COMMENT ON COLUMN ledger.due_item.complete_by IS 'SLA: when it must be completed.';
+
+COMMENT ON COLUMN ledger.due_item.partition_key IS 'Key of the Kafka record; null: the business key.';
+
+COMMENT ON COLUMN ledger.due_item.definition_no IS 'Version of the definition that owes it; null for an item emitted directly.';
+
+COMMENT ON COLUMN ledger.due_item.event_no IS 'Domain event that implied it.';
+
+COMMENT ON COLUMN ledger.due_item.tzdata IS 'Version of the tz database that placed due_at.';
+
+COMMENT ON COLUMN ledger.due_item.nominal IS 'Local time that the rule names, before gaps, folds, calendars and smear.';
+
+COMMENT ON COLUMN ledger.due_item.zone IS 'Time zone of the nominal time.';
+
+COMMENT ON COLUMN ledger.due_item.decision IS 'Why due_at is not the nominal time: gap, fold or roll.';
+
+COMMENT ON COLUMN ledger.due_item.smear_seconds IS 'Delay by smear, contained in due_at.';
+
+COMMENT ON COLUMN ledger.due_item.traceparent IS 'W3C trace context of the emitter.';
+
+COMMENT ON COLUMN ledger.due_item.serial IS 'For serial items: hash of kind and key (ledger.serial_of). Two keys with one hash only wait for each other.';
+
+COMMENT ON COLUMN ledger.due_item.overlap IS 'For serial items, while another of the key is handed out: 1 wait in order, 2 skip, 3 keep one waiting and skip the rest, 4 cancel the running one.';
+
 CREATE TABLE ledger.transition (
     effective_date date NOT NULL,
     item_no bigint NOT NULL,
@@ -81,9 +123,17 @@ CREATE TABLE ledger.transition (
 )
 PARTITION BY RANGE (effective_date);
 
+COMMENT ON TABLE ledger.transition IS 'The journal: what ended each attempt and each item. Append only. Partitioned as due_item. Emission, claim and start are not repeated here: due_item, claim and run have them.';
+
+COMMENT ON COLUMN ledger.transition.attempt IS 'Number of the attempt, from 1; 0 before the first.';
+
+COMMENT ON COLUMN ledger.transition.detail IS 'Reason, evidence, or what a revised item was before.';
+
 CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) RETURNS boolean
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (EXISTS (SELECT FROM (ledger.due_item i JOIN ledger.transition t ON (((t.item_no = i.item_no) AND (t.effective_date = i.effective_date)))) WHERE ((i.business_key = completed_since.business_key) AND (i.flow_no = completed_since.flow_no) AND (t.event = 5) AND (t.at > completed_since.since))));
+
+COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
 
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
@@ -101,6 +151,8 @@ CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective
         partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
         traceparents => array[emit.traceparent]));
 $$;
+
+COMMENT ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) IS 'Emit one item inside the caller''s own transaction, from any language. Emitting it again changes nothing.';
 
 CREATE FUNCTION ledger.emit_follower() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -153,6 +205,8 @@ begin
   end if;
   return null;
 end $$;
+
+COMMENT ON FUNCTION ledger.emit_follower() IS 'Emit the next item of a schedule with a fixed delay: the same terms, due `delay_seconds` after the item before it ended. Nothing where another version decides by then, or decided about the item before: it has a chain of its own.';
 
 CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -250,6 +304,8 @@ begin
   order by x.ord;
 end $$;
 
+COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
+
 CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text, kind_no integer, ordered boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -279,9 +335,13 @@ begin
   join ledger.flow f on f.kind_no = k.kind_no and f.lane = u.lane;
 end $$;
 
+COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
+
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
+
+COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) over the first 16 bytes of a SHA-256. docs/identity.md has vectors.';
 
 CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -293,6 +353,8 @@ begin
 exception when lock_not_available then
   return false;
 end $$;
+
+COMMENT ON FUNCTION ledger.lock_partitions() IS 'Let no table partition be made until the transaction ends; false where one is being made.';
 
 CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
@@ -309,9 +371,13 @@ begin
       * split_part(setting, '|', 3)::double precision;
 end $$;
 
+COMMENT ON FUNCTION ledger.simulated_time(setting text) IS 'The instant of a simulated clock: ''origin|anchor|rate'' stands for origin + (real time - anchor) * rate. Only for members of ledger_simulator.';
+
 CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.machine_clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.machine_clock'::text, true)) END;
+
+COMMENT ON FUNCTION ledger.machine_now() IS 'The machine clock: leases, deadlines and heartbeats.';
 
 CREATE FUNCTION ledger.make_partition(parent text, day date) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -352,6 +418,8 @@ begin
   return true;
 end $$;
 
+COMMENT ON FUNCTION ledger.make_partition(parent text, day date) IS 'Make the table partition that holds a date; false where it exists.';
+
 CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::interval) RETURNS integer
     LANGUAGE sql
     AS $$
@@ -368,6 +436,8 @@ CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::in
       where p.parent = parent.parent and p.starts_on = ledger.partition_start(month.month::date))
     and ledger.make_partition(parent.parent, month.month::date);
 $$;
+
+COMMENT ON FUNCTION ledger.make_partitions(ahead interval) IS 'Make every table partition from a month before now to `ahead` after it; returns how many.';
 
 CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -434,6 +504,8 @@ begin
   select t.ord from taken t order by t.ord;
 end $$;
 
+COMMENT ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) IS 'Let items of a version that were never handed out and are still to come (Scheduled) be due at other instants; SLA deadlines move along. An item without an instant ends, as Skipped where a reason is given, else as Superseded. Returns the inputs that moved or ended.';
+
 CREATE FUNCTION ledger.none_lost(taken bigint, seen bigint) RETURNS boolean
     LANGUAGE plpgsql IMMUTABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -449,9 +521,13 @@ begin
     hint = 'repeat it in a new transaction';
 end $$;
 
+COMMENT ON FUNCTION ledger.none_lost(taken bigint, seen bigint) IS 'Raise DL005 where a statement took items and did not find all of them in due_item.';
+
 CREATE FUNCTION ledger.now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (COALESCE(current_setting('ledger.clock'::text, true), ''::text) = ''::text) THEN statement_timestamp() ELSE ledger.simulated_time(current_setting('ledger.clock'::text, true)) END;
+
+COMMENT ON FUNCTION ledger.now() IS 'The business clock: what is due, available and effective.';
 
 CREATE TABLE ledger.expedited (
     item_no bigint NOT NULL,
@@ -461,13 +537,19 @@ CREATE TABLE ledger.expedited (
     reason text NOT NULL
 );
 
+COMMENT ON TABLE ledger.expedited IS 'Items that a named person made available before due_at, which stays as it is.';
+
 CREATE FUNCTION ledger.not_before(item_no bigint, due_at timestamp with time zone) RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN (EXISTS (SELECT FROM ledger.expedited e WHERE (e.item_no = not_before.item_no))) THEN ledger.now() ELSE GREATEST(due_at, ledger.now()) END;
 
+COMMENT ON FUNCTION ledger.not_before(item_no bigint, due_at timestamp with time zone) IS 'From when an item may be handed out again.';
+
 CREATE FUNCTION ledger.partition_start(day date) RETURNS date
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN (date_trunc('month'::text, (day)::timestamp without time zone))::date ELSE (date_trunc('year'::text, (day)::timestamp without time zone))::date END;
+
+COMMENT ON FUNCTION ledger.partition_start(day date) IS 'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -477,6 +559,8 @@ CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
   on conflict (name) do update set seen_at = statement_timestamp()
   returning a.actor_no;
 $$;
+
+COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor.';
 
 CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, answer text)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -591,17 +675,25 @@ begin
   order by s.ord;
 end $$;
 
+COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
+
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hashtextextended(key, (kind_no)::bigint);
+
+COMMENT ON FUNCTION ledger.serial_of(kind_no integer, key text) IS 'The hash of kind and key by which serial items wait for each other.';
 
 CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN LEAST(GREATEST(rate, (1)::double precision), (COALESCE(tokens, GREATEST(rate, (1)::double precision)) + (rate * (GREATEST(EXTRACT(epoch FROM (ledger.machine_now() - tokens_at)), (0)::numeric))::double precision)));
 
+COMMENT ON FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) IS 'Tokens in the bucket of a flow now; the bucket holds one second of the rate, and at least one.';
+
 CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN CASE WHEN (traceparent ~ '^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$'::text) THEN traceparent ELSE NULL::text END;
+
+COMMENT ON FUNCTION ledger.usable_traceparent(traceparent text) IS 'The trace context, or null where it is not in the W3C form, as the recommendation asks.';
 
 CREATE TABLE ledger.claim (
     fence bigint NOT NULL,
@@ -633,6 +725,40 @@ ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
 ALTER TABLE ONLY ledger.claim ALTER COLUMN effective_date SET STORAGE EXTERNAL;
 ALTER TABLE ONLY ledger.claim ALTER COLUMN attempt SET STORAGE EXTERNAL;
 ALTER TABLE ONLY ledger.claim ALTER COLUMN starts SET STORAGE EXTERNAL;
+
+COMMENT ON TABLE ledger.claim IS 'Claims: one row a batch of items handed out under one fence. Partitioned by month; closed claims are kept.';
+
+COMMENT ON COLUMN ledger.claim.allocator_no IS 'Actor number of the allocator, or of the worker in direct mode.';
+
+COMMENT ON COLUMN ledger.claim.partition IS 'Partition of the Kafka topic.';
+
+COMMENT ON COLUMN ledger.claim.size IS 'Number of items.';
+
+COMMENT ON COLUMN ledger.claim.item_no IS 'The items by position, in the order published: the offset of a record is base_offset + position - 1.';
+
+COMMENT ON COLUMN ledger.claim.attempt IS 'By position: the attempt that the claim is for.';
+
+COMMENT ON COLUMN ledger.claim.starts IS 'By position: the start that the claim is for.';
+
+COMMENT ON COLUMN ledger.claim.batch_max IS 'For suspects: in runs of how many items at most they are started; else null.';
+
+COMMENT ON COLUMN ledger.claim.published_at IS 'When the acknowledgement by Kafka was marked.';
+
+COMMENT ON COLUMN ledger.claim.base_offset IS 'Offset of the first record.';
+
+COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.';
+
+COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
+
+COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one limited flow.';
+
+COMMENT ON COLUMN ledger.claim.holder_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
+
+COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the claim is settled by topic.';
+
+COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the deadline.';
+
+COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
 
 CREATE TABLE ledger.flow (
     flow_no integer NOT NULL,
@@ -672,6 +798,38 @@ CREATE TABLE ledger.flow (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+COMMENT ON TABLE ledger.flow IS 'Items of one tenant, kind and lane: limits, pause and circuit apply to them together.';
+
+COMMENT ON COLUMN ledger.flow.lane IS 'Named part of the kind, as a region; empty where there is none.';
+
+COMMENT ON COLUMN ledger.flow.weight IS 'Share of the flow against the others.';
+
+COMMENT ON COLUMN ledger.flow.rate_per_second IS 'Rate limit in items; the token bucket holds one second of it.';
+
+COMMENT ON COLUMN ledger.flow.concurrency_max IS 'Limit of claimed and running items at once.';
+
+COMMENT ON COLUMN ledger.flow.window_items IS 'Limit of claimed items that are not started.';
+
+COMMENT ON COLUMN ledger.flow.paused_at IS 'Since when the flow is paused; nothing of it is claimed.';
+
+COMMENT ON COLUMN ledger.flow.retry_share IS 'Part of each claim that is kept for retries.';
+
+COMMENT ON COLUMN ledger.flow.tokens IS 'Tokens in the bucket at tokens_at; negative after more was claimed than it held.';
+
+COMMENT ON COLUMN ledger.flow.circuit_failure_ratio IS 'Share of failures at which the circuit opens; null: there is no circuit.';
+
+COMMENT ON COLUMN ledger.flow.circuit_calls_min IS 'Outcomes within the window below which the circuit stays as it is.';
+
+COMMENT ON COLUMN ledger.flow.circuit_window_seconds IS 'Time over which outcomes are counted for the circuit.';
+
+COMMENT ON COLUMN ledger.flow.circuit_rest_seconds IS 'Time from opening the circuit until a probe is claimed.';
+
+COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
+
+COMMENT ON COLUMN ledger.flow.limited IS 'Whether the items in flight are counted: they are then in claims of this flow alone.';
+
+COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
+
 CREATE TABLE ledger.kind (
     kind_no integer NOT NULL,
     tenant text NOT NULL,
@@ -708,6 +866,48 @@ CREATE TABLE ledger.kind (
     CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
 );
 
+COMMENT ON TABLE ledger.kind IS 'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';
+
+COMMENT ON COLUMN ledger.kind.topic IS 'Kafka topic to which claims of the kind are published.';
+
+COMMENT ON COLUMN ledger.kind.queue_seconds IS 'Time from the acknowledgement by Kafka until a worker must have started the items.';
+
+COMMENT ON COLUMN ledger.kind.lease_seconds IS 'Lease of a run that is settled by topic; a worker has a lease of its own.';
+
+COMMENT ON COLUMN ledger.kind.attempt_max IS 'Attempts after which a failed item is parked.';
+
+COMMENT ON COLUMN ledger.kind.start_max IS 'Starts after which an item is parked, snoozes and lost workers included.';
+
+COMMENT ON COLUMN ledger.kind.backoff_base_seconds IS 'First bound of the backoff; it doubles with each attempt. Full jitter.';
+
+COMMENT ON COLUMN ledger.kind.backoff_cap_seconds IS 'Upper bound of the backoff.';
+
+COMMENT ON COLUMN ledger.kind.grace_seconds IS 'Time after due_at from which an open item is overdue.';
+
+COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether repairs must not execute an item a second time, as with regulatory filings.';
+
+COMMENT ON COLUMN ledger.kind.dispatch IS 'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
+
+COMMENT ON COLUMN ledger.kind.http IS 'Endpoint and options of the dispatch by HTTP.';
+
+COMMENT ON COLUMN ledger.kind.settled_by IS 'Who settles: the worker, or the consumers of the topic by reported outcomes.';
+
+COMMENT ON COLUMN ledger.kind.dispatch_seconds IS 'Time from the claim until Kafka must have acknowledged it.';
+
+COMMENT ON COLUMN ledger.kind.run_seconds IS 'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';
+
+COMMENT ON COLUMN ledger.kind.total_seconds IS 'Time after due_at from which a failed item is parked and not retried. Null: no limit.';
+
+COMMENT ON COLUMN ledger.kind.queue_late IS 'What happens to items that were not started in time.';
+
+COMMENT ON COLUMN ledger.kind.run_late IS 'What happens to items of a run that took longer than run_seconds.';
+
+COMMENT ON COLUMN ledger.kind.ordering IS 'Whether items of one partition key run one after another, in the order of due_at.';
+
+COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item keeps its key until it ends.';
+
+COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
+
 CREATE TABLE ledger.run (
     run_no bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
@@ -726,6 +926,22 @@ CREATE TABLE ledger.run (
     CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
 )
 PARTITION BY RANGE (started_at);
+
+COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, under the lease of one worker. Partitioned by month; closed runs are kept.';
+
+COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
+
+COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
+
+COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its item has ended.';
+
+COMMENT ON COLUMN ledger.run.closed_at IS 'When all items had ended or the run was reaped; null while the run is open.';
+
+COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one limited flow.';
+
+COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
+
+COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
 
 CREATE VIEW ledger.open_item AS
  SELECT c.item_no[p.p] AS item_no,
@@ -749,6 +965,8 @@ UNION ALL
      CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
   WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
 
+COMMENT ON VIEW ledger.open_item IS 'Items that are claimed or running, with claim, position and run.';
+
 CREATE TABLE ledger.pending (
     item_no bigint NOT NULL,
     effective_date date NOT NULL,
@@ -767,6 +985,22 @@ CREATE TABLE ledger.pending (
 )
 WITH (fillfactor='90', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0', autovacuum_vacuum_insert_scale_factor='0', autovacuum_vacuum_insert_threshold='100000', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='50000');
 
+COMMENT ON TABLE ledger.pending IS 'Items that wait to be claimed. A claim deletes the rows.';
+
+COMMENT ON COLUMN ledger.pending.available_at IS 'From when the item may be claimed: due_at, or later after a retry, snooze or smear; infinity while it waits for its key.';
+
+COMMENT ON COLUMN ledger.pending.attempt IS 'Attempts counted so far.';
+
+COMMENT ON COLUMN ledger.pending.starts IS 'Starts so far, snoozes and lost workers included.';
+
+COMMENT ON COLUMN ledger.pending.batch_max IS 'For a suspect: in runs of how many items at most it is started; else null.';
+
+COMMENT ON COLUMN ledger.pending.serial IS 'As in due_item.';
+
+COMMENT ON COLUMN ledger.pending.serial_due_at IS 'Order within the key: due_at of a serial item.';
+
+COMMENT ON COLUMN ledger.pending.overlap IS 'As in due_item.';
+
 CREATE TABLE ledger.review (
     item_no bigint NOT NULL,
     effective_date date NOT NULL,
@@ -778,6 +1012,10 @@ CREATE TABLE ledger.review (
     run_no bigint,
     actor_no integer NOT NULL
 );
+
+COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes them off or cancels them.';
+
+COMMENT ON COLUMN ledger.review.run_no IS 'Run in which the item failed last.';
 
 CREATE VIEW ledger.accounting AS
  WITH standing AS (
@@ -829,6 +1067,8 @@ CREATE VIEW ledger.accounting AS
      LEFT JOIN flying y ON ((y.flow_no = f.flow_no)))
   GROUP BY k.tenant, k.name;
 
+COMMENT ON VIEW ledger.accounting IS 'The accounting identity of each kind: items = pending + handed out + running + reviews + terminal.';
+
 CREATE TABLE ledger.actor (
     actor_no integer NOT NULL,
     name text NOT NULL,
@@ -836,6 +1076,10 @@ CREATE TABLE ledger.actor (
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
     CONSTRAINT actor_kind_known CHECK ((kind = ANY (ARRAY['allocator'::text, 'worker'::text, 'materialiser'::text, 'intake'::text, 'reconciler'::text, 'person'::text, 'service'::text])))
 );
+
+COMMENT ON TABLE ledger.actor IS 'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
+
+COMMENT ON COLUMN ledger.actor.seen_at IS 'When the actor was last registered.';
 
 ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.actor_actor_no_seq
@@ -858,6 +1102,14 @@ CREATE TABLE ledger.calendar (
     source text
 );
 
+COMMENT ON TABLE ledger.calendar IS 'Versions of calendars: the business days of a tenant, by name.';
+
+COMMENT ON COLUMN ledger.calendar.calendar_no IS 'Number of the version.';
+
+COMMENT ON COLUMN ledger.calendar.valid_to IS 'The last day that the version knows; a later day is an error, not a business day.';
+
+COMMENT ON COLUMN ledger.calendar.source IS 'Where the days come from: a file, a country, an exchange.';
+
 ALTER TABLE ledger.calendar ALTER COLUMN calendar_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.calendar_calendar_no_seq
     START WITH 1
@@ -874,6 +1126,10 @@ CREATE TABLE ledger.calendar_use (
     recorded_at timestamp with time zone NOT NULL,
     actor_no integer NOT NULL
 );
+
+COMMENT ON TABLE ledger.calendar_use IS 'Which version of its calendar each definition was expanded by. Append only.';
+
+COMMENT ON COLUMN ledger.calendar_use.from_at IS 'First instant of the occurrences that the version decided; the next row of the definition ends it.';
 
 CREATE TABLE ledger.close (
     close_no bigint NOT NULL,
@@ -894,6 +1150,14 @@ CREATE TABLE ledger.close (
     CONSTRAINT close_two_persons CHECK ((reviewed_by <> prepared_by))
 );
 
+COMMENT ON TABLE ledger.close IS 'Closes: the totals of a period, signed off by two persons.';
+
+COMMENT ON COLUMN ledger.close.zone IS 'Time zone in which the period was named.';
+
+COMMENT ON COLUMN ledger.close.superseded_by IS 'The close that takes its place.';
+
+COMMENT ON COLUMN ledger.close.report IS 'The totals.';
+
 ALTER TABLE ledger.close ALTER COLUMN close_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.close_close_no_seq
     START WITH 1
@@ -912,6 +1176,12 @@ CREATE TABLE ledger.credit (
 )
 WITH (fillfactor='50', autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+COMMENT ON TABLE ledger.credit IS 'How many items of a topic each worker wants waiting for it. Allocators claim no more.';
+
+COMMENT ON COLUMN ledger.credit.worker_no IS 'The worker, as an actor number.';
+
+COMMENT ON COLUMN ledger.credit.granted_until IS 'When the grant ends unless the worker renews it.';
+
 CREATE TABLE ledger.definition (
     definition_no bigint NOT NULL,
     tenant text NOT NULL,
@@ -925,6 +1195,14 @@ CREATE TABLE ledger.definition (
     actor_no integer NOT NULL,
     CONSTRAINT definition_version_positive CHECK ((version > 0))
 );
+
+COMMENT ON TABLE ledger.definition IS 'Versions of schedules and event rules. Never edited: the next version supersedes one.';
+
+COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
+
+COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule.';
+
+COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
 
 ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.definition_definition_no_seq
@@ -960,6 +1238,16 @@ CREATE TABLE ledger.event (
 )
 PARTITION BY RANGE (occurred_at);
 
+COMMENT ON TABLE ledger.event IS 'The inbox: received domain events. A duplicate has the same source, id and time. Partitioned by month.';
+
+COMMENT ON COLUMN ledger.event.source IS 'CloudEvents source; with id it identifies the event.';
+
+COMMENT ON COLUMN ledger.event.subject IS 'CloudEvents subject.';
+
+COMMENT ON COLUMN ledger.event.body IS 'The event as it was received.';
+
+COMMENT ON COLUMN ledger.event.matched IS 'Whether an event rule applied to it when it was received.';
+
 ALTER TABLE ledger.event ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.event_event_no_seq
     START WITH 1
@@ -981,12 +1269,22 @@ CREATE TABLE ledger.failure_streak (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='20000', autovacuum_vacuum_cost_delay='0');
 
+COMMENT ON TABLE ledger.failure_streak IS 'Failures in a row of one business key, over attempts and cycles. A completion ends the streak.';
+
+COMMENT ON COLUMN ledger.failure_streak.reason IS 'Reason of the latest failure.';
+
+COMMENT ON COLUMN ledger.failure_streak.flagged_at IS 'When the streak reached streak_max of its kind.';
+
+COMMENT ON COLUMN ledger.failure_streak.judged_at IS 'Up to when the streak was judged; later failures are judged again.';
+
 CREATE SEQUENCE ledger.fence
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
     NO MAXVALUE
     CACHE 1;
+
+COMMENT ON SEQUENCE ledger.fence IS 'Fences: they only grow, and none is given twice.';
 
 CREATE TABLE ledger.finding (
     id uuid NOT NULL,
@@ -1017,12 +1315,34 @@ CREATE TABLE ledger.finding (
     CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text])))
 );
 
+COMMENT ON TABLE ledger.finding IS 'Findings: recorded differences between expected and actual. One closes itself when it no longer holds.';
+
+COMMENT ON COLUMN ledger.finding.id IS 'Hash of what the finding is about: the same difference has the same id in every pass.';
+
+COMMENT ON COLUMN ledger.finding.subject IS 'What the finding is about, as text: an item, a source, a definition.';
+
+COMMENT ON COLUMN ledger.finding.sentence IS 'The finding in one sentence, for a person.';
+
+COMMENT ON COLUMN ledger.finding.expected IS 'Evidence of the expected side.';
+
+COMMENT ON COLUMN ledger.finding.actual IS 'Evidence of the actual side.';
+
+COMMENT ON COLUMN ledger.finding.terms IS 'Terms of a missing item, from which a repair can emit it.';
+
+COMMENT ON COLUMN ledger.finding.opened_count IS 'How often it was opened; a repair is for one opening.';
+
+COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it.';
+
+COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
+
 CREATE TABLE ledger.flow_change (
     flow_no integer NOT NULL,
     changed_at timestamp with time zone NOT NULL,
     actor_no integer NOT NULL,
     change jsonb NOT NULL
 );
+
+COMMENT ON TABLE ledger.flow_change IS 'Changes of the limits of flows: by whom, when and to what. Append only.';
 
 ALTER TABLE ledger.flow ALTER COLUMN flow_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.flow_flow_no_seq
@@ -1042,6 +1362,12 @@ CREATE TABLE ledger.flow_outcome (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
 
+COMMENT ON TABLE ledger.flow_outcome IS 'Outcomes of flows with a circuit, counted per settlement. The allocators read them and delete the old ones.';
+
+COMMENT ON COLUMN ledger.flow_outcome.at IS 'Time of the settlement, on machine time.';
+
+COMMENT ON COLUMN ledger.flow_outcome.run_no IS 'Lowest number of the runs counted together; 0 where there was none, and the row then counts for no circuit.';
+
 CREATE TABLE ledger.following (
     item_no bigint NOT NULL,
     effective_date date NOT NULL,
@@ -1051,6 +1377,10 @@ CREATE TABLE ledger.following (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
 
+COMMENT ON TABLE ledger.following IS 'Items of schedules with a fixed delay that are not ended. The transaction that ends one deletes its row, and a trigger emits the next item.';
+
+COMMENT ON COLUMN ledger.following.delay_seconds IS 'Time from the end of the item until the next one is due.';
+
 CREATE TABLE ledger.held_key (
     serial bigint NOT NULL,
     item_no bigint NOT NULL,
@@ -1059,6 +1389,8 @@ CREATE TABLE ledger.held_key (
     held_at timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
+
+COMMENT ON TABLE ledger.held_key IS 'Held keys: which serial item has each, from its claim until it ends, and between attempts where failures hold.';
 
 ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.kind_kind_no_seq
@@ -1082,6 +1414,10 @@ CREATE TABLE ledger.lapse (
     CONSTRAINT lapse_reason_known CHECK ((reason = 'catch_up'::text))
 );
 
+COMMENT ON TABLE ledger.lapse IS 'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
+
+COMMENT ON COLUMN ledger.lapse.occurrences IS 'How many occurrences the range has.';
+
 CREATE TABLE ledger.materialised (
     definition_no bigint NOT NULL,
     materialised_until timestamp with time zone NOT NULL,
@@ -1090,6 +1426,14 @@ CREATE TABLE ledger.materialised (
     ends_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL
 );
 
+COMMENT ON TABLE ledger.materialised IS 'How far each version of a schedule is materialised.';
+
+COMMENT ON COLUMN ledger.materialised.materialised_until IS 'The materialised watermark; it only moves forward.';
+
+COMMENT ON COLUMN ledger.materialised.failure IS 'Why the version could not be materialised, at failed_at.';
+
+COMMENT ON COLUMN ledger.materialised.ends_at IS 'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+
 CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
     starts_on date NOT NULL,
@@ -1097,6 +1441,12 @@ CREATE TABLE ledger.partition_span (
     made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
     checked_at timestamp with time zone
 );
+
+COMMENT ON TABLE ledger.partition_span IS 'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, so that scattered dates cannot make more than some hundreds of them.';
+
+COMMENT ON COLUMN ledger.partition_span.parent IS 'The partitioned table.';
+
+COMMENT ON COLUMN ledger.partition_span.checked_at IS 'When the items of the month were last counted.';
 
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,
@@ -1109,6 +1459,14 @@ CREATE TABLE ledger.pause (
     resumed_at timestamp with time zone,
     resumed_by integer
 );
+
+COMMENT ON TABLE ledger.pause IS 'Pauses by tenant, kind and lane. A flow made while one is in force is paused from the start.';
+
+COMMENT ON COLUMN ledger.pause.kind IS 'Null: all kinds of the tenant.';
+
+COMMENT ON COLUMN ledger.pause.lane IS 'Null: all lanes of the kind.';
+
+COMMENT ON COLUMN ledger.pause.resumed_at IS 'When the pause ended; null while it is in force.';
 
 ALTER TABLE ledger.pause ALTER COLUMN pause_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.pause_pause_no_seq
@@ -1123,6 +1481,10 @@ CREATE TABLE ledger.permitted_transition (
     event smallint NOT NULL,
     before_state smallint
 );
+
+COMMENT ON TABLE ledger.permitted_transition IS 'States in which each event may happen.';
+
+COMMENT ON COLUMN ledger.permitted_transition.before_state IS 'State of the item before the event; null where the item is in no state yet, or was lost.';
 
 CREATE TABLE ledger.population (
     population_no bigint NOT NULL,
@@ -1139,6 +1501,18 @@ CREATE TABLE ledger.population (
     CONSTRAINT population_counts_positive CHECK (((row_count >= 0) AND (skipped_count >= 0))),
     CONSTRAINT population_origin_known CHECK ((origin = ANY (ARRAY['definitions'::text, 'events'::text, 'sql'::text, 'evidence'::text])))
 );
+
+COMMENT ON TABLE ledger.population IS 'What a pass read of each source, with its control total. One row a source and pass.';
+
+COMMENT ON COLUMN ledger.population.name IS 'Name of the source.';
+
+COMMENT ON COLUMN ledger.population.query_digest IS 'Hash of the query, where the source has one.';
+
+COMMENT ON COLUMN ledger.population.skipped_count IS 'Rows that could not be used.';
+
+COMMENT ON COLUMN ledger.population.hash_total IS 'Control total: a sum of hashes over the rows.';
+
+COMMENT ON COLUMN ledger.population.failure IS 'Why the source could not be read.';
 
 ALTER TABLE ledger.population ALTER COLUMN population_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.population_population_no_seq
@@ -1158,6 +1532,14 @@ CREATE TABLE ledger.reconciliation (
     scope jsonb NOT NULL,
     counts jsonb
 );
+
+COMMENT ON TABLE ledger.reconciliation IS 'Reconciliation passes.';
+
+COMMENT ON COLUMN ledger.reconciliation.as_of IS 'The moment on business time for which expected and actual were compared.';
+
+COMMENT ON COLUMN ledger.reconciliation.scope IS 'What was compared: tenants, kinds and time.';
+
+COMMENT ON COLUMN ledger.reconciliation.counts IS 'What the pass counted; null until it finished.';
 
 ALTER TABLE ledger.reconciliation ALTER COLUMN reconciliation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.reconciliation_reconciliation_no_seq
@@ -1181,6 +1563,10 @@ CREATE TABLE ledger.rejected_write (
     to_position integer,
     detail jsonb
 );
+
+COMMENT ON TABLE ledger.rejected_write IS 'Stale and illegal writes: what was tried, and why it changed nothing. Append only.';
+
+COMMENT ON COLUMN ledger.rejected_write.verb IS 'What was tried, as settle or start.';
 
 ALTER TABLE ledger.rejected_write ALTER COLUMN rejected_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.rejected_write_rejected_no_seq
@@ -1209,10 +1595,20 @@ CREATE TABLE ledger.repair (
     CONSTRAINT repair_status_known CHECK ((status = ANY (ARRAY['proposed'::text, 'executed'::text, 'refused'::text])))
 );
 
+COMMENT ON TABLE ledger.repair IS 'Repairs: recorded, idempotent commands that mend findings.';
+
+COMMENT ON COLUMN ledger.repair.id IS 'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
+
+COMMENT ON COLUMN ledger.repair.opened_count IS 'The opening of the finding that the repair is for.';
+
+COMMENT ON COLUMN ledger.repair.outcome IS 'What executing or refusing it returned.';
+
 CREATE TABLE ledger.retired_key (
     id uuid NOT NULL,
     retired_at timestamp with time zone NOT NULL
 );
+
+COMMENT ON TABLE ledger.retired_key IS 'Ids of items whose partition was dropped. Emitting one of them again changes nothing.';
 
 ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.run_run_no_seq
@@ -1236,6 +1632,14 @@ CREATE TABLE ledger.seal (
     CONSTRAINT seal_root_length CHECK (((octet_length(root) = 32) AND (octet_length(previous_root) = 32)))
 );
 
+COMMENT ON TABLE ledger.seal IS 'Seals: signed Merkle roots (RFC 6962) of parts of the journal, each chained to the one before.';
+
+COMMENT ON COLUMN ledger.seal.leaf_count IS 'Transitions under the root.';
+
+COMMENT ON COLUMN ledger.seal.checkpoint IS 'The signed note.';
+
+COMMENT ON COLUMN ledger.seal.key_id IS 'The key that signed it.';
+
 ALTER TABLE ledger.seal ALTER COLUMN seal_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.seal_seal_no_seq
     START WITH 1
@@ -1252,17 +1656,29 @@ CREATE TABLE ledger.silence (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
+COMMENT ON TABLE ledger.silence IS 'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
+
+COMMENT ON COLUMN ledger.silence.holder_no IS 'Actor number under which the consumers of the topic settle.';
+
 CREATE TABLE ledger.state (
     state smallint NOT NULL,
     name text NOT NULL,
     terminal boolean NOT NULL
 );
 
+COMMENT ON TABLE ledger.state IS 'States of an item.';
+
+COMMENT ON COLUMN ledger.state.terminal IS 'Whether no transition leads out of the state.';
+
 CREATE TABLE ledger.transition_event (
     event smallint NOT NULL,
     name text NOT NULL,
     after_state smallint NOT NULL
 );
+
+COMMENT ON TABLE ledger.transition_event IS 'Events that change the state of an item.';
+
+COMMENT ON COLUMN ledger.transition_event.after_state IS 'State of the item after the event.';
 
 CREATE TABLE ledger.triggered (
     tenant text NOT NULL,
@@ -1271,6 +1687,10 @@ CREATE TABLE ledger.triggered (
     id uuid NOT NULL
 );
 
+COMMENT ON TABLE ledger.triggered IS 'Items that a person triggered. Triggering the same cycle again finds the first item, whatever the date is by then.';
+
+COMMENT ON COLUMN ledger.triggered.id IS 'Id of the item.';
+
 CREATE TABLE ledger.watermark (
     tenant text NOT NULL,
     kind text NOT NULL,
@@ -1278,6 +1698,12 @@ CREATE TABLE ledger.watermark (
     held_by text,
     as_of timestamp with time zone NOT NULL
 );
+
+COMMENT ON TABLE ledger.watermark IS 'Completeness watermarks: everything expected of a kind before complete_before exists and is completed, explained or an open finding.';
+
+COMMENT ON COLUMN ledger.watermark.held_by IS 'What blocks the watermark.';
+
+COMMENT ON COLUMN ledger.watermark.as_of IS 'The moment on business time of the pass that computed it.';
 
 CREATE TABLE ledger.withdrawal (
     item_no bigint NOT NULL,
@@ -1291,6 +1717,10 @@ CREATE TABLE ledger.withdrawal (
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0', autovacuum_analyze_scale_factor='0', autovacuum_analyze_threshold='2000');
 
+COMMENT ON TABLE ledger.withdrawal IS 'Requests to cancel or supersede items in flight. Start applies them, and so does upkeep once the item waits again.';
+
+COMMENT ON COLUMN ledger.withdrawal.replacement IS 'Id of the item that takes its place.';
+
 CREATE TABLE ledger.zone_change (
     change_no bigint NOT NULL,
     digest text,
@@ -1302,6 +1732,18 @@ CREATE TABLE ledger.zone_change (
     actor_no integer NOT NULL
 );
 
+COMMENT ON TABLE ledger.zone_change IS 'tz changes: what a newer tz database changes of pending items, as previewed and then applied.';
+
+COMMENT ON COLUMN ledger.zone_change.change_no IS 'Without gaps: one change at a time is written, and a preview takes no number.';
+
+COMMENT ON COLUMN ledger.zone_change.digest IS 'Hash of all that it changes; null only in the transaction that writes it.';
+
+COMMENT ON COLUMN ledger.zone_change.tzdata IS 'The newer tz database.';
+
+COMMENT ON COLUMN ledger.zone_change.tzdata_before IS 'The tz databases that had placed the items.';
+
+COMMENT ON COLUMN ledger.zone_change.from_at IS 'Only items due from then on are changed; null: all.';
+
 CREATE TABLE ledger.zone_change_part (
     change_no bigint NOT NULL,
     definition_no bigint NOT NULL,
@@ -1311,6 +1753,16 @@ CREATE TABLE ledger.zone_change_part (
     items integer,
     overtaken boolean DEFAULT false NOT NULL
 );
+
+COMMENT ON TABLE ledger.zone_change_part IS 'One version of a definition in a tz change; applied in one transaction.';
+
+COMMENT ON COLUMN ledger.zone_change_part.superseded_at IS 'When the next version takes over, as it was at the preview.';
+
+COMMENT ON COLUMN ledger.zone_change_part.failure IS 'Why the version cannot be expanded.';
+
+COMMENT ON COLUMN ledger.zone_change_part.items IS 'How many of its steps took effect.';
+
+COMMENT ON COLUMN ledger.zone_change_part.overtaken IS 'Whether another version was defined before it was applied; nothing of it took effect then.';
 
 CREATE TABLE ledger.zone_change_step (
     change_no bigint NOT NULL,
@@ -1327,6 +1779,18 @@ CREATE TABLE ledger.zone_change_step (
     draft jsonb,
     CONSTRAINT zone_change_step_step_check CHECK ((step = ANY (ARRAY['moved'::text, 'withdrawn'::text, 'skipped'::text, 'added'::text])))
 );
+
+COMMENT ON TABLE ledger.zone_change_step IS 'One item in a tz change. Append only.';
+
+COMMENT ON COLUMN ledger.zone_change_step.at IS 'When the item is due, or will be where it is added.';
+
+COMMENT ON COLUMN ledger.zone_change_step.id IS 'Id of the item.';
+
+COMMENT ON COLUMN ledger.zone_change_step.due_at IS 'When it is due after the change; null: it ends.';
+
+COMMENT ON COLUMN ledger.zone_change_step.decision IS 'Why due_at is not the nominal time: gap, fold or roll.';
+
+COMMENT ON COLUMN ledger.zone_change_step.draft IS 'The item to emit, where it is added.';
 
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_name_key UNIQUE (name);

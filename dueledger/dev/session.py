@@ -101,9 +101,7 @@ class _Session:
         connection = await self._connect()
         try:
             applied = await migrate(connection)
-            self._step(
-                f"schema: {len(applied)} migrations applied" if applied else "schema: up to date"
-            )
+            self._step(f"schema: applied {', '.join(applied)}" if applied else "schema: up to date")
             await self._start_clock(connection)
             seeded = 0 if self._options.headless else await self._seed(connection)
             if seeded:

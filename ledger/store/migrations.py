@@ -1,9 +1,14 @@
-"""Forward-only migrations: numbered SQL files, each in its transaction, under one lock."""
+r"""Forward-only migrations: numbered SQL files, each in its transaction, under one lock.
+
+The first is the baseline. It includes the files of ``sql/schema`` as psql does, by ``\ir``.
+"""
 
 import hashlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import Final
 
 from dueledger.ledger.errors import Conflict
@@ -12,6 +17,7 @@ from dueledger.ledger.store.partitions import AHEAD, make_partitions
 from dueledger.ledger.store.statements import SQL_ROOT
 
 _LOCK: Final = 0x6475656C6467
+_INCLUDED: Final = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _TIMEOUTS: Final = "set local lock_timeout = '10s'; set local statement_timeout = '10min'"
 _JOURNAL: Final = """
 create schema if not exists ledger_migration;
@@ -25,21 +31,26 @@ create table if not exists ledger_migration.applied (
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """One numbered file of ``sql/migrations``."""
+    """One numbered file of ``sql/migrations``. `text` holds the files that it includes."""
 
     name: str
     text: str
 
     @property
+    def number(self) -> int:
+        """Return the number that the file's name begins with."""
+        return _number(self.name)
+
+    @property
     def checksum(self) -> str:
-        """Return the SHA-256 of the file, in hexadecimal."""
+        """Return the SHA-256 of the text, in hexadecimal."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
 
 def read_migrations() -> list[Migration]:
     """Read the shipped migrations in order."""
     return [
-        Migration(path.stem, path.read_text(encoding="utf-8"))
+        Migration(path.stem, _included_text(path))
         for path in sorted((SQL_ROOT / "migrations").glob("*.sql"))
     ]
 
@@ -52,18 +63,21 @@ async def migrate(
 ) -> list[str]:
     """Apply what is missing and make partitions `ahead`; return the names applied.
 
-    Processes that call it at once wait for one another. Raises Conflict where a file that was
-    applied has been changed since: mend with a new migration.
+    Processes that call it at once wait for one another. Raises Conflict, and applies nothing, where
+    a file that was applied has been changed since, or where one was not applied and a higher number
+    was.
     """
     await connection.execute("select pg_advisory_lock($1)", _LOCK)
     try:
         await connection.execute(_JOURNAL)
         rows = await connection.fetch("select name, checksum from ledger_migration.applied")
         done = {row["name"]: row["checksum"] for row in rows}
+        migrations = read_migrations()
+        _require_unchanged(migrations, done)
+        _require_in_order(migrations, done)
         fresh: list[str] = []
-        for migration in read_migrations():
+        for migration in migrations:
             if migration.name in done:
-                _require_same(migration, done[migration.name])
                 continue
             async with connection.transaction():
                 await connection.execute(_TIMEOUTS)
@@ -91,10 +105,33 @@ async def pending_migrations(connection: Connection) -> list[str]:
     return [migration.name for migration in read_migrations() if migration.name not in done]
 
 
-def _require_same(migration: Migration, checksum: str) -> None:
-    if migration.checksum != checksum:
-        message = (
-            f"migration {migration.name} was applied and has been changed since; "
-            "restore the file and put the change into a new migration"
-        )
-        raise Conflict(message, migration=migration.name)
+def _number(name: str) -> int:
+    return int(name.partition("_")[0])
+
+
+def _included_text(path: Path) -> str:
+    return _INCLUDED.sub(
+        lambda found: (path.parent / found[1]).read_text(encoding="utf-8"),
+        path.read_text(encoding="utf-8"),
+    )
+
+
+def _require_unchanged(migrations: Sequence[Migration], done: Mapping[str, str]) -> None:
+    for migration in migrations:
+        if done.get(migration.name, migration.checksum) != migration.checksum:
+            message = (
+                f"migration {migration.name} was applied and has been changed since; "
+                "restore the file and put the change into a new migration"
+            )
+            raise Conflict(message, migration=migration.name)
+
+
+def _require_in_order(migrations: Sequence[Migration], done: Mapping[str, str]) -> None:
+    highest = max(done, key=_number, default=None)
+    for migration in migrations:
+        if highest and migration.name not in done and migration.number <= _number(highest):
+            message = (
+                f"migration {migration.name} was not applied, and {highest} was; give a new "
+                "migration the next number; make a database that is older than the baseline again"
+            )
+            raise Conflict(message, migration=migration.name)

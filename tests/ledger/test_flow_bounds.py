@@ -1,12 +1,8 @@
-"""No limit that can be stored makes a statement fail, and what could was brought inside."""
+"""No limit that can be stored makes a statement fail."""
 
 import re
-import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from typing import Any
 
-import asyncpg
 import pytest
 
 from dueledger.ledger.errors import InvalidItem
@@ -21,13 +17,9 @@ from dueledger.ledger.store.flow_limits import (
     update_circuits,
 )
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, list_flows, set_flow_limits
-from dueledger.ledger.store.migrations import read_migrations
-from dueledger.stack import Endpoints
-from tests.databases import named_database
 
 from .conftest import Ledger
 
-BEFORE_BOUNDS = "0155"
 WITHIN = {name: bounds.low for name, bounds in FLOW_BOUNDS.items()}
 
 
@@ -100,49 +92,3 @@ async def test_limits_at_their_bounds_break_no_statement(ledger: Ledger, end: st
             )
             await update_circuits(ledger.connection)
         assert len(await list_flows(ledger.connection)) == 1
-
-
-@asynccontextmanager
-async def _before_bounds(stack: Endpoints) -> AsyncGenerator[asyncpg.Connection]:
-    """A database as it was before limits had bounds."""
-    name = f"bounds_{secrets.token_hex(6)}"
-    admin = await asyncpg.connect(stack.dsn)
-    await admin.execute(f"create database {name}")
-    connection = await asyncpg.connect(named_database(stack.dsn, name))
-    try:
-        for migration in read_migrations():
-            if migration.name < BEFORE_BOUNDS:
-                await connection.execute(migration.text)
-        yield connection
-    finally:
-        await connection.close()
-        await admin.execute(f"drop database {name} with (force)")
-        await admin.close()
-
-
-async def test_limits_that_were_stored_before_are_brought_inside(stack: Endpoints) -> None:
-    async with _before_bounds(stack) as connection:
-        await connection.execute(
-            "insert into ledger.kind (tenant, name, topic) values ('acme', 'Renewal', 'due.R')"
-        )
-        await connection.execute(
-            "insert into ledger.flow (kind_no, lane, rate_per_second, tokens,"
-            " circuit_failure_ratio, circuit_window_seconds, circuit_rest_seconds)"
-            " select kind_no, v.* from ledger.kind, (values"
-            " ('low', 5e-324::float8, 'nan'::float8, 1e-300::float8, 1e-9::float8, 1e-9::float8),"
-            " ('high', 'infinity', '-infinity', 1, 1e15, 1e300),"
-            " ('nan', 'nan', 1, 1, 'nan', 'nan'),"
-            " ('none', null, null, null, 60, 30)) v"
-        )
-        (bounded,) = [each for each in read_migrations() if each.name.startswith(BEFORE_BOUNDS)]
-        await connection.execute(bounded.text)
-        rows = await connection.fetch(
-            "select lane, rate_per_second, tokens, circuit_failure_ratio, circuit_window_seconds,"
-            " circuit_rest_seconds from ledger.flow order by flow_no"
-        )
-        assert [tuple(row) for row in rows] == [
-            ("low", 3e-8, None, 1e-6, 0.001, 0.001),
-            ("high", 1e9, None, 1, 604_800, 604_800),
-            ("nan", 1e9, 1, 1, 604_800, 604_800),
-            ("none", None, None, None, 60, 30),
-        ]

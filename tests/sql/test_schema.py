@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from dueledger.ledger.store import Connection
 from dueledger.ledger.store.statements import SQL_ROOT
 from dueledger.stack import TEST_STACK_VARIABLE, Provider
 from dueledger.stack.postgres import find_binaries
@@ -13,7 +14,7 @@ from dueledger.stack.postgres import find_binaries
 SCHEMA = SQL_ROOT / "schema.sql"
 UPDATE_VARIABLE = "DUELEDGER_UPDATE_SCHEMA"
 HEADING = """\
--- What the migrations make, as pg_dump tells it; monthly partitions left out.
+-- What the migrations make, as pg_dump prints it; monthly partitions left out.
 -- Written by `make schema`, and compared by `make check`.
 """
 
@@ -48,3 +49,20 @@ async def test_schema_dump_is_what_the_migrations_make(database: str) -> None:
     if os.environ.get(UPDATE_VARIABLE):
         SCHEMA.write_text(made)
     assert SCHEMA.read_text() == made, "run `make schema` and read the difference"
+
+
+UNCOMMENTED = """
+select c.oid::regclass::text as object from pg_class c
+where c.relnamespace = 'ledger'::regnamespace and c.relkind in ('r', 'p', 'v')
+  and not c.relispartition and obj_description(c.oid, 'pg_class') is null
+union all
+select p.oid::regprocedure::text from pg_proc p
+where p.pronamespace = 'ledger'::regnamespace and obj_description(p.oid, 'pg_proc') is null
+"""
+
+
+async def test_each_table_view_and_function_of_the_schema_has_a_comment(
+    connection: Connection,
+) -> None:
+    rows = await connection.fetch(UNCOMMENTED)
+    assert not [row["object"] for row in rows]

@@ -1,0 +1,9 @@
+create function ledger.partition_start(day date) returns date
+  language sql immutable strict parallel safe
+  return case
+    when day >= date '2020-01-01' and day < date '2050-01-01' then date_trunc('month', day::timestamp)::date
+    else date_trunc('year', day::timestamp)::date
+  end;
+
+comment on function ledger.partition_start is
+  'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';

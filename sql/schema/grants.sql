@@ -1,0 +1,38 @@
+-- Who may do what. Workers write the journal, never the schema; auditors read everything.
+
+grant usage on schema ledger to ledger_emitter, ledger_worker, ledger_auditor, ledger_simulator;
+grant select on all tables in schema ledger to ledger_worker, ledger_auditor;
+
+grant insert, update, delete on
+  ledger.pending, ledger.claim, ledger.run, ledger.review, ledger.withdrawal, ledger.materialised, ledger.event,
+  ledger.flow, ledger.kind, ledger.pause, ledger.flow_outcome, ledger.credit, ledger.silence, ledger.held_key,
+  ledger.following
+  to ledger_worker;
+grant insert, update on
+  ledger.failure_streak, ledger.lapse, ledger.zone_change, ledger.zone_change_part,
+  ledger.reconciliation, ledger.population, ledger.finding, ledger.repair, ledger.watermark, ledger.close
+  to ledger_worker;
+grant insert on
+  ledger.transition, ledger.rejected_write, ledger.definition, ledger.calendar, ledger.calendar_use, ledger.expedited,
+  ledger.triggered, ledger.flow_change, ledger.zone_change_step, ledger.seal
+  to ledger_worker;
+grant update (checked_at) on ledger.partition_span to ledger_worker;
+grant usage on sequence ledger.fence to ledger_worker;
+-- Direct mode: one statement claims and starts, so the worker numbers its runs itself.
+grant usage on sequence ledger.run_run_no_seq to ledger_worker;
+
+-- These change the ledger or wait for others, so only those who need them may call them.
+revoke execute on function
+  ledger.register_actor, ledger.ensure_flows, ledger.emit, ledger.emit_items, ledger.emit_follower, ledger.revise_items,
+  ledger.move_items, ledger.make_partition, ledger.make_partitions, ledger.await_partitions, ledger.lock_partitions,
+  ledger.none_lost
+  from public;
+grant execute on function ledger.emit to ledger_emitter;
+grant execute on function
+  ledger.register_actor, ledger.ensure_flows, ledger.emit_items, ledger.revise_items, ledger.move_items,
+  ledger.make_partition, ledger.make_partitions, ledger.await_partitions, ledger.lock_partitions, ledger.none_lost
+  to ledger_worker;
+
+-- `dueledger doctor` asks whether the schema is up to date.
+grant usage on schema ledger_migration to ledger_worker, ledger_auditor;
+grant select on ledger_migration.applied to ledger_worker, ledger_auditor;

@@ -1,0 +1,13 @@
+create table ledger.actor (
+  actor_no integer generated always as identity primary key,
+  name text not null unique,
+  kind text not null,
+  seen_at timestamptz not null default statement_timestamp(),
+  constraint actor_kind_known check (
+    kind in ('allocator', 'worker', 'materialiser', 'intake', 'reconciler', 'person', 'service')
+  )
+);
+
+comment on table ledger.actor is
+  'Who writes to the ledger: a process by its incarnation, a person or a service by name.';
+comment on column ledger.actor.seen_at is 'When the actor was last registered.';

@@ -1,0 +1,28 @@
+create table ledger.credit (
+  topic text not null,
+  worker_no integer not null,
+  items integer not null,
+  granted_until timestamptz not null,
+  primary key (topic, worker_no),
+  constraint credit_items_range check (items >= 0)
+) with (
+  fillfactor = 50,
+  autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0
+);
+
+comment on table ledger.credit is
+  'How many items of a topic each worker wants waiting for it. Allocators claim no more.';
+comment on column ledger.credit.worker_no is 'The worker, as an actor number.';
+comment on column ledger.credit.granted_until is 'When the grant ends unless the worker renews it.';
+
+create index credit_worker_idx on ledger.credit (worker_no);
+
+create table ledger.silence (
+  topic text primary key,
+  holder_no integer not null unique references ledger.actor,
+  since timestamptz not null
+) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
+
+comment on table ledger.silence is
+  'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
+comment on column ledger.silence.holder_no is 'Actor number under which the consumers of the topic settle.';

@@ -1,0 +1,75 @@
+create table ledger.definition (
+  definition_no bigint generated always as identity primary key,
+  tenant text not null,
+  name text not null,
+  version integer not null,
+  kind text not null,
+  event_type text,
+  document jsonb not null,
+  effective_from timestamptz not null,
+  created_at timestamptz not null,
+  actor_no integer not null references ledger.actor,
+  unique (tenant, name, version),
+  constraint definition_version_positive check (version > 0)
+);
+
+comment on table ledger.definition is
+  'Versions of schedules and event rules. Never edited: the next version supersedes one.';
+comment on column ledger.definition.definition_no is 'Number of the version.';
+comment on column ledger.definition.event_type is
+  'Type of the events that trigger an event rule; null for a schedule.';
+comment on column ledger.definition.effective_from is 'When the version comes into force.';
+
+create index definition_event_idx on ledger.definition (event_type, tenant) where event_type is not null;
+create index definition_kind_idx on ledger.definition (kind, tenant);
+create index definition_calendar_idx on ledger.definition (tenant, (document #>> '{calendar,name}'))
+  where document #>> '{calendar,name}' is not null;
+create index definition_schedule_key_idx on ledger.definition (kind, tenant, (document ->> 'business_key'))
+  where event_type is null;
+
+create table ledger.materialised (
+  definition_no bigint primary key references ledger.definition,
+  materialised_until timestamptz not null,
+  failed_at timestamptz,
+  failure text,
+  ends_at timestamptz not null default 'infinity'
+);
+
+comment on table ledger.materialised is 'How far each version of a schedule is materialised.';
+comment on column ledger.materialised.materialised_until is 'The materialised watermark; it only moves forward.';
+comment on column ledger.materialised.failure is 'Why the version could not be materialised, at failed_at.';
+comment on column ledger.materialised.ends_at is
+  'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+
+-- Versions materialised up to their end are not read again.
+create index materialised_until_idx on ledger.materialised (materialised_until) where materialised_until < ends_at;
+
+create table ledger.lapse (
+  definition_no bigint not null references ledger.definition,
+  from_at timestamptz not null,
+  until_at timestamptz not null,
+  occurrences bigint not null,
+  reason text not null,
+  recorded_at timestamptz not null,
+  actor_no integer not null references ledger.actor,
+  primary key (definition_no, from_at),
+  constraint lapse_in_order check (from_at < until_at),
+  constraint lapse_occurrences_positive check (occurrences > 0),
+  constraint lapse_reason_known check (reason in ('catch_up'))
+);
+
+comment on table ledger.lapse is
+  'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
+comment on column ledger.lapse.occurrences is 'How many occurrences the range has.';
+
+create table ledger.triggered (
+  tenant text not null,
+  definition text not null,
+  cycle text not null,
+  id uuid not null,
+  primary key (tenant, definition, cycle)
+);
+
+comment on table ledger.triggered is
+  'Items that a person triggered. Triggering the same cycle again finds the first item, whatever the date is by then.';
+comment on column ledger.triggered.id is 'Id of the item.';

@@ -1,0 +1,96 @@
+create table ledger.finding (
+  id uuid primary key,
+  type text not null,
+  severity text not null,
+  tenant text not null,
+  kind text not null,
+  subject text not null,
+  item_id uuid,
+  business_key text,
+  effective_date date,
+  due_at timestamptz,
+  sentence text not null,
+  expected jsonb,
+  actual jsonb,
+  terms jsonb,
+  opened_count integer not null default 1,
+  first_seen_at timestamptz not null,
+  last_seen_at timestamptz not null,
+  closed_at timestamptz,
+  reconciliation_no bigint not null references ledger.reconciliation,
+  resolution text not null,
+  reason text,
+  resolved_by integer references ledger.actor,
+  constraint finding_type_known check (type in (
+    'MISSING', 'UNEXPECTED', 'DUPLICATE', 'WRONG_DATE', 'WRONG_TERMS', 'WITHDRAWN', 'OVERDUE', 'STUCK',
+    'PUBLISHED_NO_OUTCOME', 'OUTCOME_REJECTED', 'OUTCOME_CONFLICT', 'EFFECT_MISSING', 'EFFECT_UNRECORDED', 'LATE',
+    'LATE_ARRIVING', 'EVENT_UNMATCHED', 'UNBALANCED', 'ORPHAN_RECORD', 'TAMPERED', 'SOURCE_FAILED',
+    'DEFINITION_FAILED'
+  )),
+  constraint finding_severity_known check (severity in ('information', 'warning', 'error', 'critical')),
+  constraint finding_resolution_known check (
+    resolution in ('open', 'explained', 'repaired', 'accepted', 'carried', 'false_positive')
+  ),
+  constraint finding_open_is_not_closed check ((resolution = 'open') = (closed_at is null))
+);
+
+comment on table ledger.finding is
+  'Findings: recorded differences between expected and actual. One closes itself when it no longer holds.';
+comment on column ledger.finding.id is
+  'Hash of what the finding is about: the same difference has the same id in every pass.';
+comment on column ledger.finding.subject is 'What the finding is about, as text: an item, a source, a definition.';
+comment on column ledger.finding.sentence is 'The finding in one sentence, for a person.';
+comment on column ledger.finding.expected is 'Evidence of the expected side.';
+comment on column ledger.finding.actual is 'Evidence of the actual side.';
+comment on column ledger.finding.terms is 'Terms of a missing item, from which a repair can emit it.';
+comment on column ledger.finding.opened_count is 'How often it was opened; a repair is for one opening.';
+comment on column ledger.finding.reconciliation_no is 'The latest pass that found it.';
+comment on column ledger.finding.reason is 'Why it was resolved so.';
+
+create index finding_open_idx on ledger.finding (type, tenant, kind) where closed_at is null;
+create index finding_item_idx on ledger.finding (item_id) where item_id is not null;
+create index finding_seen_idx on ledger.finding (first_seen_at, id);
+
+create table ledger.repair (
+  id uuid primary key,
+  finding_id uuid not null references ledger.finding,
+  action text not null,
+  opened_count integer not null,
+  status text not null,
+  proposed_at timestamptz not null,
+  proposed_by integer not null references ledger.actor,
+  executed_at timestamptz,
+  executed_by integer references ledger.actor,
+  command jsonb not null,
+  outcome jsonb,
+  constraint repair_action_known check (
+    action in ('materialise', 'redrive', 'release', 'cancel', 'complete', 'escalate')
+  ),
+  constraint repair_status_known check (status in ('proposed', 'executed', 'refused')),
+  constraint repair_execution_named check ((status = 'proposed') = (executed_at is null)),
+  constraint repair_executor_named check ((executed_at is null) = (executed_by is null))
+);
+
+comment on table ledger.repair is 'Repairs: recorded, idempotent commands that mend findings.';
+comment on column ledger.repair.id is
+  'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
+comment on column ledger.repair.opened_count is 'The opening of the finding that the repair is for.';
+comment on column ledger.repair.outcome is 'What executing or refusing it returned.';
+
+create index repair_finding_idx on ledger.repair (finding_id);
+create index repair_proposed_idx on ledger.repair (proposed_at, id) where status = 'proposed';
+
+create table ledger.watermark (
+  tenant text not null,
+  kind text not null,
+  complete_before timestamptz,
+  held_by text,
+  as_of timestamptz not null,
+  primary key (tenant, kind)
+);
+
+comment on table ledger.watermark is
+  'Completeness watermarks: everything expected of a kind before complete_before exists and is completed, '
+  'explained or an open finding.';
+comment on column ledger.watermark.held_by is 'What blocks the watermark.';
+comment on column ledger.watermark.as_of is 'The moment on business time of the pass that computed it.';

@@ -1,0 +1,73 @@
+-- The defaults of a kind are declared here and nowhere else in SQL.
+create table ledger.kind (
+  kind_no integer generated always as identity primary key,
+  tenant text not null,
+  name text not null,
+  topic text not null,
+  queue_seconds integer not null default 120,
+  lease_seconds integer not null default 60,
+  attempt_max smallint not null default 5,
+  start_max smallint not null default 30,
+  backoff_base_seconds double precision not null default 10,
+  backoff_cap_seconds double precision not null default 600,
+  grace_seconds integer not null default 900,
+  no_replay boolean not null default false,
+  dispatch text not null default 'kafka',
+  http jsonb,
+  settled_by text not null default 'worker',
+  dispatch_seconds integer not null default 30,
+  run_seconds double precision,
+  total_seconds double precision,
+  queue_late text not null default 'retry',
+  run_late text not null default 'retry',
+  ordering text not null default 'none',
+  failure_holds boolean not null default true,
+  streak_max smallint not null default 3,
+  unique (tenant, name),
+  constraint kind_tenant_shape check (tenant ~ '^[A-Za-z0-9._-]{1,100}$'),
+  constraint kind_name_shape check (name ~ '^[A-Za-z0-9._-]{1,100}$'),
+  constraint kind_seconds_positive check (
+    queue_seconds > 0 and lease_seconds > 0 and backoff_base_seconds > 0
+    and backoff_cap_seconds >= backoff_base_seconds and grace_seconds >= 0
+  ),
+  constraint kind_counts_positive check (attempt_max > 0 and start_max >= attempt_max),
+  constraint kind_dispatch_known check (dispatch in ('kafka', 'direct', 'http')),
+  constraint kind_http_given check ((dispatch = 'http') = (http is not null)),
+  constraint kind_settled_by_known check (settled_by in ('worker', 'topic')),
+  constraint kind_policy_positive check (
+    dispatch_seconds > 0 and run_seconds > 0 and total_seconds > 0 and streak_max > 0),
+  constraint kind_late_known check (queue_late in ('retry', 'park') and run_late in ('retry', 'park')),
+  constraint kind_ordering_known check (ordering in ('none', 'key'))
+);
+
+comment on table ledger.kind is
+  'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';
+comment on column ledger.kind.topic is 'Kafka topic to which claims of the kind are published.';
+comment on column ledger.kind.queue_seconds is
+  'Time from the acknowledgement by Kafka until a worker must have started the items.';
+comment on column ledger.kind.lease_seconds is
+  'Lease of a run that is settled by topic; a worker has a lease of its own.';
+comment on column ledger.kind.attempt_max is 'Attempts after which a failed item is parked.';
+comment on column ledger.kind.start_max is 'Starts after which an item is parked, snoozes and lost workers included.';
+comment on column ledger.kind.backoff_base_seconds is
+  'First bound of the backoff; it doubles with each attempt. Full jitter.';
+comment on column ledger.kind.backoff_cap_seconds is 'Upper bound of the backoff.';
+comment on column ledger.kind.grace_seconds is 'Time after due_at from which an open item is overdue.';
+comment on column ledger.kind.no_replay is
+  'Whether repairs must not execute an item a second time, as with regulatory filings.';
+comment on column ledger.kind.dispatch is
+  'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
+comment on column ledger.kind.http is 'Endpoint and options of the dispatch by HTTP.';
+comment on column ledger.kind.settled_by is
+  'Who settles: the worker, or the consumers of the topic by reported outcomes.';
+comment on column ledger.kind.dispatch_seconds is 'Time from the claim until Kafka must have acknowledged it.';
+comment on column ledger.kind.run_seconds is
+  'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';
+comment on column ledger.kind.total_seconds is
+  'Time after due_at from which a failed item is parked and not retried. Null: no limit.';
+comment on column ledger.kind.queue_late is 'What happens to items that were not started in time.';
+comment on column ledger.kind.run_late is 'What happens to items of a run that took longer than run_seconds.';
+comment on column ledger.kind.ordering is
+  'Whether items of one partition key run one after another, in the order of due_at.';
+comment on column ledger.kind.failure_holds is 'Whether a failed serial item keeps its key until it ends.';
+comment on column ledger.kind.streak_max is 'Failures in a row of one business key that are flagged.';

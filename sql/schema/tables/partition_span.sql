@@ -1,0 +1,16 @@
+create table ledger.partition_span (
+  parent text not null,
+  starts_on date not null,
+  ends_before date not null,
+  made_at timestamptz not null default clock_timestamp(),
+  checked_at timestamptz,
+  primary key (parent, starts_on)
+);
+
+comment on table ledger.partition_span is
+  'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, '
+  'so that scattered dates cannot make more than some hundreds of them.';
+comment on column ledger.partition_span.parent is 'The partitioned table.';
+comment on column ledger.partition_span.checked_at is 'When the items of the month were last counted.';
+
+create index partition_span_made_idx on ledger.partition_span (made_at);
