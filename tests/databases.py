@@ -43,7 +43,7 @@ _TABLES: Final = """
 select c.oid, c.oid::regclass::text as name, c.relispartition as is_partition,
   pg_relation_size(c.oid) as bytes
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'r' and n.nspname = 'ledger'
+where c.relkind = 'r' and n.nspname in ('ledger', 'ledger_migration')
 order by c.oid
 """
 
