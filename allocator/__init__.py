@@ -1,4 +1,4 @@
-"""Claims due batches, publishes them to Kafka partitions, and takes back what was lost."""
+"""The allocator: claims due items and publishes each claim to a Kafka partition."""
 
 from dueledger.allocator.allocator import Allocator
 from dueledger.allocator.process import open_allocator, run_allocator

@@ -1,4 +1,4 @@
-"""One pass of an allocator: take back what was lost, claim what is due, publish, mark."""
+"""The allocator's passes: upkeep, then claim due items, publish the claims and mark them."""
 
 import asyncio
 from collections import Counter
@@ -47,18 +47,24 @@ class Allocator:
         self._settings = settings
         self._stop = stop
         self._log = get_logger("allocator")
-        self._sends = DeliveryBuffer(pool, allocator_no)
+        self._deliveries = DeliveryBuffer(pool, allocator_no)
         self._state = AllocatorState(
             allocator_no=allocator_no,
             settings=settings,
-            rotation=FlowQueue(),
+            flow_queue=FlowQueue(),
             credits=CreditAccounts(),
             topics=TopicDirectory(settings.allocator_topic_suspend_seconds),
-            sends=self._sends,
+            deliveries=self._deliveries,
             stop=stop,
             signals=signals or Signals(),
         )
-        self._poller = DueFlowPoller(self._state, publishers[FlowLoad.LIGHT])
+        self._poller = DueFlowPoller(
+            self._state.flow_queue,
+            self._state.credits,
+            self._state.topics,
+            publishers[FlowLoad.LIGHT],
+            topic_window_items=settings.allocator_topic_window_items,
+        )
         self._light, self._heavy = (
             ClaimLoop(load, self._state, publishers[load]) for load in FlowLoad
         )
@@ -73,7 +79,7 @@ class Allocator:
         self._idle_passes = 0
 
     async def tick(self) -> Counter[str]:
-        """Keep up, then serve what is due; everything it claimed has been sent.
+        """Run the upkeep once, then claim and publish due items. Returns after every send ended.
 
         Counts items: claimed, published (acknowledged and marked), released, withdrawn,
         reaped_claims, unblocked; and runs: reaped_runs. Raises Unavailable when items are due and
@@ -85,7 +91,7 @@ class Allocator:
         return counts
 
     async def run_upkeep(self) -> Counter[str]:
-        """Take back what was lost, and what else an upkeep does, once."""
+        """Run the upkeep once."""
         counts = await self._upkeep.tick()
         if any(counts.values()):
             self._poller.invalidate()
@@ -95,7 +101,7 @@ class Allocator:
         """Claim and publish until nothing is due, or for a bounded number of steps."""
         counts: Counter[str] = Counter()
         try:
-            await self._sends.write(counts)
+            await self._deliveries.write(counts)
             await self._serve(counts)
         except BaseException:
             self._poller.invalidate()
@@ -106,27 +112,27 @@ class Allocator:
         return counts
 
     async def upkeep_seconds(self) -> float:
-        """Say how long until the next upkeep."""
+        """Return the seconds until the next upkeep."""
         return self._upkeep.pause_seconds()
 
     async def idle_seconds(self) -> float:
-        """Say how long to pause after a pass that did nothing.
+        """Return the seconds to pause after a pass that did nothing.
 
-        Until what is known to be due next; but looks follow at growing distances, so that items
-        emitted for at once are found soon after others were.
+        The pause ends when the next known item is due. It is also bounded, and the bound doubles
+        with each idle pass: items that are emitted soon after others are found quickly.
         """
         self._idle_passes = min(self._idle_passes + 1, _IDLE_DOUBLINGS_MAX)
         now = monotonic()
         growing = max(
             _IDLE_FIRST_SECONDS * 2**self._idle_passes, self._poller.poll_interval_seconds
         )
-        look = now + min(self._settings.allocator_idle_seconds, growing)
-        return max(0.0, min(look, self._poller.next_event_at) - now)
+        next_poll_at = now + min(self._settings.allocator_idle_seconds, growing)
+        return max(0.0, min(next_poll_at, self._poller.next_event_at) - now)
 
     async def drain(self) -> None:
-        """Write down what is known of finished sends; the process may end after this."""
+        """Write the results of finished sends to the ledger; the process may end after this."""
         try:
-            await self._sends.write(Counter())
+            await self._deliveries.write(Counter())
         except CONNECTION_LOST as error:
             self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 
@@ -136,52 +142,52 @@ class Allocator:
         try:
             async with (
                 self._pool.acquire() as connection,
-                ConcurrentClaims(self._pool, self._light) as hands,
+                ConcurrentClaims(self._pool, self._light) as claims,
             ):
-                # A flood that is being drained goes on to its end, and so do the others beside it.
+                # While heavy flows are claimed the pass goes on, for light flows as well.
                 while steps > 0 or self._heavy_task is not None:
                     steps -= 1
-                    await self._poller.poll(connection, flooded=self._heavy_task is not None)
+                    await self._poller.poll(connection, heavy_active=self._heavy_task is not None)
                     if self._stop.is_requested:
                         break
-                    if self._heavy_task is None and self._heavy.has_turn():
+                    if self._heavy_task is None and self._heavy.has_ready():
                         self._heavy_task = asyncio.create_task(self._claim_heavy(counts))
-                    if not await self._step(hands, counts, began):
+                    if not await self._step(claims, counts, began):
                         break
         finally:
-            flood, self._heavy_task = self._heavy_task, None
-            await _wait_for_all(*([flood] if flood else []), *self._light.publishing)
-            await self._sends.wait_for_background()
+            heavy_task, self._heavy_task = self._heavy_task, None
+            await _wait_for_all(*([heavy_task] if heavy_task else []), *self._light.publishing)
+            await self._deliveries.wait_for_background()
 
-    async def _step(self, hands: ConcurrentClaims, counts: Counter[str], began: float) -> bool:
-        """Begin a light claim, or wait for one or for something due; false when all is done.
+    async def _step(self, claims: ConcurrentClaims, counts: Counter[str], began: float) -> bool:
+        """Start a claim of light flows, or wait for one that runs or for due items.
 
-        Which is only known from a list made since the pass began.
+        Returns False when nothing is left to do, judged by a poll made since the pass began.
         """
-        flood = self._heavy_task
+        heavy_task = self._heavy_task
         at = min(self._poller.next_poll_at, self._poller.next_event_at)
-        has_turn = self._light.has_turn()
-        if has_turn:
-            at = hands.next_start_at(flooded=flood is not None)
+        has_ready = self._light.has_ready()
+        if has_ready:
+            at = claims.next_start_at(heavy_active=heavy_task is not None)
             if at <= monotonic():
-                hands.start(counts)
+                claims.start(counts)
                 return True
-        running = {*hands.busy, *self._light.publishing, *([flood] if flood else [])}
+        running = {*claims.busy, *self._light.publishing, *([heavy_task] if heavy_task else [])}
         pause = max(0.0, min(_WAIT_SECONDS_MAX, at - monotonic()))
         if running:
             await asyncio.wait(running, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
-            hands.raise_failures()
-            if flood is not None and flood.done():
+            claims.raise_failures()
+            if heavy_task is not None and heavy_task.done():
                 self._heavy_task = None
-                flood.result()
+                heavy_task.result()
             return True
-        if not has_turn and self._poller.polled_at >= began:
+        if not has_ready and self._poller.polled_at >= began:
             return False
         await self._stop.wait(min(pause, max(0.0, self._poller.next_poll_at - monotonic())))
         return True
 
     async def _claim_heavy(self, counts: Counter[str]) -> None:
-        """Claim for the flows that have much, a bounded number of rounds."""
+        """Make a bounded number of claims for heavy flows."""
         publishing = self._heavy.publishing
         try:
             async with self._pool.acquire() as connection:
@@ -197,7 +203,7 @@ class Allocator:
 
 
 async def _wait_for_all(*work: Awaitable[None]) -> None:
-    """Wait for all of it, then raise the first of what was raised."""
+    """Wait until all have ended, then raise the first error."""
     for result in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(result, BaseException):
             raise result

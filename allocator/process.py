@@ -1,4 +1,4 @@
-"""The allocator as a process."""
+"""The allocator's process: its connections, its services, and its end."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -20,7 +20,7 @@ _CONNECTIONS_MAX = 8
 async def open_allocator(
     settings: AllocatorSettings, *, stop: Stop, signals: Signals | None = None
 ) -> AsyncGenerator[Allocator]:
-    """Have an allocator under an actor name of its own; leaving drains it.
+    """Open an allocator under a new actor name; drain it at the end.
 
     Raises Unavailable when Postgres cannot be reached. Kafka is only needed once items are due.
     """
@@ -46,7 +46,7 @@ async def open_allocator(
 
 
 async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
-    """Allocate until a stop is asked for; then finish or give back what is in flight."""
+    """Run an allocator until a stop is requested; then finish or release claims in flight."""
     await run_to_stop(_run(settings, stop), stop, drain_seconds=settings.allocator_drain_seconds)
 
 

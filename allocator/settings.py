@@ -1,4 +1,4 @@
-"""What an operator may choose about an allocator."""
+"""The settings of an allocator."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""What the parts of one allocator share."""
+"""The state that the parts of one allocator share."""
 
 from dataclasses import dataclass
 
@@ -12,13 +12,13 @@ from dueledger.ledger.runtime.service import Signals, Stop
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorState:
-    """Who it is, what it may do, and what it remembers."""
+    """The allocator's identity, its settings, and its in-memory state."""
 
     allocator_no: int
     settings: AllocatorSettings
-    rotation: FlowQueue
+    flow_queue: FlowQueue
     credits: CreditAccounts
     topics: TopicDirectory
-    sends: DeliveryBuffer
+    deliveries: DeliveryBuffer
     stop: Stop
     signals: Signals

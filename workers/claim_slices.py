@@ -1,9 +1,8 @@
-"""From records to stretches: contiguous positions of one claim and one kind, as they came.
+"""Cuts records into claim slices: contiguous positions of one claim and kind.
 
-An item's offset is the claim's base offset + position − 1, so a stretch is contiguous in both.
-That also places a record that cannot be read: beside readable ones of its claim its position is
-known, so it is started and parked with them instead of leaving a hole at which every later
-start of the claim would be refused.
+An item's offset is the claim's base offset + position − 1, so a slice is contiguous in both. An
+unreadable record beside readable ones of its claim therefore has a known position. It is started
+and parked with them; a hole would make the ledger refuse every later start of the claim.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _POSITION_MAX: Final = 2**31 - 1
 @final
 @dataclass(frozen=True, slots=True)
 class UnreadableItem:
-    """Stands in a stretch where a record could not be read; parks with the reason."""
+    """Takes the place of an unreadable record in a slice. It is parked with the reason."""
 
     reason: str
 
@@ -35,14 +34,14 @@ class UnreadableItem:
 @final
 @dataclass(slots=True)
 class ClaimSlice:
-    """Items of one claim and kind, positions and offsets both contiguous."""
+    """Items of one claim and kind. Positions and offsets are contiguous."""
 
     fence: int
     kind: str
     from_position: int
     first_offset: int
     items: list[DueItem | UnreadableItem]
-    is_alone: bool = False  # its worker died before: nothing must run beside it
+    is_alone: bool = False  # suspects: nothing may run at the same time
 
     @property
     def to_position(self) -> int:
@@ -55,7 +54,7 @@ class ClaimSlice:
         return self.first_offset + len(self.items)
 
     def split(self, count: int) -> ClaimSlice:
-        """Cut the first `count` items off and return them as a stretch of their own."""
+        """Cut off the first `count` items and return them as a slice."""
         head = ClaimSlice(
             self.fence,
             self.kind,
@@ -73,7 +72,7 @@ class ClaimSlice:
 @final
 @dataclass(frozen=True, slots=True)
 class RejectedWorkRecord:
-    """A record that breaks the contract, and how."""
+    """A record that breaks the contract, and the error."""
 
     record: ConsumedWorkRecord
     error: InvalidHeader
@@ -81,7 +80,7 @@ class RejectedWorkRecord:
 
 @final
 class ClaimSlicer:
-    """Cuts the records of one partition, in the order polled, into stretches."""
+    """Cuts the records of one partition, in the order polled, into slices."""
 
     def __init__(self) -> None:
         self.slices: list[ClaimSlice] = []
@@ -89,20 +88,21 @@ class ClaimSlicer:
         self._rejected_before_first: list[RejectedWorkRecord] = []
 
     def cut(self, batch: FetchedBatch) -> None:
-        """Take every record, into a stretch or among the rejected."""
+        """Add every record to a slice or to `rejected`."""
         reader = RecordReader(batch)
         while (record := reader.next()) is not None:
             try:
-                told = record.work_headers()
-                stretch = self._place(record, told)
+                headers = record.work_headers()
+                claim_slice = self._place(record, headers)
             except InvalidHeader as error:
                 self._reject(RejectedWorkRecord(record.read_best_effort(), error))
                 continue
-            fence, position, attempt = told.fence, told.position + 1, told.attempt
-            # Nearly every record: the next of its claim.
-            alike = reader.next_of_claim(fence, position, told.kind, attempt)
-            stretch.items += [
-                DueItem(each, fence, place, attempt) for place, each in enumerate(alike, position)
+            fence, position, attempt = headers.fence, headers.position + 1, headers.attempt
+            # Nearly every record is the next one of its claim.
+            following = reader.next_of_claim(fence, position, headers.kind, attempt)
+            claim_slice.items += [
+                DueItem(each, fence, place, attempt)
+                for place, each in enumerate(following, position)
             ]
 
     def _reject(self, rejected: RejectedWorkRecord) -> None:
@@ -114,45 +114,45 @@ class ClaimSlicer:
         self._rejected_before_first.append(rejected)
         self.rejected.append(rejected)
 
-    def _place(self, record: KafkaRecord, told: envelope.WorkHeaders) -> ClaimSlice:
-        """Extend the last stretch or open a new one, unreadable neighbours included."""
-        fence, position, kind = told.fence, told.position, told.kind
+    def _place(self, record: KafkaRecord, headers: envelope.WorkHeaders) -> ClaimSlice:
+        """Extend the last slice or open a new one; include unreadable neighbours."""
+        fence, position, kind = headers.fence, headers.position, headers.kind
         _require_between(envelope.FENCE, fence, _FENCE_MAX)
         _require_between(envelope.POSITION, position, _POSITION_MAX)
-        unplaced, self._rejected_before_first = self._rejected_before_first, []
-        if unplaced and unplaced[-1].record.offset != record.offset - 1:
-            unplaced = []
-        item = DueItem(record, fence, position, told.attempt)
+        rejected_before, self._rejected_before_first = self._rejected_before_first, []
+        if rejected_before and rejected_before[-1].record.offset != record.offset - 1:
+            rejected_before = []
+        item = DueItem(record, fence, position, headers.attempt)
         last = self.slices[-1] if self.slices else None
         if (
             last is not None
             and (last.fence, last.kind) == (fence, kind)
-            and record.offset - last.end_offset == len(unplaced)
-            and position - last.to_position - 1 == len(unplaced)
+            and record.offset - last.end_offset == len(rejected_before)
+            and position - last.to_position - 1 == len(rejected_before)
         ):
-            last.items += [_unreadable(rejected) for rejected in unplaced]
+            last.items += [_unreadable(rejected) for rejected in rejected_before]
             last.items.append(item)
             return last
-        known = min(len(unplaced), position - 1)
-        before = unplaced[len(unplaced) - known :]
-        stretch = ClaimSlice(
+        placed = min(len(rejected_before), position - 1)
+        before = rejected_before[len(rejected_before) - placed :]
+        claim_slice = ClaimSlice(
             fence,
             kind,
-            position - known,
-            record.offset - known,
+            position - placed,
+            record.offset - placed,
             [*(_unreadable(rejected) for rejected in before), item],
-            is_alone=told.is_alone,
+            is_alone=headers.is_alone,
         )
-        self.slices.append(stretch)
-        return stretch
+        self.slices.append(claim_slice)
+        return claim_slice
 
 
 def _unreadable(rejected: RejectedWorkRecord) -> UnreadableItem:
     return UnreadableItem(f"malformed record: {rejected.error}")
 
 
-def _require_between(header: str, number: int, most: int) -> None:
-    if not 1 <= number <= most:
-        reason = f"is not between 1 and {most}"
+def _require_between(header: str, number: int, maximum: int) -> None:
+    if not 1 <= number <= maximum:
+        reason = f"is not between 1 and {maximum}"
         problem = Problem(header, str(number), reason)
         raise InvalidHeader(f"{header} {reason}", [problem])

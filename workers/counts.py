@@ -1,4 +1,4 @@
-"""What a worker has done, for its canonical lines, for tests and for metrics."""
+"""The counts of a worker, for its log lines, for tests and for metrics."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import final
 @final
 @dataclass(slots=True)
 class WorkerCounts:
-    """Items since the process began."""
+    """Counts of items since the process started."""
 
     polled: int = 0
     rejected: int = 0  # records that break the contract
     started: int = 0
-    skipped: int = 0  # positions that others, or this worker before, had started
+    skipped: int = 0  # positions that were started before, by any worker
     stale: int = 0  # positions whose claim is closed or unknown
     after_gap: int = 0  # positions after a gap in their claim; its deadline releases them
     withdrawn: int = 0
     settled: int = 0
-    settlements_refused: int = 0  # outcomes that the ledger answered as stale
+    settlements_refused: int = 0  # outcomes that the ledger refused as stale
     loop_blocks: int = 0  # times the event loop was blocked for too long
-    lapsed: int = 0  # items whose handlers were stopped because their lease was over
+    lapsed: int = 0  # items whose handlers were stopped because their lease lapsed
 
     def snapshot(self) -> dict[str, int]:
         """Return all counts by name."""

@@ -1,4 +1,4 @@
-"""The registry of a domain team's handlers: which function answers for which kind, and how."""
+"""The registry of handlers: the function and the options of each kind."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
 KIND_LENGTH_MAX: Final = 100
-BACKOFF_BASE_SECONDS: Final = 10.0  # what a kind begins with
+BACKOFF_BASE_SECONDS: Final = 10.0  # the default of a kind
 BACKOFF_CAP_SECONDS: Final = 600.0
 
 SingleFunction = Callable[[DueItem], Awaitable[Verdict | NotAttempted] | Verdict]
@@ -38,11 +38,11 @@ class HandlerForm(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class HandlerOptions:
-    """How a kind is worked. `concurrency` counts calls at once: items, or batches.
+    """The options of a handler. `concurrency` is the number of concurrent calls.
 
-    The backoff is for attempts that fail without a time of their own: exponential from
-    `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`. Where neither is given
-    the kind's own holds, as its definitions set it.
+    The backoff is for attempts that fail without a delay of their own: exponential from
+    `backoff_base_seconds`, full jitter, never above `backoff_cap_seconds`. If neither is set, the
+    kind's backoff applies, as its definitions set it.
     """
 
     concurrency: int = 64
@@ -52,7 +52,7 @@ class HandlerOptions:
     backoff_cap_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, by name."""
+        """Raise ValueError for an option that is out of range."""
         _require(
             1 <= self.concurrency <= CONCURRENCY_MAX,
             f"concurrency must be 1 to {CONCURRENCY_MAX}, not {self.concurrency}",
@@ -74,12 +74,12 @@ class HandlerOptions:
 
     @property
     def has_own_backoff(self) -> bool:
-        """Whether it has a backoff of its own, and not the kind's."""
+        """Whether the handler sets its own backoff."""
         return self.backoff_base_seconds is not None or self.backoff_cap_seconds is not None
 
     @property
     def backoff(self) -> tuple[float, float]:
-        """Base and cap in seconds; what is not given follows what is."""
+        """Base and cap in seconds. One that is not set is derived from the other."""
         base, cap = self.backoff_base_seconds, self.backoff_cap_seconds
         if base is None:
             base = BACKOFF_BASE_SECONDS if cap is None else min(BACKOFF_BASE_SECONDS, cap)
@@ -89,9 +89,9 @@ class HandlerOptions:
 @final
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """One registered function. A plain one runs in a thread.
+    """One registered function. A plain function runs in a thread.
 
-    With a `topic` it is for what is handed out under that one alone.
+    With a `topic` it works only the items of that topic.
     """
 
     kind: str
@@ -102,12 +102,12 @@ class Handler:
     is_async: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        """Remember how it is called."""
+        """Compute whether the function is async."""
         object.__setattr__(self, "is_async", _is_async(self.function))
 
     @property
     def name(self) -> str:
-        """The function's own name, with its module."""
+        """The function's qualified name, with its module."""
         function: object = inspect.unwrap(self.function)
         of_object: object = type(function).__qualname__  # one that is called like a function
         return f"{function.__module__}.{getattr(function, '__qualname__', of_object)}"
@@ -115,7 +115,7 @@ class Handler:
 
 @final
 class Handlers:
-    """What a worker can do: at most one handler a kind, or a topic of a kind."""
+    """The handlers of a worker: at most one for a kind, or for a topic of a kind."""
 
     def __init__(self) -> None:
         self._by_kind: dict[tuple[str, str | None], Handler] = {}
@@ -132,7 +132,7 @@ class Handlers:
     ) -> Callable[[_S], _S]:
         """Register a function of one item. A plain ``def`` runs in a thread of its own.
 
-        With a `topic` it works what is handed out under that alone, within bounds of its own.
+        With a `topic` it works only the items of that topic, with its own concurrency.
         """
         options = HandlerOptions(
             concurrency=concurrency,
@@ -157,7 +157,7 @@ class Handlers:
         backoff_base_seconds: float | None = None,
         backoff_cap_seconds: float | None = None,
     ) -> Callable[[_B], _B]:
-        """Register a function of up to `batch_max` items that answers a verdict each, in order."""
+        """Register a function of up to `batch_max` items that returns their verdicts in order."""
         options = HandlerOptions(
             concurrency=concurrency,
             timeout_seconds=timeout_seconds,
@@ -184,8 +184,8 @@ class Handlers:
         """Register a function of one item and a connection to the ledger's database.
 
         It runs in a transaction that commits only together with the item's completion (G6).
-        Any other verdict, an error and a refused completion roll its writes back. Each call at
-        once holds a connection.
+        Any other verdict, an error and a refused completion roll its writes back. Each concurrent
+        call uses one connection.
         """
         options = HandlerOptions(
             concurrency=concurrency,
@@ -206,12 +206,12 @@ class Handlers:
         return register
 
     def include(self, others: "Handlers") -> None:
-        """Take over another registry's handlers; a kind that both have is refused."""
+        """Add another registry's handlers. Raises ValueError for a kind that both have."""
         for handler in others:
             self._add(handler)
 
     def find(self, kind: str) -> Handler | None:
-        """Return the handler of a kind, or None where nobody registered one."""
+        """Return the handler of a kind, or None if none is registered."""
         return self._by_kind.get((kind, None))
 
     def __iter__(self) -> Iterator[Handler]:
@@ -257,4 +257,4 @@ async def _park_unknown(items: list[DueItem]) -> list[Verdict]:
 UNKNOWN_KIND_HANDLER: Final = Handler(
     "", HandlerForm.BATCH, _park_unknown, HandlerOptions(concurrency=4, batch_max=1_000)
 )
-"""Parks what nobody registered a handler for; the payload stays with the item."""
+"""Parks items of kinds without a handler; the payload stays with the item."""

@@ -1,4 +1,4 @@
-"""The due item as a handler sees it: a view of one Kafka record, parsed when it is asked."""
+"""The due item that a handler receives: a view of one Kafka record, parsed on first use."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 
 class ConsumedWorkRecord(Protocol):
-    """The part of a consumed Kafka record that work needs."""
+    """The part of a consumed Kafka record that workers need."""
 
     @property
     def offset(self) -> int:
-        """Where it lies in its partition."""
+        """The record's offset in its partition."""
         ...
 
     @property
     def key(self) -> bytes | None:
-        """What chose its partition."""
+        """The key that decides the partition."""
         ...
 
     @property
@@ -35,16 +35,16 @@ class ConsumedWorkRecord(Protocol):
 
     @property
     def headers(self) -> envelope.Headers:
-        """Its headers, in the order written."""
+        """The headers, in the order written."""
         ...
 
 
 class DueItem:
     """One item to work. `position` is its place in the claim `fence`, counted from 1.
 
-    The headers are parsed when the first of them is asked for, so a handler that needs none does
-    not pay for it. Ones that break the contract raise ``ledger.errors.InvalidHeader``, and the
-    item parks by that name. `attempt` is given where it is known without parsing them.
+    The headers are parsed when the first of them is read, so a handler that reads none does not
+    pay for parsing. Headers that break the contract raise ``ledger.errors.InvalidHeader``, and the
+    item is parked with that name. `attempt` is set if it is known without parsing.
     """
 
     __slots__ = ("_attempt", "_headers_cache", "_record", "fence", "position")
@@ -60,37 +60,37 @@ class DueItem:
 
     @property
     def id(self) -> UUID:
-        """The item's identity, the same for every attempt: the key to deduplicate by."""
+        """The item's identity, the same in every attempt. Use it to deduplicate."""
         return self._headers().item
 
     @property
     def tenant(self) -> str:
-        """Whose item it is."""
+        """The tenant that the item belongs to."""
         return self._headers().tenant
 
     @property
     def kind(self) -> str:
-        """What is owed, as in ``PolicyRenewalDue``."""
+        """The type of work, as in ``PolicyRenewalDue``."""
         return self._headers().kind
 
     @property
     def business_key(self) -> str:
-        """The domain's own key, as in a policy number."""
+        """The domain's own key of the subject, as a policy number."""
         return self._headers().business_key
 
     @property
     def cycle(self) -> str:
-        """The round this is, as in ``2027``."""
+        """The name of the occurrence, as in ``2027``."""
         return self._headers().cycle
 
     @property
     def effective_date(self) -> date:
-        """The business date it is owed for."""
+        """The business date that the item is for."""
         return self._headers().effective_date
 
     @property
     def due_at(self) -> datetime:
-        """When the business owes it; aware."""
+        """When the business owes the item; an aware datetime."""
         return self._headers().due_at
 
     @property
@@ -100,7 +100,7 @@ class DueItem:
 
     @property
     def retries(self) -> int:
-        """How many attempts went before, without parsing what else the headers say."""
+        """The number of earlier attempts, without parsing the headers if it is known."""
         if self._attempt is not None:
             return self._attempt - 1
         try:
@@ -115,11 +115,11 @@ class DueItem:
 
     @property
     def payload(self) -> bytes:
-        """What was emitted with the item, byte for byte."""
+        """The payload that was emitted with the item, byte for byte."""
         return self._record.value or b""
 
     def json(self) -> Any:  # noqa: ANN401  # its shape is the domain's
-        """Return the payload as JSON. Raises ``ValueError`` where it is none."""
+        """Return the payload as JSON. Raises ``ValueError`` if it is not JSON."""
         return orjson.loads(self.payload)
 
     def __repr__(self) -> str:

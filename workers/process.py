@@ -1,105 +1,35 @@
-"""Running a worker: what it needs from outside, opened before it and closed after it."""
+"""The worker's process: with Kafka, or in direct mode."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from dueledger.ledger.errors import InvalidSetting
-from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import run_to_stop
-from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.workers.connections import log_lifecycle, open_connections
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.handlers import HandlerForm
-from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
+from dueledger.workers.direct.worker import DirectWorker
 from dueledger.workers.single_pass import SinglePass
 from dueledger.workers.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import Callable
 
     from dueledger.ledger.runtime.service import Stop
-    from dueledger.ledger.store import Pool
+    from dueledger.ledger.store.claims import DueFlow
+    from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.settings import WorkerSettings
-
-LEDGER_CONNECTIONS: Final = (
-    4  # start, settle, heartbeat and credits; or take, settle, heartbeat and upkeep
-)
-TRANSACTIONS_MAX: Final = 32
-IDLE_TRANSACTION_SECONDS: Final = 5.0
-
-log = get_logger("worker")
-
-
-class WorkerConnections(NamedTuple):
-    """What a worker stands on: its name and number, and its connections."""
-
-    name: str
-    worker_no: int
-    pool: Pool
-    transactions: Pool | None
-
-
-@asynccontextmanager
-async def open_connections(
-    settings: WorkerSettings, handlers: Handlers
-) -> AsyncGenerator[WorkerConnections]:
-    """Open a worker's connections, and register it. Raises Unavailable without Postgres."""
-    name = incarnation(ActorKind.WORKER)
-    dsn = settings.dsn.get_secret_value()
-    transactional = [
-        handler.options for handler in handlers if handler.form is HandlerForm.TRANSACTION
-    ]
-    async with AsyncExitStack() as stack:
-        pool = await stack.enter_async_context(
-            open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
-        )
-        transactions = None
-        if transactional:
-            transactions = await stack.enter_async_context(
-                open_pool(
-                    dsn,
-                    application_name=name,
-                    size_max=min(TRANSACTIONS_MAX, sum(each.concurrency for each in transactional)),
-                    # Longer than a handler may be silent in its transaction.
-                    idle_transaction_seconds=max(each.timeout_seconds for each in transactional)
-                    + IDLE_TRANSACTION_SECONDS,
-                    lent_to_handlers=True,
-                )
-            )
-        async with pool.acquire() as connection:
-            worker_no = await register_actor(connection, name, ActorKind.WORKER)
-        yield WorkerConnections(name, worker_no, pool, transactions)
-
-
-@contextmanager
-def log_lifecycle(
-    name: str, handlers: Handlers, counts: WorkerCounts, settings: WorkerSettings
-) -> Generator[None]:
-    """Log that a worker begins and ends, and watch its loop in between."""
-    log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
-    watchdog = EventLoopWatchdog(
-        counts,
-        block_seconds=settings.worker_loop_block_seconds,
-        stuck_seconds=settings.worker_stuck_seconds,
-    )
-    try:
-        with watchdog:
-            yield
-    finally:
-        log.info(LogEvent.PROCESS_STOPPED, name=name, **counts.snapshot())
 
 
 async def run_worker(
     settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool = False
 ) -> WorkerCounts:
-    """Work the handlers' kinds until asked to stop; return what was done.
+    """Work the handlers' kinds until a stop is requested; return the counts.
 
-    With `once` it asks itself, as soon as nothing is due any more. Raises Unavailable where
-    Postgres or Kafka cannot be had at the start, InvalidSetting where there is nothing to work,
-    and WorkerStuck where the calls of a handler never end, after a drain.
+    With `once` it stops as soon as nothing is due. Raises Unavailable if Postgres or Kafka cannot
+    be reached at the start, InvalidSetting without handlers and topics, and WorkerStuck, after a
+    drain, if the calls of a handler never end.
     """
     if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
         raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
@@ -118,4 +48,49 @@ async def _run(
         )
         with log_lifecycle(name, handlers, worker.counts, settings):
             await worker.run(stop, SinglePass(pool, worker, settings, stop) if once else None)
+        return worker.counts
+
+
+async def run_direct_worker(
+    settings: DirectSettings,
+    handlers: Handlers,
+    stop: Stop,
+    *,
+    once: bool = False,
+    admits: Callable[[DueFlow], bool] | None = None,
+) -> WorkerCounts:
+    """Claim and work the handlers' kinds until a stop is requested; return the counts.
+
+    `admits` selects flows, for kinds that several tenants have. With `once` it stops as soon as
+    nothing can be claimed. Raises Unavailable if Postgres cannot be reached at the start,
+    InvalidSetting without handlers, and WorkerStuck, after a drain, if the calls of a handler
+    never end.
+    """
+    if not len(handlers):
+        raise InvalidSetting("there is nothing to work: no handler")
+    work = _run_direct(settings, handlers, stop, once=once, admits=admits)
+    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    return counts or WorkerCounts()
+
+
+async def _run_direct(
+    settings: DirectSettings,
+    handlers: Handlers,
+    stop: Stop,
+    *,
+    once: bool,
+    admits: Callable[[DueFlow], bool] | None,
+) -> WorkerCounts:
+    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
+        stop.mark_started()
+        worker = DirectWorker(
+            settings,
+            handlers,
+            pool,
+            worker_no=worker_no,
+            transactions=transactions,
+            admits=admits,
+        )
+        with log_lifecycle(name, handlers, worker.counts, settings):
+            await worker.run(stop, once=once)
         return worker.counts

@@ -1,4 +1,4 @@
-"""What an operator may choose about a worker."""
+"""The settings of a worker."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""One pass of a worker: until nothing is due and nothing is in hand, or nothing comes."""
+"""A single pass (`--once`): the worker stops when nothing is due and nothing runs."""
 
 from __future__ import annotations
 
@@ -21,44 +21,44 @@ FLOWS_MAX: Final = 20_000
 
 
 class PassWorker(Protocol):
-    """The worker as its pass sees it."""
+    """The worker, as its pass needs it."""
 
     counts: WorkerCounts
 
     def topics(self) -> Collection[str]:
-        """Return the topics it works."""
+        """Return the topics that it works."""
         ...
 
     def is_busy(self) -> bool:
-        """Tell whether it has anything in hand, or is not there yet."""
+        """Return whether it has queued or running items, or has not joined the group yet."""
         ...
 
 
 @final
 class SinglePass:
-    """Asks a worker to stop once its pass is over.
+    """Requests a worker's stop when its pass is over.
 
-    That is when none of its topics has due rows or items on their way, and it has nothing in hand
-    itself; or when nothing came for `QUIET_SECONDS`, since no allocator runs or limits hold back
-    what is due; or after `worker_once_timeout_seconds`, for where there is always more.
+    The pass is over when none of its topics has due rows or claimed items, and the worker has no
+    queued or running items. It is also over when nothing came for `QUIET_SECONDS`, because no
+    allocator runs or limits allow no items; and after `worker_once_timeout_seconds`.
     """
 
     def __init__(
         self,
         pool: Pool,
-        working: PassWorker,
+        worker: PassWorker,
         settings: WorkerSettings,
         stop: Stop,
     ) -> None:
         self._pool = pool
-        self._worker = working
+        self._worker = worker
         self._stop = stop
         self._ends_at = monotonic() + settings.worker_once_timeout_seconds
         self._changed_at = monotonic()
         self._seen: dict[str, int] = {}
 
     async def tick(self) -> dict[str, int]:
-        """Look whether the pass is over."""
+        """Request the stop if the pass is over."""
         now = monotonic()
         seen = self._worker.counts.snapshot()
         if self._worker.is_busy() or seen != self._seen:
@@ -74,7 +74,7 @@ class SinglePass:
     async def _has_due_work(self) -> bool:
         topics = sorted(self._worker.topics())
         async with self._pool.acquire() as connection:
-            # Due rows first: what is claimed in between is then seen on its way.
+            # Due rows first: a row that is claimed in between is then counted as outstanding.
             flows = await list_due_flows(connection, FLOWS_MAX)
             if any(flow.topic in topics and not flow.settled_by_topic for flow in flows):
                 return True

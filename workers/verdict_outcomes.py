@@ -1,19 +1,18 @@
-"""From what a handler returned, or how it failed, to what the ledger records."""
+"""Computes an item's outcome from the verdict that a handler returned, or from its error."""
 
 from __future__ import annotations
 
-import math
-import random
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeGuard, assert_never, cast, final
+from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import orjson
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
+from dueledger.workers.retry import is_delay, own_backoff_seconds, retry_delay_seconds
 from dueledger.workers.verdicts import (
     Completed,
     Evidence,
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
 EVIDENCE_BYTES_MAX: Final = 262_144
 EVIDENCE_REFUSED: Final = "evidence_refused"
 _TEXT_LENGTH_MAX: Final = 2_000
-_DOUBLINGS_MAX: Final = 32
-_SECONDS_MAX: Final = 10 * 366 * 86_400.0
-# What Postgres's numeric and those who read it take: more is a number nobody meant.
+# Limits of Postgres's numeric and of its readers. No real number exceeds them.
 _DIGITS_MAX: Final = 1_000
 _EXPONENT_MAX: Final = 300
 _SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
@@ -48,7 +45,7 @@ _COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
 @final
 @dataclass(frozen=True, slots=True)
 class SnoozedUntil:
-    """A snooze to a business time; how long that is only the database's clock can say."""
+    """A snooze until a business time. Only the database's clock knows how long that is."""
 
     until: datetime
     detail: str | None
@@ -58,9 +55,9 @@ ItemOutcome = Outcome | SnoozedUntil
 
 
 def outcome_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) -> ItemOutcome:
-    """Turn what a handler returned into what is recorded; anything but a verdict parks by name.
+    """Return the outcome of a handler's return value. A value that is no verdict is parked.
 
-    Reading it may run the handler's code, which may raise anything: that parks, too.
+    Reading the value may run the handler's code. If that raises, the item is parked, too.
     """
     try:
         if type(verdict) is Completed:  # nearly all
@@ -73,24 +70,24 @@ def outcome_of_verdict(verdict: object, item: DueItem, options: HandlerOptions) 
 
 
 def outcome_of_error(error: BaseException, item: DueItem, options: HandlerOptions) -> Outcome:
-    """Fail what its handler raised on; a header that breaks the contract parks by its name."""
+    """Return the outcome of a handler's error: failed, or parked for an InvalidHeader."""
     try:
         if isinstance(error, InvalidHeader):
             return parked(f"malformed record: {error}")
         detail = {"error": _class_name(error), "message": str(error)}
-        return _failed(detail, _own_backoff(_attempt(item), options))
+        return _failed(detail, own_backoff_seconds(_attempt(item), options))
     except BaseException:  # noqa: BLE001  # the handler boundary: the error's own code may raise
         return _failed_unread(error, options)
 
 
 def _failed_unread(error: BaseException, options: HandlerOptions) -> Outcome:
-    """Fail what raised an error of which nothing but its class can be told."""
+    """Return the outcome of an error whose attributes cannot be read, except its class."""
     detail = {"error": _class_name(error), "message": "the error cannot be read"}
-    return _failed(detail, _own_backoff(1, options))
+    return _failed(detail, own_backoff_seconds(1, options))
 
 
 def _class_name(error: BaseException) -> str:
-    return str(type.__getattribute__(type(error), "__name__"))  # no metaclass has a say
+    return str(type.__getattribute__(type(error), "__name__"))  # not the metaclass's attribute
 
 
 def _outcome_by_type(verdict: object, item: DueItem, options: HandlerOptions) -> ItemOutcome:
@@ -112,26 +109,13 @@ def _outcome_by_type(verdict: object, item: DueItem, options: HandlerOptions) ->
 
 
 def parked(reason: str) -> Outcome:
-    """Hand an item to a person."""
+    """Return the outcome that parks an item."""
     return Outcome(TransitionEvent.PARKED, _reason({"reason": reason}), None)
 
 
 def released(reason: str, *, after_seconds: float = 0.0) -> Outcome:
-    """Give an item back that was not worked: neither an attempt nor a start is counted."""
+    """Return the outcome that releases an item. Neither an attempt nor a start is counted."""
     return Outcome(TransitionEvent.RELEASED, _reason({"reason": reason}), after_seconds)
-
-
-def backoff_seconds(attempt: int, options: HandlerOptions) -> float:
-    """Exponential with full jitter under a cap (AWS Architecture Blog, 2015)."""
-    doublings = min(max(attempt, 1) - 1, _DOUBLINGS_MAX)
-    base, cap = options.backoff
-    most = min(cap, base * 2.0**doublings)
-    return random.uniform(0.0, most)  # noqa: S311  # jitter, no secret
-
-
-def _own_backoff(attempt: int, options: HandlerOptions) -> float | None:
-    """Return the handler's backoff; None leaves it to the ledger, which knows the kind's."""
-    return backoff_seconds(attempt, options) if options.has_own_backoff else None
 
 
 def _completed(evidence: Evidence) -> Outcome:
@@ -141,9 +125,9 @@ def _completed(evidence: Evidence) -> Outcome:
 
 
 def _evidence_text(evidence: Mapping[str, object] | str) -> str:
-    """Return the JSON text of evidence; of what cannot be kept, that of the reason.
+    """Return the JSON text of evidence, or of the reason why it cannot be stored.
 
-    The verdict stands either way: what was done must not be done again for how it was told.
+    The verdict counts in both cases: bad evidence must not cause a second execution.
     """
     try:
         if isinstance(evidence, str):
@@ -152,31 +136,31 @@ def _evidence_text(evidence: Mapping[str, object] | str) -> str:
         else:
             text = orjson.dumps(evidence).decode()
             value = evidence
-        fault = evidence_problem(text, value)
+        problem = evidence_problem(text, value)
     except (TypeError, ValueError) as error:
         return _reason({EVIDENCE_REFUSED: f"is not JSON: {error}"})
     except BaseException as error:  # noqa: BLE001  # the handler boundary: a mapping of its own
         return _reason({EVIDENCE_REFUSED: f"cannot be read: {_class_name(error)}"})
-    return text if fault is None else _reason({EVIDENCE_REFUSED: fault})
+    return text if problem is None else _reason({EVIDENCE_REFUSED: problem})
 
 
 def evidence_problem(text: str, value: object) -> str | None:
-    """Say why a JSON text of this value cannot be kept as evidence, or None where it can."""
+    """Return why the JSON text of this value cannot be stored as evidence, or None if it can."""
     if len(text) > EVIDENCE_BYTES_MAX:
         return f"has {len(text)} characters, more than {EVIDENCE_BYTES_MAX}"
     if not isinstance(value, dict):
         return f"is {_named(value)}, not a JSON object"
     if "\\u0000" in text and b"\x00" in _characters(orjson.loads(text)):
-        return "holds a NUL, which Postgres cannot store"
+        return "contains a NUL, which Postgres cannot store"
     if not _is_text_alone(cast("dict[str, object]", value)) and _SUSPECT.search(text):
         number = _excessive_number(text)
         if number is not None:
-            return f"holds the number {number}, which Postgres cannot store"
+            return f"contains the number {number}, which Postgres cannot store"
     return None
 
 
 def _is_text_alone(value: dict[str, object]) -> bool:
-    """Tell whether there is surely no number in it: searching the text for one costs more."""
+    """Return whether the value has surely no number: searching the text for one costs more."""
     return set(map(type, value.values())) <= _TEXT
 
 
@@ -194,13 +178,10 @@ def _excessive_number(text: str) -> str | None:
 
 
 def _retried(verdict: Retry, item: DueItem, options: HandlerOptions) -> Outcome:
-    seconds = verdict.after_seconds
-    if seconds is None:
-        after_seconds = _own_backoff(_attempt(item), options)
-    elif _is_wait(seconds):
-        after_seconds = float(seconds)
-    else:
-        return parked(f"bad verdict: Retry(after_seconds={_named(seconds)})")
+    try:
+        after_seconds = retry_delay_seconds(verdict, _attempt(item), options)
+    except ValueError:
+        return parked(f"bad verdict: Retry(after_seconds={_named(verdict.after_seconds)})")
     return Outcome(TransitionEvent.FAILED, _detail(verdict), after_seconds)
 
 
@@ -224,7 +205,7 @@ def _failed(detail: dict[str, str], after_seconds: float | None) -> Outcome:
 def _snoozed(verdict: Snooze) -> ItemOutcome:
     detail = _reason({"reason": verdict.reason}) if verdict.reason else None
     match verdict:
-        case Snooze(until=None, seconds=seconds) if _is_wait(seconds):
+        case Snooze(until=None, seconds=seconds) if is_delay(seconds):
             return Outcome(TransitionEvent.SNOOZED, detail, float(seconds))
         case Snooze(until=datetime() as until, seconds=None) if until.tzinfo is not None:
             return SnoozedUntil(until, detail)
@@ -235,24 +216,15 @@ def _snoozed(verdict: Snooze) -> ItemOutcome:
             )
 
 
-def _is_wait(seconds: object) -> TypeGuard[float]:
-    return (
-        isinstance(seconds, int | float)
-        and not isinstance(seconds, bool)
-        and math.isfinite(seconds)
-        and 0 <= seconds <= _SECONDS_MAX
-    )
-
-
 def _reason(detail: dict[str, str], *, evidence: str | None = None) -> str:
-    told: dict[str, object] = {name: make_storable(text) for name, text in detail.items()}
+    document: dict[str, object] = {name: make_storable(text) for name, text in detail.items()}
     if evidence is not None:
-        told["evidence"] = orjson.Fragment(evidence)
-    return orjson.dumps(told).decode()
+        document["evidence"] = orjson.Fragment(evidence)
+    return orjson.dumps(document).decode()
 
 
 def make_storable(text: object) -> str:
-    """Make any text storable: short, without NUL, without half a surrogate pair."""
+    """Return a text that can be stored: short, without NUL and without lone surrogates."""
     plain = str(text)[:_TEXT_LENGTH_MAX].replace("\x00", "\N{REPLACEMENT CHARACTER}")
     return plain.encode("utf-8", "replace").decode()
 

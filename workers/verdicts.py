@@ -1,4 +1,4 @@
-"""What a handler may answer about an item. Verdicts are returned, never raised."""
+"""The verdicts that a handler returns about an item. Verdicts are returned, never raised."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,16 +6,17 @@ from datetime import datetime
 from typing import TypeAlias, final
 
 Evidence: TypeAlias = Mapping[str, object] | str | None
-"""What the journal keeps of it: a mapping that JSON can carry, or a JSON object as text.
+"""The evidence for the journal: a mapping that JSON can represent, or a JSON object as text.
 
-What cannot be kept does not change the verdict: the journal says `evidence_refused` and why.
+Evidence that cannot be stored does not change the verdict: the journal has `evidence_refused` and
+the reason instead.
 """
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """It happened."""
+    """The item is done."""
 
     evidence: Evidence = None
 
@@ -23,9 +24,10 @@ class Completed:
 @final
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """It did not work; count an attempt and try again.
+    """The attempt failed: count it and try again.
 
-    Without `after_seconds` the kind's backoff decides. Beyond the kind's attempts it parks.
+    Without `after_seconds` the kind's backoff decides. After the kind's last attempt the item is
+    parked.
     """
 
     after_seconds: float | None = None
@@ -36,9 +38,9 @@ class Retry:
 @final
 @dataclass(frozen=True, slots=True)
 class Snooze:
-    """Not now; ask again later without counting an attempt.
+    """Try again later; no attempt is counted.
 
-    Give `until` (an aware time) or `seconds`, never both. Both are business time.
+    Set `until` (an aware datetime) or `seconds`, never both. Both are business time.
     """
 
     until: datetime | None = None
@@ -49,7 +51,7 @@ class Snooze:
 @final
 @dataclass(frozen=True, slots=True)
 class Park:
-    """A person must look at it, for this reason."""
+    """A person must decide about the item, for this reason."""
 
     reason: str
     evidence: Evidence = None
@@ -58,7 +60,7 @@ class Park:
 @final
 @dataclass(frozen=True, slots=True)
 class NotDue:
-    """It is not owed, for this reason; the item ends as Cancelled with it."""
+    """The item is not owed, for this reason. It ends as Cancelled."""
 
     reason: str
 
@@ -66,9 +68,10 @@ class NotDue:
 @final
 @dataclass(frozen=True, slots=True)
 class NotAttempted:
-    """Nothing was begun: this worker lacks what the item needs. Ask again after so many seconds.
+    """The item was not attempted because this worker lacks something; try again after `seconds`.
 
-    For the worker's own handlers, so it is no `Verdict`: no start is counted, and no cap ends it.
+    Only for the worker's own handlers, so it is no `Verdict`. No start is counted, and an item may
+    be released any number of times.
     """
 
     seconds: float

@@ -1,7 +1,7 @@
-"""One worker: poll, start, work, settle, commit offsets; leases beside it, and how it ends.
+"""The worker with Kafka: poll, start, run, settle, commit offsets; leases; and the drain.
 
-Each step is a tick of a service of its own, so that a statement under way never keeps the next
-records from being decoded: poll → feeds → starter → crews → settler → offsets.
+Each step is a service of its own, so that a running statement never delays the decoding of the
+next records: poll → partition queues → run starter → handler pools → settler → offsets.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CLOSE_SECONDS: Final = 5.0
 ONCE_LOOK_SECONDS: Final = 0.1
 STUCK_LOOK_SECONDS: Final = 1.0
 BUFFER_BYTES_MAX: Final = TOGETHER_BYTES_MAX
-IN_FLIGHT_FACTOR: Final = 2  # as many as its buffer holds may be on their way to it
+IN_FLIGHT_FACTOR: Final = 2  # as many items as its buffer holds may be in flight to it
 
 log = get_logger("worker")
 
@@ -70,7 +70,7 @@ class Worker:
         self.signals = Signals()
         self.runs: dict[int, OpenRun] = {}
         self._settings = settings
-        self._feeds: dict[TopicPartitionKey, PartitionQueue] = {}
+        self._queues: dict[TopicPartitionKey, PartitionQueue] = {}
         self._offsets_moved = asyncio.Event()
         self._call_ended = asyncio.Event()
         self._pools = HandlerPools(handlers, self, worker_no=worker_no, pool=transactions)
@@ -91,14 +91,15 @@ class Worker:
             worker_no=worker_no,
             items_max=settings.worker_settle_items_max,
             batch_wait_seconds=settings.worker_batch_wait_seconds,
-            finished=self._finished,
+            on_finished=self._finished,
         )
         self._starter = RunStarter(
             pool,
-            self._feeds,
+            self._queues,
             self.runs,
             self.counts,
-            opened=self,
+            listener=self,
+            find_pool=self.pool_for,
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
             batch_wait_seconds=settings.worker_batch_wait_seconds,
@@ -109,20 +110,20 @@ class Worker:
             self.counts,
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
-            let_go=self._abandon_run,
+            abandon=self._abandon_run,
         )
 
     # What the crews and the starter tell.
 
     def pool_for(self, kind: str, topic: str) -> HandlerPool:
-        """Return who works a kind out of a topic."""
+        """Return the handler pool of a kind's items from a topic."""
         return self._pools.find(kind, topic) or self._unknown_kind_pool
 
-    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
-        """Keep a run's lease and work it."""
+    def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
+        """Keep the run's lease and call its handlers."""
         self.runs[run.run_no] = run
         run.park_unreadable()
-        crew.start_run(run)
+        handler_pool.start_run(run)
         if run.unsent_count:
             self.on_items_ended(run)
         if run.is_settled:
@@ -130,15 +131,15 @@ class Worker:
         self.signals.emit("run.opened", run.run_no)
 
     def on_items_ended(self, run: OpenRun) -> None:
-        """Have the outcomes of a run settled."""
-        self._credits.ended(run.topic, run.take_ended())
+        """Settle the outcomes of the run."""
+        self._credits.add_ended(run.topic, run.take_ended())
         if run.unsent_count:
             self._settler.add(run)
 
     def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that its own transaction settled."""
+        """Count an item that was settled in its own transaction."""
         self.counts.settled += 1
-        self._credits.ended(run.topic, run.take_ended())
+        self._credits.add_ended(run.topic, run.take_ended())
         crash_point("worker.settled")
         self.signals.emit("item.settled", event)
         self._offsets_moved.set()
@@ -146,7 +147,7 @@ class Worker:
             self._finished(run)
 
     def on_call_ended(self) -> None:
-        """Start more: a crew has room."""
+        """Start more items: a handler pool has capacity."""
         self._starter.wake()
         self._call_ended.set()
 
@@ -157,24 +158,24 @@ class Worker:
         self.signals.emit("run.finished", run.run_no)
 
     def _abandon_run(self, run: OpenRun) -> None:
-        """Stop a run's handlers. What had ended is still sent: the ledger decides about it."""
+        """Stop a run's handlers. Outcomes from before are still sent: the ledger decides."""
         run.abandon()
         self._finished(run)
 
     # The ticks.
 
     async def poll(self) -> dict[str, int]:
-        """Take what arrived, cut it into stretches, send away what cannot be read."""
+        """Poll Kafka, cut the records into slices, and send unreadable ones to `due-rejected`."""
         full = self._full()
         polled = await self._consumer.poll(
             full, timeout_seconds=FULL_SECONDS if full else POLL_SECONDS
         )
         count = 0
         for partition, batches in polled.items():
-            cutter = ClaimSlicer()
+            slicer = ClaimSlicer()
             for batch in batches:
-                cutter.cut(batch)
-            for rejected in cutter.rejected:
+                slicer.cut(batch)
+            for rejected in slicer.rejected:
                 await self._consumer.reject(partition, rejected)
                 self.counts.rejected += 1
                 log.warning(
@@ -185,10 +186,10 @@ class Worker:
                     reason=str(rejected.error),
                 )
             if partition not in self._consumer.assigned():
-                continue  # it moved while rejects were sent; the next member gets it all
-            feed = self._feeds.setdefault(partition, PartitionQueue())
+                continue  # revoked while rejects were sent; the next member polls all of it
+            queue = self._queues.setdefault(partition, PartitionQueue())
             size_bytes = sum(len(batch.body) for batch in batches)
-            feed.add(cutter.slices, batches[-1].next_offset, size_bytes)
+            queue.add(slicer.slices, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)
         if count:
             self.counts.polled += count
@@ -198,18 +199,18 @@ class Worker:
         return {"polled": count}
 
     async def start(self) -> dict[str, int]:
-        """Start what the crews have room for."""
+        """Start as many items as the handler pools have capacity for."""
         return await self._starter.tick()
 
     async def settle(self) -> dict[str, int]:
-        """Settle what ended."""
+        """Settle items that have ended."""
         counts = await self._settler.tick()
         if counts["settled"]:
             self._offsets_moved.set()
         return counts
 
     async def commit(self) -> dict[str, int]:
-        """Commit the offsets up to the lowest that is not settled."""
+        """Commit the offsets below the lowest that is not settled."""
         if not self._offsets_moved.is_set():
             await wait_for_event(self._offsets_moved, POLL_SECONDS)
         await asyncio.sleep(COMMIT_SECONDS)
@@ -219,57 +220,59 @@ class Worker:
         self._offsets_moved.clear()
         offsets = {
             partition: offset
-            for partition, feed in self._feeds.items()
-            if (offset := feed.committable_offset()) > feed.committed_offset
+            for partition, queue in self._queues.items()
+            if (offset := queue.committable_offset()) > queue.committed_offset
         }
         if not offsets or not await self._consumer.commit(offsets):
             return {"committed": 0}
         for partition, offset in offsets.items():
-            if partition in self._feeds:
-                self._feeds[partition].committed_offset = offset
+            if partition in self._queues:
+                self._queues[partition].committed_offset = offset
         crash_point("worker.committed")
         self.signals.emit("offsets.committed", offsets)
         return {"committed": len(offsets)}
 
     async def revoked(self, partitions: Collection[TopicPartitionKey]) -> None:
-        """Commit what may be, and let go of what was polled and not started."""
-        if partitions:  # at its first join it had none
+        """Commit settled offsets, and drop the items that were polled and not started."""
+        if partitions:  # at the first join there are none
             with suppress(TimeoutError):
                 async with asyncio.timeout(REVOKE_SECONDS):
                     await self._commit_now()
         for partition in partitions:
-            self._feeds.pop(partition, None)
+            self._queues.pop(partition, None)
         self._credits.wake()
 
     def topics(self) -> set[str]:
-        """Return the topics of which it has partitions; until it joined, those it asks for."""
+        """Return the topics of its partitions; until it has joined, those that it subscribes."""
         if self._has_joined:
             return {partition.topic for partition in self._consumer.assigned()}
         return set(self._topics)
 
     def is_busy(self) -> bool:
-        """Tell whether it has anything in hand, or is not there yet."""
-        queued = any(feed.queued for feed in self._feeds.values())
+        """Return whether it has queued or running items, or has not joined the group yet."""
+        queued = any(queue.queued for queue in self._queues.values())
         return queued or bool(self.runs) or not self._has_joined
 
     def _full(self) -> set[TopicPartitionKey]:
-        feeds = max(1, len(self._feeds))
-        share = self._settings.worker_buffer_items_max // feeds
-        share_bytes = BUFFER_BYTES_MAX // feeds
+        queues = max(1, len(self._queues))
+        share = self._settings.worker_buffer_items_max // queues
+        share_bytes = BUFFER_BYTES_MAX // queues
         return {
-            partition for partition, feed in self._feeds.items() if feed.is_full(share, share_bytes)
+            partition
+            for partition, queue in self._queues.items()
+            if queue.is_full(share, share_bytes)
         }
 
     # The life.
 
     async def run(self, stop: Stop, once: SinglePass | None = None) -> None:
-        """Work until asked to stop, then drain.
+        """Work until a stop is requested, then drain.
 
-        Raises Unavailable where Kafka cannot be had, WorkerStuck where handlers never end.
+        Raises Unavailable if Kafka cannot be reached, and WorkerStuck if handlers never end.
         """
-        ending, ended = Stop(), Stop()
+        work_stop, services_stop = Stop(), Stop()
         stuck = StuckPoolCheck(
-            self._pools, ending, stuck_seconds=self._settings.worker_stuck_seconds
+            self._pools, work_stop, stuck_seconds=self._settings.worker_stuck_seconds
         )
         services: list[tuple[str, Tick, float]] = [
             ("worker.credit", self._credits.tick, 0.0),
@@ -277,35 +280,35 @@ class Worker:
         ]
         if once is not None:
             services.append(("worker.once", once.tick, ONCE_LOOK_SECONDS))
-        beside = [
-            asyncio.create_task(run_service(name, tick, stop=ended, idle_seconds=seconds))
+        side_tasks = [
+            asyncio.create_task(run_service(name, tick, stop=services_stop, idle_seconds=seconds))
             for name, tick, seconds in services
         ]
-        beside.append(asyncio.create_task(forward_stop(stop, ending)))
+        side_tasks.append(asyncio.create_task(forward_stop(stop, work_stop)))
         try:
-            if await run_unless_stopped(self._consumer.start(), ending):
+            if await run_unless_stopped(self._consumer.start(), work_stop):
                 self._has_joined = True
                 self._credits.wake()
-                await self._work(ending)
+                await self._work(work_stop)
             else:
                 await self._consumer.stop()
         finally:
             await self._credits.withdraw()
-            ended.request()
-            for task in beside:
+            services_stop.request()
+            for task in side_tasks:
                 task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
+            await asyncio.gather(*side_tasks, return_exceptions=True)
         stuck.raise_if_stuck()
 
     async def _work(self, stop: Stop) -> None:
-        ended = Stop()
-        front = [
+        services_stop = Stop()
+        input_tasks = [
             asyncio.create_task(run_service("worker.poll", self.poll, stop=stop, idle_seconds=0)),
             asyncio.create_task(run_service("worker.start", self.start, stop=stop, idle_seconds=0)),
         ]
-        back = [
+        work_tasks = [
             asyncio.create_task(
-                run_service(name, tick, stop=ended, idle_seconds=seconds), name=name
+                run_service(name, tick, stop=services_stop, idle_seconds=seconds), name=name
             )
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
@@ -320,28 +323,28 @@ class Worker:
         ]
         try:
             await stop.wait()
-            await self._drain(front)
+            await self._drain(input_tasks)
         finally:
-            ended.request()
+            services_stop.request()
             for run in self.runs.values():
                 run.cancel_handlers()
-            for task in front:
+            for task in input_tasks:
                 task.cancel()
-            await asyncio.wait([*front, *back], timeout=CLOSE_SECONDS)
-            for task in back:
+            await asyncio.wait([*input_tasks, *work_tasks], timeout=CLOSE_SECONDS)
+            for task in work_tasks:
                 task.cancel()
-            await asyncio.gather(*front, *back, return_exceptions=True)
+            await asyncio.gather(*input_tasks, *work_tasks, return_exceptions=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._consumer.stop()
 
-    async def _drain(self, front: list[asyncio.Task[None]]) -> None:
-        """Finish what runs, for a while; give back the rest; settle and commit."""
-        front[0].cancel()  # the poll: what it may still bring stays in Kafka
+    async def _drain(self, input_tasks: list[asyncio.Task[None]]) -> None:
+        """Wait for running items for a bounded time, release the others, settle and commit."""
+        input_tasks[0].cancel()  # the poll: what it may still bring stays in Kafka
         self._starter.stop_starting()
         self._starter.wake()
         await self._credits.withdraw()
-        await asyncio.wait(front, timeout=CLOSE_SECONDS)
+        await asyncio.wait(input_tasks, timeout=CLOSE_SECONDS)
         await wait_for_items(self.runs, self._call_ended, self._settings.worker_drain_seconds)
         await release_unfinished(
             self.runs, lambda run: self.pool_for(run.kind, run.topic), self.on_items_ended

@@ -1,1 +1,1 @@
-"""Choose: which flows are claimed from next, and how much of each."""
+"""Choose: decide which flows are served next, and with how many items."""

@@ -1,6 +1,6 @@
-"""Whose turn it is: a weighted round robin over the flows that have due rows, on two tracks. Pure.
+"""The queue of flows with due rows: a weighted round robin, light and heavy flows apart. Pure.
 
-Times are monotonic seconds, given by the caller.
+Times are monotonic seconds, passed in by the caller.
 """
 
 from collections import deque
@@ -24,14 +24,14 @@ from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, N
 from dueledger.ledger.store.flow_limits import FlowAllowance
 
 LIGHT_ITEMS_MAX: Final = 200
-"""A flow that has more than this at once is served among the heavy ones."""
+"""A flow that fills a share of this size is heavy."""
 FLOOR_RAISE_ITEMS: Final = 1000
-"""So many taken since its floor was seen, a flow's floor is worth a look."""
+"""After this many items are taken from a flow, its floor is read again."""
 EMPTY_RETRY_SECONDS: Final = 0.005
 EMPTY_RETRY_SECONDS_MAX: Final = 0.25
 LIMIT_RETRY_SECONDS: Final = 0.01
 FULL_CLAIMS_MAX: Final = 2
-"""A flow that fills so many shares in a row is heavy, however small they were."""
+"""A flow that fills this many shares in a row is heavy, even if the shares were small."""
 LIMIT_RETRY_SECONDS_MAX: Final = 1.0
 BUCKET_SECONDS_MAX: Final = 60.0
 
@@ -39,44 +39,44 @@ BUCKET_SECONDS_MAX: Final = 60.0
 class _QueueState(Enum):
     QUEUED = auto()
     SERVED = auto()  # a claim is being made
-    QUERIED = auto()  # whether it has more is being found out
-    SCHEDULED = auto()  # until it is due
-    LIMITED = auto()  # by its limits, until they are looked at again
-    IDLE = auto()  # nothing waits within the horizon
+    QUERIED = auto()  # find_next_due was asked for its next row
+    SCHEDULED = auto()  # waits until its next row is due
+    LIMITED = auto()  # waits until its limits are checked again
+    IDLE = auto()  # has no pending row within the horizon
 
 
-_AT_REST: Final = frozenset({_QueueState.LIMITED, _QueueState.IDLE})
+_RESTING: Final = frozenset({_QueueState.LIMITED, _QueueState.IDLE})
 
 
 @dataclass(slots=True, eq=False)
 class _QueuedFlow:
     flow: DueFlow
     load: FlowLoad = FlowLoad.LIGHT
-    standing: _QueueState = _QueueState.IDLE
-    ticket: int = -1  # of its latest entry in a queue or the agenda; others are void
+    state: _QueueState = _QueueState.IDLE
+    ticket: int = -1  # of its latest entry in a queue or in `_timed`; older entries are void
     touched_at: float = float("-inf")
     listed_at: float = float("-inf")
-    empty_claims: int = 0  # turns in a row that brought nothing
-    full_claims: int = 0  # and that it used to the full
+    empty_claims: int = 0  # claims in a row that found nothing
+    full_claims: int = 0  # claims in a row that filled its share
     floor: PendingFloor = FLOOR_MIN
-    taken: int = 0  # since the floor was seen
-    queue: AdmissionGroup = field(init=False)
+    taken: int = 0  # items since the floor was read
+    group: AdmissionGroup = field(init=False)
 
     def __post_init__(self) -> None:
         self.set_flow(self.flow)
 
     def set_flow(self, flow: DueFlow) -> None:
         self.flow = flow
-        self.queue = admission_group_of(flow)
+        self.group = admission_group_of(flow)
 
 
 @final
 class FlowQueue:
-    """Remembers the flows that have rows, or soon will, and serves them in turn.
+    """Queues the flows that have due rows now or soon, and serves them in order.
 
-    A flow is light until it fills a light share, and heavy until it leaves most of a share unused:
-    so one with a million rows is never asked among those that have a few, and these never wait for
-    it. A flow whose rows are used up rests until the next one is due.
+    A light flow becomes heavy when it fills a light share. A heavy flow becomes light when it uses
+    less than half of a share. So a flow with a million rows is never claimed together with light
+    flows, and these never wait for it. A flow without due rows waits until its next row is due.
     """
 
     def __init__(self) -> None:
@@ -92,315 +92,318 @@ class FlowQueue:
         return len(self._flows)
 
     def has_ready(
-        self, load: FlowLoad, room: Callable[[AdmissionGroup], int], *, now: float
+        self, load: FlowLoad, capacity: Callable[[AdmissionGroup], int], *, now: float
     ) -> bool:
-        """Tell whether flows of this load are in the queue, at a gate with room."""
+        """Return whether a flow of this load is queued in a group with capacity."""
         self.move_due(now)
         queues = self._queues[load]
-        return any(queue and room(gate) > 0 for gate, queue in queues.items())
+        return any(queue and capacity(group) > 0 for group, queue in queues.items())
 
     def has_active(self, load: FlowLoad) -> bool:
-        """Tell whether there are flows of this load that may be served, now or soon."""
+        """Return whether there are flows of this load that may be served, now or soon."""
         return any(
-            place.load is load and place.standing not in _AT_REST for place in self._flows.values()
+            entry.load is load and entry.state not in _RESTING for entry in self._flows.values()
         )
 
     def waiting_groups(self) -> set[AdmissionGroup]:
-        """Return the gates that flows wait at."""
-        return {gate for queues in self._queues.values() for gate, queue in queues.items() if queue}
+        """Return the admission groups that have queued flows."""
+        return {
+            group for queues in self._queues.values() for group, queue in queues.items() if queue
+        }
 
     def next_due_at(self) -> float | None:
-        """Return when the first flow that rests is due or is to be looked at, None if none is."""
+        """Return when the first waiting flow is due or its limits are checked; None without one."""
         if self._limit_checks:
             return float("-inf")
-        agenda = self._timed
-        while agenda and agenda[0][1] != agenda[0][2].ticket:
-            heappop(agenda)
-        return agenda[0][0] if agenda else None
+        timed = self._timed
+        while timed and timed[0][1] != timed[0][2].ticket:
+            heappop(timed)
+        return timed[0][0] if timed else None
 
     def update(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
-        """Take a part of a list of all that is due and soon will be, asked for at an instant.
+        """Apply one page of the due flows, which were listed at `asked_at`.
 
-        It says nothing of flows that were served since.
+        A flow that was served since then keeps its state.
         """
         for flow in flows:
             self._update_flow(flow, asked_at)
 
     def remove_unlisted(self, *, asked_at: float) -> None:
-        """Forget the flows that a list asked for at an instant did not name."""
-        gone = [
+        """Remove the flows that the list of `asked_at` did not contain."""
+        unlisted = [
             flow_no
-            for flow_no, place in self._flows.items()
-            if place.listed_at < asked_at
-            and place.touched_at < asked_at
-            and place.standing is not _QueueState.SERVED
+            for flow_no, entry in self._flows.items()
+            if entry.listed_at < asked_at
+            and entry.touched_at < asked_at
+            and entry.state is not _QueueState.SERVED
         ]
-        for flow_no in gone:
-            place = self._flows.pop(flow_no)
-            place.standing, place.ticket = _QueueState.IDLE, -1
+        for flow_no in unlisted:
+            entry = self._flows.pop(flow_no)
+            entry.state, entry.ticket = _QueueState.IDLE, -1
 
     def _update_flow(self, flow: DueFlow, asked_at: float) -> None:
-        place = self._flows.get(flow.flow_no)
-        if place is None:
-            place = self._flows[flow.flow_no] = _QueuedFlow(flow)
-        before = place.flow
-        place.set_flow(flow)
-        place.listed_at = asked_at
-        if place.touched_at >= asked_at or place.standing is _QueueState.SERVED:
+        entry = self._flows.get(flow.flow_no)
+        if entry is None:
+            entry = self._flows[flow.flow_no] = _QueuedFlow(flow)
+        before = entry.flow
+        entry.set_flow(flow)
+        entry.listed_at = asked_at
+        if entry.touched_at >= asked_at or entry.state is _QueueState.SERVED:
             return
-        place.floor = flow.floor
-        place.taken = 0
-        match place.standing:
-            case _QueueState.QUEUED if place.queue != admission_group_of(before):
-                self._enqueue(place)
+        entry.floor = flow.floor
+        entry.taken = 0
+        match entry.state:
+            case _QueueState.QUEUED if entry.group != admission_group_of(before):
+                self._enqueue(entry)
             case _QueueState.QUEUED:
                 pass
             case _QueueState.LIMITED:
                 if not flow.is_limited or flow.rate_per_second != before.rate_per_second:
-                    self._enqueue(place)
-            case _QueueState.SCHEDULED if place.empty_claims and flow.due_seconds <= 0:
+                    self._enqueue(entry)
+            case _QueueState.SCHEDULED if entry.empty_claims and flow.due_seconds <= 0:
                 pass
             case _QueueState.SCHEDULED | _QueueState.QUERIED | _QueueState.IDLE:
-                self._schedule_next(place, flow.due_seconds, asked_at)
+                self._schedule_next(entry, flow.due_seconds, asked_at)
 
     def next_shares(
         self,
         load: FlowLoad,
         items: int,
         flows_max: int,
-        room: Callable[[AdmissionGroup], int],
+        capacity: Callable[[AdmissionGroup], int],
         *,
         now: float,
     ) -> list[FlowShare]:
         """Take the next flows of this load out of the queue, with their quotas.
 
-        The flows of a gate have no more than its room together. Each that is returned must be
-        given to `served` or `give_back`.
+        The quotas of a group sum up to its capacity at most. The caller must pass each share to
+        `requeue` or `return_unserved`.
         """
         self.move_due(now)
-        turn = self._next_places(load, min(items, flows_max), room)
-        if not turn:
+        chosen = self._pop_entries(load, min(items, flows_max), capacity)
+        if not chosen:
             return []
-        quotas = split_by_weight(items, [place.flow.weight for place, _ in turn])
+        quotas = split_by_weight(items, [entry.flow.weight for entry, _ in chosen])
         if load is FlowLoad.LIGHT:
             quotas = [min(quota, LIGHT_ITEMS_MAX) for quota in quotas]
         by_pool: dict[tuple[str, bool], list[int]] = {}
-        for index, (place, _) in enumerate(turn):
-            by_pool.setdefault(place.queue.pool, []).append(index)
+        for index, (entry, _) in enumerate(chosen):
+            by_pool.setdefault(entry.group.pool, []).append(index)
         for indices in by_pool.values():
-            pool_room = turn[indices[0]][1]
-            if sum(quotas[index] for index in indices) > pool_room:
-                cut = split_by_weight(pool_room, [turn[index][0].flow.weight for index in indices])
+            pool_capacity = chosen[indices[0]][1]
+            if sum(quotas[index] for index in indices) > pool_capacity:
+                cut = split_by_weight(
+                    pool_capacity, [chosen[index][0].flow.weight for index in indices]
+                )
                 for index, quota in zip(indices, cut, strict=True):
                     quotas[index] = min(quotas[index], quota)
         return [
-            FlowShare(place.flow, quota, place.floor, place.ticket)
-            for (place, _), quota in zip(turn, quotas, strict=True)
+            FlowShare(entry.flow, quota, entry.floor, entry.ticket)
+            for (entry, _), quota in zip(chosen, quotas, strict=True)
         ]
 
-    def _next_places(
-        self, load: FlowLoad, places_max: int, room: Callable[[AdmissionGroup], int]
+    def _pop_entries(
+        self, load: FlowLoad, entries_max: int, capacity: Callable[[AdmissionGroup], int]
     ) -> list[tuple[_QueuedFlow, int]]:
-        """Take the places that have waited longest out of the queues, with the room they share."""
+        """Take the flows that have waited longest, each with the capacity of its pool."""
         queues = self._queues[load]
-        rooms: dict[tuple[str, bool], int] = {}
+        capacities: dict[tuple[str, bool], int] = {}
         heads: list[tuple[int, AdmissionGroup]] = []
-        for gate, queue in list(queues.items()):
+        for group, queue in list(queues.items()):
             if not _drop_outdated(queue):
-                del queues[gate]
-            elif (found := room(gate)) > 0:
-                rooms[gate.pool] = found
-                heads.append((queue[0][0], gate))
+                del queues[group]
+            elif (available := capacity(group)) > 0:
+                capacities[group.pool] = available
+                heads.append((queue[0][0], group))
         heapify(heads)
-        turn: list[tuple[_QueuedFlow, int]] = []
-        left = dict(rooms)
+        chosen: list[tuple[_QueuedFlow, int]] = []
+        capacity_left = dict(capacities)
         counted_left = COUNTED_FLOWS_MAX
-        while heads and len(turn) < places_max:
-            _, gate = heads[0]
-            queue = queues[gate]
+        while heads and len(chosen) < entries_max:
+            _, group = heads[0]
+            queue = queues[group]
             if (
-                not left[gate.pool]
-                or (gate.counted and not counted_left)
+                not capacity_left[group.pool]
+                or (group.counted and not counted_left)
                 or not _drop_outdated(queue)
             ):
                 heappop(heads)
                 continue
-            _, place = queue.popleft()
-            place.standing, place.ticket = _QueueState.SERVED, next(self._tickets)
-            turn.append((place, rooms[gate.pool]))
-            left[gate.pool] -= 1
-            counted_left -= gate.counted
+            _, entry = queue.popleft()
+            entry.state, entry.ticket = _QueueState.SERVED, next(self._tickets)
+            chosen.append((entry, capacities[group.pool]))
+            capacity_left[group.pool] -= 1
+            counted_left -= group.counted
             if queue:
-                heapreplace(heads, (queue[0][0], gate))
+                heapreplace(heads, (queue[0][0], group))
             else:
                 heappop(heads)
-        return turn
+        return chosen
 
     def requeue(
         self, shares: Iterable[FlowShare], taken: Mapping[int, int], *, now: float
     ) -> list[NextDueQuery]:
-        """Put flows that have more at the end of the queue; say of which to ask for their next row.
+        """Put flows that have more rows at the end of the queue; return queries for the others.
 
-        Serial flows are always asked of: what waits behind a held key was looked at, and not taken.
+        Serial flows are always queried: rows behind a held key are due, but were not taken.
         """
-        questions: list[NextDueQuery] = []
+        queries: list[NextDueQuery] = []
         for share in shares:
-            place = self._flow_being_served(share)
-            if place is None:
+            entry = self._served_entry(share)
+            if entry is None:
                 continue
             items = taken.get(share.flow.flow_no, 0)
-            place.touched_at = now
-            place.taken += items
-            place.empty_claims = 0 if items else place.empty_claims + 1
-            place.full_claims = place.full_claims + 1 if items >= share.quota else 0
-            # Retries that are fewer than their share leave a part of it unused.
-            has_more = 2 * items >= share.quota and not place.flow.has_serial
-            if items >= LIGHT_ITEMS_MAX or place.full_claims >= FULL_CLAIMS_MAX:
-                place.load = FlowLoad.HEAVY
+            entry.touched_at = now
+            entry.taken += items
+            entry.empty_claims = 0 if items else entry.empty_claims + 1
+            entry.full_claims = entry.full_claims + 1 if items >= share.quota else 0
+            # Few retries leave a part of the share unused, though other rows are due.
+            has_more = 2 * items >= share.quota and not entry.flow.has_serial
+            if items >= LIGHT_ITEMS_MAX or entry.full_claims >= FULL_CLAIMS_MAX:
+                entry.load = FlowLoad.HEAVY
             elif 2 * items < share.quota:
-                place.load = FlowLoad.LIGHT
+                entry.load = FlowLoad.LIGHT
             if has_more:
-                self._enqueue(place)
+                self._enqueue(entry)
             else:
-                place.standing = _QueueState.QUERIED
-            if not has_more or place.taken >= FLOOR_RAISE_ITEMS:
-                overlap = 0.0 if place.taken >= FLOOR_RAISE_ITEMS else OVERLAP_SECONDS
-                questions.append(NextDueQuery(place.flow.flow_no, place.floor, overlap))
-        return questions
+                entry.state = _QueueState.QUERIED
+            if not has_more or entry.taken >= FLOOR_RAISE_ITEMS:
+                overlap = 0.0 if entry.taken >= FLOOR_RAISE_ITEMS else OVERLAP_SECONDS
+                queries.append(NextDueQuery(entry.flow.flow_no, entry.floor, overlap))
+        return queries
 
     def return_unserved(self, shares: Iterable[FlowShare]) -> None:
-        """Put flows that could not be served where they were: at the head of the queue."""
+        """Put flows that could not be served back at the head of the queue."""
         for share in reversed(list(shares)):
-            place = self._flow_being_served(share)
-            if place is not None:
-                self._enqueue(place, first=True)
+            entry = self._served_entry(share)
+            if entry is not None:
+                self._enqueue(entry, first=True)
 
     def update_next_due(
-        self, questions: Iterable[NextDueQuery], answers: Iterable[NextDue], *, asked_at: float
+        self, queries: Iterable[NextDueQuery], answers: Iterable[NextDue], *, asked_at: float
     ) -> None:
-        """Take the answers to questions; a flow without one has nothing, or is paused."""
-        asked = {question.flow_no for question in questions}
+        """Apply the answers to queries. A flow without an answer has no rows, or is paused."""
+        unanswered = {query.flow_no for query in queries}
         for answer in answers:
-            place = self._flows.get(answer.flow_no)
-            if place is None:
+            entry = self._flows.get(answer.flow_no)
+            if entry is None:
                 continue
-            place.floor = answer.floor
-            place.taken = 0
-            if (answer.plain, answer.serial) != (place.flow.has_plain, place.flow.has_serial):
-                place.flow = replace(place.flow, has_plain=answer.plain, has_serial=answer.serial)
-            if place.standing is not _QueueState.QUERIED or answer.due_seconds is None:
+            entry.floor = answer.floor
+            entry.taken = 0
+            if (answer.plain, answer.serial) != (entry.flow.has_plain, entry.flow.has_serial):
+                entry.flow = replace(entry.flow, has_plain=answer.plain, has_serial=answer.serial)
+            if entry.state is not _QueueState.QUERIED or answer.due_seconds is None:
                 continue
-            asked.discard(answer.flow_no)
-            self._schedule_next(place, answer.due_seconds, asked_at)
-        for flow_no in asked:
-            place = self._flows.get(flow_no)
-            if place is not None and place.standing is _QueueState.QUERIED:
-                place.standing, place.empty_claims = _QueueState.IDLE, 0
+            unanswered.discard(answer.flow_no)
+            self._schedule_next(entry, answer.due_seconds, asked_at)
+        for flow_no in unanswered:
+            entry = self._flows.get(flow_no)
+            if entry is not None and entry.state is _QueueState.QUERIED:
+                entry.state, entry.empty_claims = _QueueState.IDLE, 0
 
     def defer_limited(
-        self, flow_nos: Iterable[int], again_seconds: Mapping[int, float], *, now: float
+        self, flow_nos: Iterable[int], retry_seconds: Mapping[int, float], *, now: float
     ) -> None:
-        """Keep flows out of the queue, since their limits leave them nothing; look again soon.
+        """Keep flows out of the queue while their limits allow no items.
 
-        As soon as their buckets have something where that is known; later each time otherwise.
+        `retry_seconds` says for a flow when its token bucket has tokens again. Without it the
+        limits are checked with exponential backoff.
         """
         for flow_no in flow_nos:
-            place = self._flows.get(flow_no)
-            if place is None:
+            entry = self._flows.get(flow_no)
+            if entry is None:
                 continue
-            place.empty_claims += 1
+            entry.empty_claims += 1
             pause = min(
-                LIMIT_RETRY_SECONDS_MAX, LIMIT_RETRY_SECONDS * 2 ** min(place.empty_claims, 10)
+                LIMIT_RETRY_SECONDS_MAX, LIMIT_RETRY_SECONDS * 2 ** min(entry.empty_claims, 10)
             )
-            if flow_no in again_seconds:
-                pause = min(BUCKET_SECONDS_MAX, max(LIMIT_RETRY_SECONDS, again_seconds[flow_no]))
-            self._schedule(place, _QueueState.LIMITED, now + pause)
+            if flow_no in retry_seconds:
+                pause = min(BUCKET_SECONDS_MAX, max(LIMIT_RETRY_SECONDS, retry_seconds[flow_no]))
+            self._schedule(entry, _QueueState.LIMITED, now + pause)
 
     def limit_checks_due(self, limit: int, *, now: float) -> list[int]:
-        """Return held flows whose limits are to be looked at; each must be given to `looked`."""
+        """Return limited flows to check now. The caller must pass each to `apply_allowances`."""
         self.move_due(now)
         flow_nos: list[int] = []
         while self._limit_checks and len(flow_nos) < limit:
-            place = self._limit_checks.popleft()
-            if place.standing is _QueueState.LIMITED:
-                flow_nos.append(place.flow.flow_no)
+            entry = self._limit_checks.popleft()
+            if entry.state is _QueueState.LIMITED:
+                flow_nos.append(entry.flow.flow_no)
         return flow_nos
 
     def apply_allowances(
         self, flow_nos: Sequence[int], allowances: Mapping[int, FlowAllowance], *, now: float
     ) -> None:
-        """Queue the flows whose limits leave them something, and hold the others."""
-        again: dict[int, float] = {}
-        held: list[int] = []
+        """Queue the flows whose limits allow items, and defer the others."""
+        retry_seconds: dict[int, float] = {}
+        still_limited: list[int] = []
         for flow_no in flow_nos:
-            place = self._flows.get(flow_no)
+            entry = self._flows.get(flow_no)
             allowance = allowances.get(flow_no)
-            if place is None or place.standing is not _QueueState.LIMITED:
+            if entry is None or entry.state is not _QueueState.LIMITED:
                 continue
             if allowance is not None and allowance.items > 0:
-                place.empty_claims = 0
-                self._enqueue(place)
+                entry.empty_claims = 0
+                self._enqueue(entry)
                 continue
-            held.append(flow_no)
+            still_limited.append(flow_no)
             if allowance is not None and allowance.retry_seconds is not None:
-                again[flow_no] = allowance.retry_seconds
-        self.defer_limited(held, again, now=now)
+                retry_seconds[flow_no] = allowance.retry_seconds
+        self.defer_limited(still_limited, retry_seconds, now=now)
 
     def move_due(self, now: float) -> None:
-        """Queue the flows whose time has come."""
-        agenda = self._timed
-        while agenda and agenda[0][0] <= now:
-            _, ticket, place = heappop(agenda)
-            if place.ticket != ticket:
+        """Queue the flows whose next row is due by now."""
+        timed = self._timed
+        while timed and timed[0][0] <= now:
+            _, ticket, entry = heappop(timed)
+            if entry.ticket != ticket:
                 continue
-            if place.standing is _QueueState.LIMITED:
-                self._limit_checks.append(place)
+            if entry.state is _QueueState.LIMITED:
+                self._limit_checks.append(entry)
             else:
-                self._enqueue(place)
+                self._enqueue(entry)
 
-    def _flow_being_served(self, share: FlowShare) -> _QueuedFlow | None:
-        """Return the flow's place while this is its turn; limits may hold it, or it had another."""
-        place = self._flows.get(share.flow.flow_no)
-        is_its_turn = (
-            place is not None
-            and place.standing is _QueueState.SERVED
-            and place.ticket == share.ticket
+    def _served_entry(self, share: FlowShare) -> _QueuedFlow | None:
+        """Return the flow's entry if this share is its current one; None if it is deferred."""
+        entry = self._flows.get(share.flow.flow_no)
+        is_served = (
+            entry is not None and entry.state is _QueueState.SERVED and entry.ticket == share.ticket
         )
-        return place if is_its_turn else None
+        return entry if is_served else None
 
-    def _schedule_next(self, place: _QueuedFlow, due_seconds: float, asked_at: float) -> None:
+    def _schedule_next(self, entry: _QueuedFlow, due_seconds: float, asked_at: float) -> None:
         if due_seconds > 0:
-            place.empty_claims = 0  # nothing was kept from it; a list that says otherwise wakes it
-            self._schedule(place, _QueueState.SCHEDULED, asked_at + due_seconds)
-        elif place.empty_claims:
-            # Its rows are in another's hands, or were when it was asked for them.
+            entry.empty_claims = 0  # no row is locked; a poll that finds one due schedules it anew
+            self._schedule(entry, _QueueState.SCHEDULED, asked_at + due_seconds)
+        elif entry.empty_claims:
+            # Another claimer has its rows locked, or had when this one looked for them.
             pause = min(
-                EMPTY_RETRY_SECONDS_MAX, EMPTY_RETRY_SECONDS * 2 ** min(place.empty_claims, 10)
+                EMPTY_RETRY_SECONDS_MAX, EMPTY_RETRY_SECONDS * 2 ** min(entry.empty_claims, 10)
             )
-            self._schedule(place, _QueueState.SCHEDULED, asked_at + pause)
+            self._schedule(entry, _QueueState.SCHEDULED, asked_at + pause)
         else:
-            self._enqueue(place)
+            self._enqueue(entry)
 
-    def _enqueue(self, place: _QueuedFlow, *, first: bool = False) -> None:
-        place.standing = _QueueState.QUEUED
-        queue = self._queues[place.load].setdefault(place.queue, deque())
+    def _enqueue(self, entry: _QueuedFlow, *, first: bool = False) -> None:
+        entry.state = _QueueState.QUEUED
+        queue = self._queues[entry.load].setdefault(entry.group, deque())
         if first:
-            place.ticket = queue[0][0] - 1 if queue else -2
-            queue.appendleft((place.ticket, place))
+            entry.ticket = queue[0][0] - 1 if queue else -2
+            queue.appendleft((entry.ticket, entry))
             return
-        place.ticket = next(self._tickets)
-        queue.append((place.ticket, place))
+        entry.ticket = next(self._tickets)
+        queue.append((entry.ticket, entry))
 
-    def _schedule(self, place: _QueuedFlow, standing: _QueueState, at: float) -> None:
-        place.standing = standing
-        place.ticket = next(self._tickets)
-        heappush(self._timed, (at, place.ticket, place))
+    def _schedule(self, entry: _QueuedFlow, state: _QueueState, at: float) -> None:
+        entry.state = state
+        entry.ticket = next(self._tickets)
+        heappush(self._timed, (at, entry.ticket, entry))
 
 
 def _drop_outdated(queue: deque[tuple[int, _QueuedFlow]]) -> bool:
-    """Drop entries that no longer stand from the head; tell whether one that does remains."""
+    """Drop void entries from the head; return whether a valid one remains."""
     while queue and (
-        queue[0][1].ticket != queue[0][0] or queue[0][1].standing is not _QueueState.QUEUED
+        queue[0][1].ticket != queue[0][0] or queue[0][1].state is not _QueueState.QUEUED
     ):
         queue.popleft()
     return bool(queue)

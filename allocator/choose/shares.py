@@ -1,4 +1,4 @@
-"""Shares of a claim: whose, how large, and between whom they are split. Pure."""
+"""Shares of a claim, and the admission groups that flows are queued in. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,20 +9,20 @@ from dueledger.ledger.store.claims import DueFlow, PendingFloor
 
 
 class FlowLoad(Enum):
-    """How much a flow has to hand out at once."""
+    """Whether a flow has few available items or many."""
 
     LIGHT = auto()
     HEAVY = auto()
 
 
 COUNTED_FLOWS_MAX: Final = 32
-"""Counted flows have claims of their own, and Kafka takes one a partition at a time."""
+"""Most counted flows of one claim: each needs its own claims, and Kafka takes one a partition."""
 
 
 class AdmissionGroup(NamedTuple):
-    """What stands between a flow and its turn: its topic, and whether workers' credit counts.
+    """Flows that share capacity: those of a topic that need credit, or those that need none.
 
-    Flows that are `counted` queue apart, since few are let through at once.
+    `counted` flows have groups of their own, because few of them are admitted at once.
     """
 
     topic: str
@@ -31,20 +31,20 @@ class AdmissionGroup(NamedTuple):
 
     @property
     def pool(self) -> tuple[str, bool]:
-        """Whose room they share."""
+        """The key of the capacity that groups share: topic, and whether credit is needed."""
         return self.topic, self.needs_credit
 
 
 def admission_group_of(flow: DueFlow) -> AdmissionGroup:
-    """Return the gate that a flow waits at."""
+    """Return the admission group of a flow."""
     return AdmissionGroup(flow.topic, not flow.settled_by_topic, flow.is_counted)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowShare:
-    """How many items a flow may have in one claim, and from where on its rows are looked for.
+    """How many items a flow may have in one claim, and the floor at which the scan starts.
 
-    `ticket` tells its turn from others of the same flow.
+    `ticket` distinguishes it from other shares of the same flow.
     """
 
     flow: DueFlow
@@ -54,7 +54,7 @@ class FlowShare:
 
 
 class NextDueQuery(NamedTuple):
-    """Of which flow to find out when it has rows again, from where on, and how exactly."""
+    """The arguments of find_next_due for one flow."""
 
     flow_no: int
     floor: PendingFloor
@@ -64,14 +64,14 @@ class NextDueQuery(NamedTuple):
 def split_by_weight(items: int, weights: Sequence[int]) -> list[int]:
     """Split `items` by weight, at least 1 each; the sum is `items` unless there are more weights.
 
-    What rounding leaves goes to the first ones, whose turn it is.
+    The remainder of rounding goes to the first ones.
     """
     total = sum(weights)
     quotas = [max(1, items * weight // total) for weight in weights]
     spare = items - sum(quotas)
     for index in range(max(0, min(spare, len(quotas)))):
         quotas[index] += 1
-    # Ones that were rounded up to 1 are paid for by the largest.
+    # The largest quotas are cut to make up for those that were rounded up to 1.
     for index in sorted(range(len(quotas)), key=quotas.__getitem__, reverse=True):
         if spare >= 0:
             break

@@ -1,1 +1,1 @@
-"""Claim: take due items and record them as claims."""
+"""Claim: lock due items and record them as claims."""

@@ -1,4 +1,4 @@
-"""What a flow's own limits leave of its share of a claim."""
+"""Admission: cuts the shares of limited flows to what their limits allow."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -10,9 +10,9 @@ from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allow
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The shares that may be claimed, cut to what is allowed.
+    """The shares that may be claimed, cut to the allowances.
 
-    `allowances` are those of the limited flows that could be locked, `contended` are the others.
+    `allowances` has the limited flows that were locked; `contended` has those that were not.
     """
 
     shares: Sequence[FlowShare]
@@ -20,7 +20,7 @@ class Admission:
     contended: frozenset[int] = frozenset()
 
     def exhausted_flows(self, taken: Mapping[int, int]) -> list[int]:
-        """Return the flows that may have nothing now, or nothing more after what was taken."""
+        """Return the flows that may have no items now, or no more after those taken."""
         return [
             *self.contended,
             *(
@@ -34,10 +34,10 @@ class Admission:
 async def admit_shares(
     connection: Connection, shares: Sequence[FlowShare], topic_window_items: int
 ) -> Admission:
-    """Lock the limited flows among those of a claim and cut their shares to what they may have.
+    """Lock the limited flows of a claim and cut their shares to their allowances.
 
-    In the transaction that claims, before it does: two allocators never both count on the same
-    allowance. A flow that another one has locked is left out.
+    Call it before the claim, in the same transaction: then two allocators never spend the same
+    allowance. A flow that another allocator has locked is left out.
     """
     limited = [share.flow.flow_no for share in shares if share.flow.is_limited]
     if not limited:
@@ -58,7 +58,7 @@ async def admit_shares(
 
 
 def _reduce(share: FlowShare, allowance: int, locked: Mapping[int, bool]) -> FlowShare:
-    """Return what is left of a share, its flow as it was locked: it may be counted by now."""
+    """Return the share cut to the allowance, with `is_counted` as it was read under the lock."""
     flow = share.flow
     counted = locked.get(flow.flow_no, flow.is_counted)
     if counted != flow.is_counted:
@@ -69,7 +69,7 @@ def _reduce(share: FlowShare, allowance: int, locked: Mapping[int, bool]) -> Flo
 async def spend_allowances(
     connection: Connection, admission: Admission, taken: Mapping[int, int]
 ) -> None:
-    """Take what was claimed out of the buckets, in the same transaction."""
+    """Take the claimed items out of the token buckets, in the same transaction."""
     flow_nos = [flow_no for flow_no in admission.allowances if taken.get(flow_no)]
     if flow_nos:
         await spend_tokens(connection, flow_nos, [taken[flow_no] for flow_no in flow_nos])

@@ -1,8 +1,9 @@
-"""Turning claimed rows into claims and their records: one claim, one topic-partition, one batch.
+"""Builds claims and their record batches from claimed rows.
 
-Small claims for one partition share a batch: Kafka takes one at a time, and each takes as long.
+A claim goes to one topic-partition, in one batch. Small claims for one partition share a batch:
+Kafka takes one batch of a partition at a time, and a small one takes as long as a large one.
 
-No call into the database, no task and no decoding a row: the payload passes as text.
+No row costs a database call, a task or a decoding: the payload stays text.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from typing import Final, final
 from dueledger.allocator.publish import OutgoingBatch
 from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeaders, RecordWriter
 from dueledger.ledger.kafka.partitioner import partitions_of
-from dueledger.ledger.store import Record
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import Claim, DueFlow
 
 DrawFences = Callable[[int], Awaitable[list[int]]]
@@ -24,7 +25,7 @@ _YIELD_ROWS: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class ClaimBatch:
-    """A claim and the batch that holds its records, behind the `first` ones of other claims."""
+    """A claim and its batch. `records_before` records of other claims come first in the batch."""
 
     claim: Claim
     records: OutgoingBatch
@@ -37,7 +38,7 @@ class ClaimBatch:
 
     @property
     def topic(self) -> str:
-        """Topic it goes to."""
+        """Topic that it is sent to."""
         return self.claim.topic
 
     @property
@@ -48,134 +49,148 @@ class ClaimBatch:
 
 @dataclass(slots=True)
 class _PartitionRows:
-    """Rows bound for one topic-partition, with their keys, in the order claimed."""
+    """Rows for one topic-partition, with their keys, in the order claimed."""
 
     topic: str
     partition: int
     batch_max: int | None
-    flow_no: int | None  # where it is of one counted flow
+    flow_no: int | None  # set if all rows are of one counted flow
     deadlines: ClaimDeadlines
-    rows: list[Record] = field(default_factory=list[Record])
+    rows: list[ClaimedRow] = field(default_factory=list[ClaimedRow])
     keys: list[bytes] = field(default_factory=list[bytes])
 
 
 @final
 class ClaimBatchBuilder:
-    """Makes claims from rows for one allocator."""
+    """Builds claims from rows, for one allocator."""
 
     def __init__(
         self,
         allocator_no: int,
         new_batch: Callable[[], OutgoingBatch],
-        holders: Mapping[str, int] | None = None,
+        settling_actors: Mapping[str, int] | None = None,
     ) -> None:
-        """`holders` are the actors, by topic, who settle what is held by topic."""
+        """`settling_actors` are, by topic, the actors of the claims that are settled by topic."""
         self._allocator_no = allocator_no
         self._new_batch = new_batch
         self._writer = RecordWriter()
-        self._settling_actors: Mapping[str, int] = {} if holders is None else holders
+        self._settling_actors: Mapping[str, int] = (
+            {} if settling_actors is None else settling_actors
+        )
 
     async def build(
         self,
-        rows: Sequence[Record],
+        rows: Sequence[ClaimedRow],
         flows: Mapping[int, DueFlow],
         partitions: Mapping[str, int],
         draw_fences: DrawFences,
     ) -> list[ClaimBatch]:
-        """Split `rows` (columns of claim_items) into claims, each full or the last of its lane.
+        """Split rows into claims; each is full, or the last of its partition.
 
-        Fences are drawn with the rows or after they were locked, so that an item's fences only
-        grow; a stock drawn earlier could go to an item that another allocator has had since.
+        Fences are drawn with the rows, or after the rows were locked, so that an item's fences only
+        grow. A fence drawn before the lock could be lower than one that another allocator has
+        given the item since.
         """
-        wordings = self._writer.flow_headers(flows)
-        lanes = _group_by_partition(rows, wordings, partitions)
-        expected = sum(map(_claims_expected, lanes))
-        fences = [row[13] for row in rows if row[13] is not None]
+        flow_headers = self._writer.flow_headers(flows)
+        groups = _group_by_partition(rows, flow_headers, partitions)
+        expected = sum(map(_claims_expected, groups))
+        fences = [fence for row in rows if (fence := row.fence) is not None]
         if len(fences) < expected:
             fences = await draw_fences(expected + _SPARE_FENCES)
         fences.sort(reverse=True)
-        made: list[ClaimBatch] = []
+        batches: list[ClaimBatch] = []
         last: dict[tuple[str, int], OutgoingBatch] = {}
-        for lane in lanes:
+        for group in groups:
             start = 0
-            while start < len(lane.rows):
+            while start < len(group.rows):
                 if not fences:
-                    fences = (await draw_fences(len(lanes) + _SPARE_FENCES))[::-1]
-                batch, start = self._fill(lane, start, fences.pop(), wordings, last)
-                made.append(batch)
+                    fences = (await draw_fences(len(groups) + _SPARE_FENCES))[::-1]
+                batch, start = self._fill(group, start, fences.pop(), flow_headers, last)
+                batches.append(batch)
                 if len(rows) > _YIELD_ROWS:
-                    await asyncio.sleep(0)  # so that what is small need not wait for what is large
-        return made
+                    await asyncio.sleep(0)  # a small claim need not wait for a large one
+        return batches
 
     def _fill(
         self,
-        lane: _PartitionRows,
+        group: _PartitionRows,
         start: int,
         fence: int,
-        wordings: Mapping[int, FlowHeaders],
+        flow_headers: Mapping[int, FlowHeaders],
         last: dict[tuple[str, int], OutgoingBatch],
     ) -> tuple[ClaimBatch, int]:
-        """Add rows from `start` on to the last batch of their partition, or to a new one.
+        """Write the rows from `start` on to their partition's last batch, or to a new one.
 
-        Returns the claim and the next start.
+        Returns the claim and the next `start`.
         """
-        stop = len(lane.rows) if lane.batch_max is None else start + lane.batch_max
-        rows, keys = lane.rows[start:stop], lane.keys[start:stop]
-        at = (lane.topic, lane.partition)
-        records = last.get(at)
+        end = len(group.rows) if group.batch_max is None else start + group.batch_max
+        rows, keys = group.rows[start:end], group.keys[start:end]
+        topic_partition = (group.topic, group.partition)
+        records = last.get(topic_partition)
         written: list[bytes] = []
         first = 0
         if records is not None:
             first = records.record_count()
             written = self._writer.write(
-                rows, keys, fence, wordings, records.bytes_left, first=first
+                rows, keys, fence, flow_headers, records.bytes_left, first=first
             )
         if records is None or not written:
             records, first = self._new_batch(), 0
-            last[at] = records
-            written = self._writer.write(rows, keys, fence, wordings, records.bytes_left)
+            last[topic_partition] = records
+            written = self._writer.write(rows, keys, fence, flow_headers, records.bytes_left)
         records.add(written)
-        end = len(written)
-        rows = lane.rows[start : start + end]
-        is_held = wordings[rows[0][3]].flow.settled_by_topic
+        count = len(written)
+        rows = group.rows[start : start + count]
+        settled_by_topic = flow_headers[rows[0].flow_no].flow.settled_by_topic
         claim = Claim(
             fence=fence,
             allocator_no=self._allocator_no,
-            topic=lane.topic,
-            partition=lane.partition,
-            item_nos=[row[0] for row in rows],
-            effective_dates=[row[2] for row in rows],
-            attempts=[row[10] + 1 for row in rows],
-            starts=[row[11] + 1 for row in rows],
-            batch_max=lane.batch_max,
-            flow_no=lane.flow_no,
-            settled_by_no=self._settling_actors.get(lane.topic) if is_held else None,
-            **lane.deadlines._asdict(),
+            topic=group.topic,
+            partition=group.partition,
+            item_nos=[row.item_no for row in rows],
+            effective_dates=[row.effective_date for row in rows],
+            attempts=[row.attempt + 1 for row in rows],
+            starts=[row.starts + 1 for row in rows],
+            batch_max=group.batch_max,
+            flow_no=group.flow_no,
+            settled_by_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
+            **group.deadlines._asdict(),
         )
-        return ClaimBatch(claim, records, first), start + end
+        return ClaimBatch(claim, records, first), start + count
 
 
-def _claims_expected(lane: _PartitionRows) -> int:
-    return 1 if lane.batch_max is None else -(-len(lane.rows) // lane.batch_max)
+def _claims_expected(group: _PartitionRows) -> int:
+    return 1 if group.batch_max is None else -(-len(group.rows) // group.batch_max)
 
 
 def _group_by_partition(
-    rows: Sequence[Record], wordings: Mapping[int, FlowHeaders], partitions: Mapping[str, int]
+    rows: Sequence[ClaimedRow],
+    flow_headers: Mapping[int, FlowHeaders],
+    partitions: Mapping[str, int],
 ) -> list[_PartitionRows]:
-    by_topic: dict[str, list[Record]] = {}
+    by_topic: dict[str, list[ClaimedRow]] = {}
     for row in rows:
-        by_topic.setdefault(wordings[row[3]].topic, []).append(row)
-    lanes: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
-    for topic, members in by_topic.items():
-        keys = [(row[4] if row[5] is None else row[5]).encode() for row in members]
+        by_topic.setdefault(flow_headers[row.flow_no].topic, []).append(row)
+    groups: dict[tuple[str, int, int | None, int | None, ClaimDeadlines], _PartitionRows] = {}
+    for topic, topic_rows in by_topic.items():
+        keys = [
+            (row.business_key if (own_key := row.partition_key) is None else own_key).encode()
+            for row in topic_rows
+        ]
         for row, key, partition in zip(
-            members, keys, partitions_of(keys, partitions[topic]), strict=True
+            topic_rows, keys, partitions_of(keys, partitions[topic]), strict=True
         ):
-            wording = wordings[row[3]]
-            at = (topic, partition, row[12], wording.counted_flow_no, wording.deadlines)
-            lane = lanes.get(at)
-            if lane is None:
-                lane = lanes[at] = _PartitionRows(*at)
-            lane.rows.append(row)
-            lane.keys.append(key)
-    return list(lanes.values())
+            headers = flow_headers[row.flow_no]
+            group_key = (
+                topic,
+                partition,
+                row.batch_max,
+                headers.counted_flow_no,
+                headers.deadlines,
+            )
+            group = groups.get(group_key)
+            if group is None:
+                group = groups[group_key] = _PartitionRows(*group_key)
+            group.rows.append(row)
+            group.keys.append(key)
+    return list(groups.values())

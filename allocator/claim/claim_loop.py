@@ -1,14 +1,14 @@
-"""A track: claims for flows of one load, in rounds of its own, and publishes them apart.
+"""The claim loop of one load, light or heavy: claims items and publishes the claims.
 
-A flow that has a million rows and one that has three never share a claim, a connection to Postgres
-or one to Kafka. So what little is due is on its way while a flood is being claimed.
+A flow with a million rows and a flow with three never share a claim, a connection to Postgres or a
+connection to Kafka. So items of light flows are sent while a heavy flow is being claimed.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
+from operator import attrgetter
 from time import monotonic
 from typing import Final, final
 
@@ -20,7 +20,8 @@ from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import CONNECTION_LOST, Connection, Record
+from dueledger.ledger.store import CONNECTION_LOST, Connection
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import (
     claim_items,
     claim_serial_items,
@@ -30,42 +31,42 @@ from dueledger.ledger.store.claims import (
 )
 
 SERIAL_ITEMS_MAX: Final = 500
-"""Serial rows looked at in one round: each that cannot be had is put behind its key."""
+"""Serial rows read in one claim: each row whose key is held is put behind that key."""
 LIGHT_CLAIM_ITEMS: Final = 1000
 LIGHT_CLAIM_FLOWS: Final = 200
 HEAVY_SHARE_ITEMS: Final = 16
-"""What a flow with much to do has at its turn, at least: each that is looked into costs."""
+"""The least items of a heavy flow's share: each flow in a claim costs an index scan."""
 SMOOTHING_CLAIMS: Final = 16
 HEAVY_CLAIM_DIVISOR: Final = 2
-"""While others wait, a flood's claims are half as large: each keeps the loop for 2 to 5 ms."""
-_FLOW_NO: Final = itemgetter(3)
+"""While light flows wait, heavy claims are half as large: a claim blocks the loop for 2 to 5 ms."""
+_FLOW_NO: Final = attrgetter("flow_no")
 _UNBOUNDED: Final = 2**31 - 1
 
 
 @final
 class ClaimLoop:
-    """Claims in rounds and publishes behind them."""
+    """Makes claims for flows of one load, and publishes them in the background."""
 
-    def __init__(self, load: FlowLoad, office: AllocatorState, publisher: Publisher) -> None:
+    def __init__(self, load: FlowLoad, state: AllocatorState, publisher: Publisher) -> None:
         self._load = load
-        self._state = office
+        self._state = state
         self._publisher = publisher
         self._batch_builder = ClaimBatchBuilder(
-            office.allocator_no, publisher.new_batch, holders=office.topics.settling_actors
+            state.allocator_no, publisher.new_batch, settling_actors=state.topics.settling_actors
         )
         self._log = get_logger("allocator")
         self.publishing: set[asyncio.Task[None]] = set()
-        self.claim_seconds = 0.0  # how long a round takes, smoothed
+        self.claim_seconds = 0.0  # how long a claim takes, smoothed
 
-    def has_turn(self) -> bool:
-        """Tell whether a flow of this load has something due and room for it."""
-        return self._state.rotation.has_ready(self._load, self._capacity, now=monotonic())
+    def has_ready(self) -> bool:
+        """Return whether a flow of this load has due items and capacity for them."""
+        return self._state.flow_queue.has_ready(self._load, self._capacity, now=monotonic())
 
     async def claim_once(self, connection: Connection, counts: Counter[str]) -> bool:
-        """Claim a share for each flow whose turn it is, and publish behind it; false when none is.
+        """Claim a share of each flow that is next; publish in the background. False without any.
 
-        Several may be under way at once, each on a connection of its own. Raises Unavailable when
-        Kafka cannot be reached: nothing is claimed then.
+        Several calls may run at once, each on its own connection. Raises Unavailable when Kafka
+        cannot be reached: nothing is claimed then.
         """
         shares = self._next_shares()
         if not shares:
@@ -74,44 +75,44 @@ class ClaimLoop:
         try:
             topics = {share.flow.topic for share in shares}
             partitions = await self._state.topics.partitions(self._publisher, topics)
-            there = [share for share in shares if share.flow.topic in partitions]
-            with self._reserved(there) as taken:
-                batches = await self._claim_with_retry(connection, there, partitions, taken)
+            available = [share for share in shares if share.flow.topic in partitions]
+            with self._reserved(available) as taken:
+                batches = await self._claim_with_retry(connection, available, partitions, taken)
             if batches:
                 crash_point("allocator.recorded")
                 items = sum(taken.values())
                 counts["claimed"] += items
                 self._state.signals.emit("claim.recorded", items)
                 self._publish_in_background(batches, counts)
-            await self._requeue_flows(connection, there, taken)
+            await self._requeue_flows(connection, available, taken)
         finally:
-            self._state.rotation.return_unserved(shares)
+            self._state.flow_queue.return_unserved(shares)
         self.claim_seconds += (monotonic() - began - self.claim_seconds) / SMOOTHING_CLAIMS
         return True
 
     def _next_shares(self) -> list[FlowShare]:
-        rotation, settings = self._state.rotation, self._state.settings
+        flow_queue, settings = self._state.flow_queue, self._state.settings
         items, flows = settings.allocator_batch_items_max, settings.allocator_flows_max
         if self._load is FlowLoad.LIGHT:
             items, flows = min(items, LIGHT_CLAIM_ITEMS), min(flows, LIGHT_CLAIM_FLOWS)
         else:
-            if rotation.has_active(FlowLoad.LIGHT):
+            if flow_queue.has_active(FlowLoad.LIGHT):
                 items = max(1, items // HEAVY_CLAIM_DIVISOR)
             flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
-        return rotation.next_shares(self._load, items, flows, self._capacity, now=monotonic())
+        return flow_queue.next_shares(self._load, items, flows, self._capacity, now=monotonic())
 
-    def _capacity(self, gate: AdmissionGroup) -> int:
-        if self._state.topics.is_suspended(gate.topic):
+    def _capacity(self, group: AdmissionGroup) -> int:
+        if self._state.topics.is_suspended(group.topic):
             return 0
         return (
-            self._state.credits.available(gate.topic, self._load)
-            if gate.needs_credit
+            self._state.credits.available(group.topic, self._load)
+            if group.needs_credit
             else _UNBOUNDED
         )
 
     @contextmanager
     def _reserved(self, shares: Sequence[FlowShare]) -> Generator[Counter[int]]:
-        """Hold credit back for shares; what is in the counter at the end, by flow, is spent."""
+        """Reserve credit for shares; at the end, spend the items that the counter has by flow."""
         taken: Counter[int] = Counter()
         reserved: Counter[str] = Counter()
         for share in shares:
@@ -135,10 +136,10 @@ class ClaimLoop:
         partitions: Mapping[str, int],
         taken: Counter[int],
     ) -> list[ClaimBatch]:
-        """Claim; where a partition of an item was unseen, each flow once more by itself.
+        """Claim; after UnseenPartition, claim each flow once more by itself.
 
-        One that is refused again waits a moment: where it has a row without an item, which only a
-        hand in the database leaves, it must not hold up the others.
+        A flow that is refused again is deferred, so that it does not block the others. A pending
+        row without an item causes that; only a manual change in the database leaves one.
         """
         try:
             return await self._claim(connection, shares, partitions, taken)
@@ -151,9 +152,9 @@ class ClaimLoop:
                     self._log.warning(
                         LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
                     )
-                    self._state.rotation.defer_limited([share.flow.flow_no], {}, now=monotonic())
+                    self._state.flow_queue.defer_limited([share.flow.flow_no], {}, now=monotonic())
                 except CONNECTION_LOST:
-                    self._state.sends.add_unsent([batch.fence for batch in batches])
+                    self._state.deliveries.add_unsent([batch.fence for batch in batches])
                     raise
             return batches
 
@@ -164,10 +165,10 @@ class ClaimLoop:
         partitions: Mapping[str, int],
         taken: Counter[int],
     ) -> list[ClaimBatch]:
-        """Take rows and record their claims; count by flow what was taken."""
+        """Take rows and record their claims; count the taken items by flow."""
         batches: list[ClaimBatch] = []
-        held = {share.flow.topic for share in shares if share.flow.settled_by_topic}
-        await self._state.topics.register_settling_actors(connection, held)
+        settled_topics = {share.flow.topic for share in shares if share.flow.settled_by_topic}
+        await self._state.topics.register_settling_actors(connection, settled_topics)
         try:
             async with connection.transaction():
                 window = self._state.settings.allocator_topic_window_items
@@ -183,30 +184,30 @@ class ClaimLoop:
                     )
                     await record_claims(connection, [batch.claim for batch in batches])
         except CONNECTION_LOST:
-            # Whether the commit happened is unknown; that nothing was published is certain.
-            self._state.sends.add_unsent([batch.fence for batch in batches])
+            # The commit may have happened; nothing was published.
+            self._state.deliveries.add_unsent([batch.fence for batch in batches])
             raise
-        self._state.rotation.defer_limited(admission.exhausted_flows(taken), {}, now=monotonic())
+        self._state.flow_queue.defer_limited(admission.exhausted_flows(taken), {}, now=monotonic())
         return batches
 
     async def _requeue_flows(
         self, connection: Connection, shares: Sequence[FlowShare], taken: Mapping[int, int]
     ) -> None:
-        """Queue flows that have more, and find out when the others have rows again.
+        """Queue flows that have more rows, and find out when the others have rows again.
 
-        Behind the commit, when what was claimed is on its way already.
+        Runs after the commit, when the claims are being sent already.
         """
-        rotation = self._state.rotation
-        questions = rotation.requeue(shares, taken, now=monotonic())
-        if not questions:
+        flow_queue = self._state.flow_queue
+        queries = flow_queue.requeue(shares, taken, now=monotonic())
+        if not queries:
             return
         asked_at = monotonic()
-        answers = await find_next_due(connection, *zip(*questions, strict=True))
-        rotation.update_next_due(questions, answers, asked_at=asked_at)
+        answers = await find_next_due(connection, *zip(*queries, strict=True))
+        flow_queue.update_next_due(queries, answers, asked_at=asked_at)
 
-    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[Record]:
-        """Take rows: serial ones first, of which few may be had, then the others."""
-        rows: list[Record] = []
+    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[ClaimedRow]:
+        """Take rows: serial ones first, since few of them may be free, then plain ones."""
+        rows: list[ClaimedRow] = []
         left = {share.flow.flow_no: share.quota for share in shares}
         serial = [share for share in shares if share.flow.has_serial]
         if serial:
@@ -243,18 +244,18 @@ class ClaimLoop:
         crash_point("allocator.published")
         for batch, delivery in zip(batches, deliveries, strict=True):
             self._record_delivery(delivery, len(batch.claim.item_nos))
-        self._state.sends.write_in_background(counts)
+        self._state.deliveries.write_in_background(counts)
         self._state.signals.emit("claim.published", deliveries)
 
     def _record_delivery(self, delivery: Delivery, items: int) -> None:
-        sends = self._state.sends
+        deliveries = self._state.deliveries
         if delivery.outcome is SendResult.ACKNOWLEDGED and delivery.base_offset is not None:
-            sends.add_acknowledged(delivery.fence, delivery.base_offset, items)
+            deliveries.add_acknowledged(delivery.fence, delivery.base_offset, items)
             return
         event = LogEvent.CLAIM_AMBIGUOUS
         if delivery.outcome is SendResult.NEVER_LEFT:
             event = LogEvent.CLAIM_NOT_SENT
-            sends.add_unsent([delivery.fence])
+            deliveries.add_unsent([delivery.fence])
             self._state.topics.suspend(delivery.topic)
         self._log.warning(
             event,
@@ -266,7 +267,7 @@ class ClaimLoop:
 
 
 def _serial_quotas(shares: Sequence[FlowShare]) -> list[int]:
-    """Bound what is looked at in one statement; where a flow has both sorts, each has its half."""
+    """Bound the rows that one statement reads; a flow with plain rows gets half its quota."""
     most = max(1, SERIAL_ITEMS_MAX // len(shares))
     return [
         min(most, -(-share.quota // 2) if share.flow.has_plain else share.quota) for share in shares

@@ -1,4 +1,4 @@
-"""Hands that claim for light flows beside each other, so that none waits for another's commit."""
+"""Concurrent claims for light flows, so that no claim waits for another's commit."""
 
 import asyncio
 from collections import Counter, deque
@@ -12,25 +12,25 @@ from dueledger.ledger.store import Connection, Pool
 
 CONCURRENT_CLAIMS_MAX: Final = 2
 SPACING_SECONDS: Final = 0.006
-"""A claim costs 2 to 4 ms of CPU on all sides together, however few items it has."""
+"""A claim costs 2 to 4 ms of CPU in all processes together, however few items it has."""
 SPACING_SECONDS_MAX: Final = 0.025
 PUBLISHING_MAX: Final = 8
 
 
 @final
 class ConcurrentClaims:
-    """The hands of one pass: each has a connection from its first claim on."""
+    """The claims of one pass. Connections are acquired when first needed and kept for the pass."""
 
-    def __init__(self, pool: Pool, track: ClaimLoop) -> None:
+    def __init__(self, pool: Pool, claim_loop: ClaimLoop) -> None:
         self._pool = pool
-        self._claim_loop = track
+        self._claim_loop = claim_loop
         self._exits = AsyncExitStack()
         self._free: deque[Connection] = deque()
         self._began_at = float("-inf")
         self.busy: set[asyncio.Task[bool]] = set()
 
     async def __aenter__(self) -> Self:
-        """Begin a pass."""
+        """Start a pass."""
         return self
 
     async def __aexit__(
@@ -39,29 +39,31 @@ class ConcurrentClaims:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """End it: wait for what the hands do, and give their connections back."""
+        """End the pass: wait for running claims and release the connections."""
         try:
             await asyncio.gather(*self.busy, return_exceptions=True)
         finally:
             await self._exits.aclose()
 
-    def next_start_at(self, *, flooded: bool) -> float:
-        """Say when the next claim may begin; never while all are busy."""
+    def next_start_at(self, *, heavy_active: bool) -> float:
+        """Return when the next claim may start; infinity while the most allowed are running."""
         if (
             len(self.busy) == CONCURRENT_CLAIMS_MAX
             or len(self._claim_loop.publishing) >= PUBLISHING_MAX
         ):
             return float("inf")
-        return self._began_at + spacing_seconds(self._claim_loop.claim_seconds, flooded=flooded)
+        return self._began_at + spacing_seconds(
+            self._claim_loop.claim_seconds, heavy_active=heavy_active
+        )
 
     def start(self, counts: Counter[str]) -> None:
-        """Claim a round with a free hand, in the background."""
+        """Make one claim in the background."""
         self._began_at = monotonic()
         task = asyncio.create_task(self._claim_once(counts))
         self.busy.add(task)
 
     def raise_failures(self) -> None:
-        """Raise what a hand met that has ended."""
+        """Raise the error of a claim that has ended."""
         for task in [task for task in self.busy if task.done()]:
             self.busy.remove(task)
             task.result()
@@ -76,12 +78,12 @@ class ConcurrentClaims:
             self._free.append(connection)
 
 
-def spacing_seconds(round_seconds: float, *, flooded: bool) -> float:
-    """Say how far apart claims begin that take so long.
+def spacing_seconds(claim_seconds: float, *, heavy_active: bool) -> float:
+    """Return the time between the starts of two claims, from how long a claim takes.
 
-    About as far as they take, so that the slower they are the more each has to hand out. Beside a
-    flood the machine is full: few claims of more items leave more of it to all, these included.
+    It is about the duration of a claim: the slower claims are, the more items each of them has.
+    While heavy flows are claimed the machine is busy, and fewer, larger claims cost less.
     """
-    if flooded:
+    if heavy_active:
         return SPACING_SECONDS_MAX
-    return min(SPACING_SECONDS_MAX, max(SPACING_SECONDS, round_seconds))
+    return min(SPACING_SECONDS_MAX, max(SPACING_SECONDS, claim_seconds))

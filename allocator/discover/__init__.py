@@ -1,1 +1,1 @@
-"""Discover: which flows have due items, and who has room for them."""
+"""Discover: find flows with due items, and topics with credit."""

@@ -1,4 +1,4 @@
-"""How many items may be claimed for a topic: what its workers want waiting, less what waits."""
+"""Credit accounts: how many items may be claimed for a topic."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,11 +13,11 @@ from dueledger.ledger.store.flow_limits import TopicCredit, read_credits
 READ_SECONDS_MIN: Final = 0.005
 READ_SECONDS_MAX: Final = 0.25
 READ_TIME_DIVISOR: Final = 20
-"""Reading may use a twentieth of the time."""
+"""Reading credit may use a twentieth of the time."""
 LIGHT_RESERVE_DIVISOR: Final = 10
-"""A tenth of a topic's credit is kept for flows that have little: no flood takes it from them."""
+"""A tenth of a topic's credit is reserved for light flows."""
 HEAVY_CREDIT_DIVISOR: Final = 8
-"""Heavy flows wait until an eighth of the credit is free, or their claims would be crumbs."""
+"""Heavy flows wait until an eighth of the credit is free; otherwise their claims were too small."""
 MISSING_SECONDS: Final = 60.0
 
 
@@ -35,9 +35,9 @@ class _CreditAccount:
 
 @final
 class CreditAccounts:
-    """Accounts of topics, read now and then, with what this allocator has claimed since.
+    """Credit by topic: as last read, less what this allocator has claimed since.
 
-    Two allocators that read the same credit may each claim it, once; the next reading shows it.
+    Two allocators that read the same credit may both spend it, once; the next read shows that.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class CreditAccounts:
         self._pause = READ_SECONDS_MIN
 
     def available(self, topic: str, load: FlowLoad) -> int:
-        """Say how many items may be claimed for flows of this load; 0 where nobody grants any."""
+        """Return how many items may be claimed for flows of this load; 0 if no worker grants."""
         account = self._accounts.get(topic)
         if account is None:
             return 0
@@ -59,21 +59,21 @@ class CreditAccounts:
         return free if free >= account.granted // HEAVY_CREDIT_DIVISOR else 0
 
     def reserve(self, topic: str, items: int) -> None:
-        """Hold credit back for a claim that is being made of a topic that has room."""
+        """Reserve credit for a claim that is being made."""
         self._accounts[topic].reserved += items
 
     def spend(self, topic: str, reserved: int, claimed: int) -> None:
-        """Turn what was held back into what was claimed."""
+        """Replace a reservation by the number of items claimed."""
         account = self._accounts[topic]
         account.reserved -= reserved
         account.spent += claimed
 
     def needs_read(self, topics: Collection[str], *, now: float) -> bool:
-        """Tell whether it is time to read: a topic is new, or little is left of its credit."""
+        """Return whether credit is to be read now, for these topics."""
         return not self._reading and now >= self.next_read_at(topics)
 
     def next_read_at(self, topics: Collection[str]) -> float:
-        """Say when to read next: at once for a new topic, soon where little is left."""
+        """Return when to read next: at once for a new topic, soon if little credit is left."""
         if any(topic not in self._accounts for topic in topics):
             return float("-inf")
         low = any(
@@ -83,7 +83,7 @@ class CreditAccounts:
         return self._read_at + (self._pause if low else READ_SECONDS_MAX)
 
     def expire(self) -> None:
-        """Read again before the next claim, however recent the last reading is."""
+        """Read again before the next claim, even if credit was read a moment ago."""
         self._read_at = float("-inf")
 
     async def read(self, connection: Connection, topics: Collection[str]) -> None:
@@ -107,7 +107,7 @@ class CreditAccounts:
         if account is None:
             self._accounts[credit.topic] = _CreditAccount(credit.granted, credit.outstanding)
         else:
-            # What was claimed while it was read may be counted twice, once.
+            # Items claimed during the read may be counted twice until the next read.
             account.granted, account.outstanding = credit.granted, credit.outstanding
         if credit.workers:
             self._warned_at.pop(credit.topic, None)

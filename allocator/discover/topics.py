@@ -1,4 +1,4 @@
-"""Topics: which can be had, which rest, and who settles what is held by one."""
+"""The directory of topics: which exist, which are suspended, which actor settles by topic."""
 
 from collections.abc import Collection, Mapping
 from time import monotonic
@@ -12,35 +12,35 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 
 @final
 class TopicDirectory:
-    """Leaves a topic that cannot be had alone for a while, or its items would go round for ever."""
+    """Suspends an unavailable topic for a while: else its items would be claimed and released."""
 
     def __init__(self, suspend_seconds: float) -> None:
         self._suspend_seconds = suspend_seconds
         self._suspended_until: dict[str, float] = {}
         self._existing: set[str] = set()
-        self._holders: dict[str, int] = {}
+        self._settling_actors: dict[str, int] = {}
         self._log = get_logger("allocator")
 
     @property
     def settling_actors(self) -> Mapping[str, int]:
-        """The actors, by topic, who settle what is held by topic; `register` adds to them."""
-        return self._holders
+        """The actors by topic; `register_settling_actors` adds to them."""
+        return self._settling_actors
 
     def suspend(self, topic: str) -> None:
-        """Leave a topic alone for a while."""
+        """Claim nothing for a topic for `rest_seconds`."""
         self._suspended_until[topic] = monotonic() + self._suspend_seconds
         self._existing.discard(topic)
 
     def is_suspended(self, topic: str) -> bool:
-        """Tell whether a topic is left alone."""
+        """Return whether a topic is suspended."""
         return bool(self._suspended_until) and self._suspended_until.get(topic, 0.0) > monotonic()
 
     def suspended_until(self, topic: str) -> float:
-        """Say until when a topic is left alone."""
+        """Return until when a topic is suspended."""
         return self._suspended_until.get(topic, float("-inf"))
 
     async def make_missing(self, publisher: Publisher, topics: Collection[str]) -> None:
-        """Have topics made before anybody can grant credit for them.
+        """Make the topics that do not exist, so that workers can grant credit for them.
 
         Raises Unavailable when Kafka cannot be reached.
         """
@@ -53,7 +53,7 @@ class TopicDirectory:
             self._existing |= (await self.partitions(publisher, wanted)).keys()
 
     async def partitions(self, publisher: Publisher, topics: Collection[str]) -> dict[str, int]:
-        """Return the number of partitions of each topic that can be had; the others rest."""
+        """Return the number of partitions of each available topic; suspend the others."""
         partitions = await publisher.partitions(topics)
         for topic in topics - partitions.keys():
             self.suspend(topic)
@@ -67,8 +67,8 @@ class TopicDirectory:
     async def register_settling_actors(
         self, connection: Connection, topics: Collection[str]
     ) -> None:
-        """Have an actor for each topic whose consumers settle by topic."""
-        for topic in sorted(set(topics) - self._holders.keys()):
-            self._holders[topic] = await register_actor(
+        """Register an actor for each topic whose consumers settle by topic."""
+        for topic in sorted(set(topics) - self._settling_actors.keys()):
+            self._settling_actors[topic] = await register_actor(
                 connection, f"topic:{topic}", ActorKind.SERVICE
             )

@@ -1,1 +1,1 @@
-"""Mark: record what Kafka acknowledged."""
+"""Mark: record in the ledger that Kafka acknowledged a claim."""

@@ -1,4 +1,4 @@
-"""What is known of finished sends and not written to the ledger yet."""
+"""The buffer of finished sends that are not written to the ledger yet."""
 
 import asyncio
 from collections import Counter
@@ -11,15 +11,15 @@ from dueledger.ledger.store import CONNECTION_LOST, Pool
 from dueledger.ledger.store.claims import mark_published, release_claims
 
 BATCH_WAIT_SECONDS: Final = 0.02
-"""Marks of so long are written together: one commit for several small claims."""
+"""Marks of this long are written together: one commit for several small claims."""
 
 
 @final
 class DeliveryBuffer:
-    """Acknowledged claims to mark and unsent ones to release; survives a lost connection.
+    """Acknowledged claims to mark and unsent claims to release.
 
-    Writing either twice is harmless: a marked claim is not marked again, a closed one not
-    released.
+    A lost connection loses none of them. Writing one twice is harmless: a marked claim is not
+    marked again, and a closed claim is not released.
     """
 
     def __init__(self, pool: Pool, allocator_no: int) -> None:
@@ -32,26 +32,26 @@ class DeliveryBuffer:
         self._writing: asyncio.Task[None] | None = None
 
     def add_acknowledged(self, fence: int, base_offset: int, items: int) -> None:
-        """Remember that Kafka acknowledged a claim of `items` items."""
+        """Add a claim of `items` items that Kafka acknowledged."""
         self._offsets[fence] = base_offset
         self._items[fence] = items
 
     def add_unsent(self, fences: Iterable[int]) -> None:
-        """Remember that these claims certainly never left."""
+        """Add claims that were certainly not sent."""
         self._unsent.update(fences)
 
     def write_in_background(self, counts: Counter[str]) -> None:
-        """Write what is remembered in a moment, in the background."""
+        """Write the buffer in the background, after a short wait for more."""
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_batched(counts))
 
     async def wait_for_background(self) -> None:
-        """Wait for the writing in the background."""
+        """Wait for the background write."""
         if self._writing is not None:
             await self._writing
 
     async def write(self, counts: Counter[str]) -> None:
-        """Write what is remembered; on a lost connection it stays remembered, and this raises."""
+        """Write the buffer. Raises on a lost connection, and keeps what was not written."""
         if self._offsets:
             await self._write_marks(counts)
         if self._unsent:
@@ -63,7 +63,7 @@ class DeliveryBuffer:
             while self._offsets or self._unsent:
                 await self.write(counts)
         except CONNECTION_LOST as error:
-            # The next pass writes it before anything else; should this process die, deadlines act.
+            # The next pass writes them first. If this process dies, the claims' deadlines decide.
             self._log.warning(LogEvent.CLAIM_MARK_POSTPONED, error=type(error).__name__)
 
     async def _write_marks(self, counts: Counter[str]) -> None:
@@ -79,7 +79,7 @@ class DeliveryBuffer:
         counts["published"] += sum(items[fence] for fence in in_force)
         late = sorted(offsets.keys() - in_force)
         if late:
-            # Their records are in the log under a fence that is no longer valid: start refuses it.
+            # Their records are in the topic under a closed fence: a start of them is refused.
             self._log.warning(LogEvent.CLAIM_EXPIRED, fences=late)
 
     async def _write_releases(self, counts: Counter[str]) -> None:

@@ -1,4 +1,4 @@
-"""The only part of the allocator that talks to Kafka."""
+"""Publish: send claims to Kafka. The allocator uses Kafka here only."""
 
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
 from dueledger.allocator.publish.publisher import (

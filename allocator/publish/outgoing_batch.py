@@ -1,12 +1,12 @@
-"""The record batch of a claim, or of several, sealed when aiokafka's producer asks for its bytes.
+"""The record batch of one or more claims, encoded when aiokafka's producer asks for its bytes.
 
-Stands in for aiokafka's ``BatchBuilder``, whose records it would have to take apart and make again:
-what the producer asks of one is the second half of the class.
+It replaces aiokafka's ``BatchBuilder``, which would decode and encode each record again. The second
+half of the class is the interface that the producer needs.
 """
 
 from collections.abc import Sequence
 from enum import StrEnum
-from time import time  # noqa: TID251 - a record's time of creation; nothing is decided by it
+from time import time  # noqa: TID251 - a record's time of creation; no decision depends on it
 from typing import Final, final
 
 from aiokafka.codec import lz4_encode
@@ -20,7 +20,7 @@ _NO_PRODUCER: Final = (-1, -1, -1)
 
 
 class Compression(StrEnum):
-    """How record batches are compressed. Kafka's own clients read both; some others no lz4."""
+    """How record batches are compressed. Kafka's own clients read both; some others lack lz4."""
 
     NONE = "none"
     LZ4 = "lz4"
@@ -31,7 +31,7 @@ _CODECS: Final = {Compression.NONE: 0, Compression.LZ4: 3}
 
 @final
 class OutgoingBatch:
-    """Records for one partition; knows whether it was ever handed to a connection."""
+    """Records for one partition. `was_sent`: the producer has taken the bytes."""
 
     def __init__(self, bytes_max: int, compression: Compression) -> None:
         self.bytes_left = bytes_max - BATCH_HEADER_BYTES
@@ -43,26 +43,26 @@ class OutgoingBatch:
         self._sealed = b""
 
     def add(self, records: Sequence[bytes]) -> None:
-        """Take the records of a claim, in the order of their positions."""
+        """Add the records of a claim, in the order of their positions."""
         self._records += records
         self._count += len(records)
         self.bytes_left -= sum(map(len, records))
 
-    # What the producer calls.
+    # The producer calls these.
 
     def close(self) -> None:
-        """Do nothing: it is complete."""
+        """Do nothing: the batch is complete."""
 
     def closed(self) -> bool:
-        """Tell that nothing is added: what is full does not linger."""
+        """Return True: nothing is added, so the producer does not linger."""
         return True
 
     def record_count(self) -> int:
-        """Count the records: each takes a sequence number."""
+        """Return the number of records: each takes a sequence number."""
         return self._count
 
     def size(self) -> int:
-        """Return its bytes, not compressed while it is not sealed."""
+        """Return its size in bytes: compressed if it is encoded, else uncompressed."""
         if self._sealed:
             return len(self._sealed)
         return BATCH_HEADER_BYTES + sum(map(len, self._records))
@@ -73,7 +73,7 @@ class OutgoingBatch:
         self._producer = (producer_id, producer_epoch, base_sequence)
 
     def _build(self) -> bytes:  # pyright: ignore[reportUnusedFunction]
-        # The producer asks when it makes the produce request, and not before.
+        # The producer calls this when it makes the produce request, not before.
         self.was_sent = True
         if not self._sealed:
             self._sealed = self._seal()

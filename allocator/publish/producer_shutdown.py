@@ -1,7 +1,7 @@
-"""Ending a producer without flushing it, for which aiokafka 0.14 has no public way.
+"""Closes a producer without flushing it; aiokafka 0.14 has no public way to do so.
 
-Its own ``stop()`` waits until everything queued is delivered, and an idempotent producer retries
-for ever. Only this module looks inside aiokafka's producer.
+``stop()`` of aiokafka waits until every queued batch is delivered, and an idempotent producer
+retries for ever. Only this module uses private attributes of aiokafka's producer.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -41,24 +41,24 @@ class _ProducerInternals(Protocol):
 
 
 async def stop_sending(producer: AIOKafkaProducer) -> bool:
-    """Let nothing more be taken from the producer's queue; false when it was halted before."""
+    """Stop the producer's sender task. Returns False if it was stopped before."""
     inside = cast("_ProducerInternals", producer)
     if inside._closed:
         return False
     inside._closed = True
     inside._sender.sender_task.cancel()
-    await asyncio.sleep(0)  # from here on it only waits for requests it has already made
+    await asyncio.sleep(0)  # from here on it only waits for requests that it has made
     return True
 
 
 async def close_in_background(producer: AIOKafkaProducer, patience_seconds: float) -> None:
-    """Let requests on the wire end, fail whoever still waits, and close the connections."""
+    """Wait for requests in flight, cancel batches that still wait, and close the connections."""
     inside = cast("_ProducerInternals", producer)
     sender = inside._sender.sender_task
     try:
         await asyncio.wait({sender}, timeout=patience_seconds)
     finally:
-        sender.cancel()  # a second time: this reaches the request it waits for
+        sender.cancel()  # the second cancellation reaches the request that it waits for
         await asyncio.wait({sender}, timeout=patience_seconds)
         accumulator = inside._message_accumulator
         queued = chain.from_iterable(accumulator._batches.values())

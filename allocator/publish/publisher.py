@@ -1,15 +1,16 @@
-"""One claim, one record batch, one send, bounded in time.
+"""The publisher of claims: one record batch, one send, bounded in time.
 
-What aiokafka 0.14 does, and what follows from it here:
+aiokafka 0.14 behaves as follows:
 
-- An idempotent producer retries for ever: a batch's future has no time limit, so we set one.
-- A batch that finds no leader for the request timeout, or that a broker refuses, has burnt its
-  sequence number; every later batch to that partition is then out of order. So a producer that
+- An idempotent producer retries for ever, and a batch's future has no time limit. The publisher
+  sets one.
+- A batch that finds no leader within the request timeout, or that a broker refuses, has used up
+  its sequence number; every later batch of that partition is then out of order. So a producer that
   failed once is never used again.
-- A batch queued behind a silent broker may still leave after we gave up. So the sender is halted
-  before anybody is told that a batch never left.
+- A batch queued for a broker that does not answer may still be sent after the time limit. So the
+  sender is stopped before a batch is reported as never sent.
 - A broker that no longer remembers an old batch answers "duplicate", and aiokafka reports success
-  with offset -1. It was published, we do not know where: ambiguous.
+  with offset -1. The batch was published at an unknown offset: the claim is ambiguous.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ from dueledger.allocator.publish.producer_shutdown import close_in_background, s
 from dueledger.ledger.kafka.topics import make_missing_topics, unavailable
 from dueledger.ledger.runtime.service import Stop
 
-# The producer itself is sound when one of these is raised before anything was queued.
+# The producer can be used again if one of these is raised: nothing was queued.
 _NOT_QUEUED: Final = (
     UnknownTopicOrPartitionError,
     TopicAuthorizationFailedError,
@@ -40,7 +41,7 @@ _NOT_QUEUED: Final = (
 
 
 class SendResult(StrEnum):
-    """What is known of a batch after its send."""
+    """What is known about a batch after its send."""
 
     ACKNOWLEDGED = "acknowledged"
     NEVER_LEFT = "never_left"
@@ -48,21 +49,21 @@ class SendResult(StrEnum):
 
 
 class OutgoingClaim(Protocol):
-    """What the publisher needs of a claim."""
+    """A claim, as the publisher needs it."""
 
     @property
     def fence(self) -> int:
-        """Its number."""
+        """Number of the claim."""
         ...
 
     @property
     def topic(self) -> str:
-        """Where it goes."""
+        """Topic that it is sent to."""
         ...
 
     @property
     def partition(self) -> int:
-        """Which partition of the topic."""
+        """Partition of the topic."""
         ...
 
     @property
@@ -72,13 +73,13 @@ class OutgoingClaim(Protocol):
 
     @property
     def records_before(self) -> int:
-        """How many records of others lie before its own."""
+        """Number of records of other claims before its own in the batch."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How one claim's send ended. `base_offset` is there exactly when it was acknowledged."""
+    """How one claim's send ended. `base_offset` is set exactly if it was acknowledged."""
 
     fence: int
     topic: str
@@ -89,7 +90,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherOptions:
-    """How to reach Kafka and how long to wait for it."""
+    """Kafka's addresses, the sizes of batches and the time limits."""
 
     bootstrap_servers: str
     client_id: str
@@ -104,14 +105,14 @@ class PublisherOptions:
 
 @final
 class Publisher:
-    """Owns the producer: made on demand, thrown away after any failed send."""
+    """Owns the producer: starts one on demand, and discards it after any failed send."""
 
     def __init__(self, options: PublisherOptions, *, stop: Stop) -> None:
         self._options = options
         self._stop = stop
         self._producer: AIOKafkaProducer | None = None
         self._topics: set[str] = set()
-        self._refused: dict[str, str] = {}
+        self._unavailable: dict[str, str] = {}
         self._partition_locks: dict[tuple[str, int], asyncio.Lock] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -122,19 +123,19 @@ class Publisher:
     async def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """Return the number of partitions of each topic, making those that are missing.
 
-        Topics that cannot be had are left out; `refused` says why. Raises Unavailable.
+        Unavailable topics are left out; `unavailable_topics` has the reasons. Raises Unavailable.
         """
         producer = await self._running_producer()
         unknown = set(topics) - self._topics
         if unknown:
-            self._refused = await make_missing_topics(
+            self._unavailable = await make_missing_topics(
                 self._options.bootstrap_servers,
                 unknown,
                 partitions=self._options.topic_partitions,
                 replication=self._options.topic_replication,
                 timeout_seconds=self._options.request_seconds,
             )
-            self._topics |= unknown - self._refused.keys()
+            self._topics |= unknown - self._unavailable.keys()
         counts: dict[str, int] = {}
         for topic in topics:
             if topic not in self._topics:
@@ -143,19 +144,19 @@ class Publisher:
                 counts[topic] = len(await producer.partitions_for(topic))
             except KafkaError as error:
                 self._topics.discard(topic)
-                self._refused[topic] = type(error).__name__
+                self._unavailable[topic] = type(error).__name__
         return counts
 
     @property
     def unavailable_topics(self) -> dict[str, str]:
-        """Topics that could not be had when last asked for, with the reason."""
-        return self._refused
+        """Topics that were unavailable when last asked for, with the reason."""
+        return self._unavailable
 
     async def publish(self, batches: Sequence[OutgoingClaim]) -> list[Delivery]:
-        """Send the batches of claims once each and wait for the brokers; answers in input order.
+        """Send each claim's batch once, wait for the brokers, and return results in input order.
 
-        Returns within `send_seconds`, or within `drain_seconds` of a stop being asked for. Never
-        raises for what Kafka does: each delivery says how it ended.
+        Returns within `send_seconds`, or within `drain_seconds` after a stop was requested. Does
+        not raise Kafka's errors: each Delivery has its result.
         """
         producer = self._producer
         if producer is None:
@@ -177,38 +178,38 @@ class Publisher:
         ]
 
     async def _send(self, producer: AIOKafkaProducer, batch: OutgoingClaim) -> int:
-        """Send a batch, after those that wait for its partition; return its base offset.
+        """Send a batch after the earlier ones of its partition; return its base offset.
 
         aiokafka 0.14 takes one batch of a partition at a time, and counts the time that others
-        wait for their turn more than once: some fifty would be refused within half a second.
+        wait more than once: about fifty waiting batches would time out within half a second.
         """
         async with self._partition_locks.setdefault((batch.topic, batch.partition), asyncio.Lock()):
             sent = await producer.send_batch(batch.records, batch.topic, partition=batch.partition)
         return (await sent).offset
 
     async def _wait_for(self, sends: Sequence["asyncio.Future[int]"]) -> None:
-        ended = asyncio.ensure_future(asyncio.wait(sends))
+        all_sent = asyncio.ensure_future(asyncio.wait(sends))
         stopped = asyncio.ensure_future(self._stop.wait())
         try:
             await asyncio.wait(
-                {ended, stopped},
+                {all_sent, stopped},
                 timeout=self._options.send_seconds,
                 return_when=asyncio.FIRST_COMPLETED,
             )
-            if not ended.done() and self._stop.is_requested:
-                await asyncio.wait({ended}, timeout=self._options.drain_seconds)
+            if not all_sent.done() and self._stop.is_requested:
+                await asyncio.wait({all_sent}, timeout=self._options.drain_seconds)
         finally:
-            ended.cancel()
+            all_sent.cancel()
             stopped.cancel()
 
     async def stop(self) -> None:
-        """Close the producer; what was queued and not acknowledged is forgotten."""
+        """Close the producer; batches that were queued and not acknowledged are dropped."""
         if self._producer is not None:
             await self._discard(self._producer)
         if self._closing:
             await asyncio.wait(self._closing, timeout=self._options.drain_seconds)
-        for burial in self._closing:
-            burial.cancel()
+        for closing in self._closing:
+            closing.cancel()
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     async def _running_producer(self) -> AIOKafkaProducer:
@@ -237,14 +238,16 @@ class Publisher:
         return producer
 
     async def _discard(self, producer: AIOKafkaProducer) -> None:
-        """Make sure that nothing more leaves this producer, and bury it in the background."""
+        """Stop this producer from sending, and close it in the background."""
         if self._producer is producer:
             self._producer = None
         if not await stop_sending(producer):
             return
-        burial = asyncio.ensure_future(close_in_background(producer, self._options.request_seconds))
-        self._closing.add(burial)
-        burial.add_done_callback(self._closing.discard)
+        closing = asyncio.ensure_future(
+            close_in_background(producer, self._options.request_seconds)
+        )
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
 
 
 def _failure(send: "asyncio.Future[int]") -> BaseException | None:
@@ -265,8 +268,8 @@ def _delivery_of(
     batch: OutgoingClaim, send: "asyncio.Future[int]", failure: BaseException | None
 ) -> Delivery:
     if failure is not None:
-        left = batch.records.was_sent
-        outcome = SendResult.AMBIGUOUS if left else SendResult.NEVER_LEFT
+        was_sent = batch.records.was_sent
+        outcome = SendResult.AMBIGUOUS if was_sent else SendResult.NEVER_LEFT
         return _delivery(batch, outcome, type(failure).__name__)
     if send.result() < 0:
         return _delivery(batch, SendResult.AMBIGUOUS, "DuplicateSequenceNumber")

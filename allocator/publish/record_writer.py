@@ -1,7 +1,7 @@
-"""Writing the records of a claim as the bytes that go to Kafka.
+"""Writes the records of a claim as the bytes that Kafka stores.
 
-The loop over items is the hottest of the allocator: one bytes formatting a record. Kafka's client
-would make a tuple a header of it first, which costs more than twice as much (see
+The loop over items is the hottest of the allocator: each record is one bytes formatting. Kafka's
+client would first make a tuple for each header, which costs more than twice as much (see
 docs/performance.md).
 """
 
@@ -23,7 +23,7 @@ from dueledger.ledger.store.claims import DueFlow
 K = TypeVar("K")
 V = TypeVar("V")
 
-_KNOWN_MAX: Final = 10_000
+_CACHED_MAX: Final = 10_000
 _UUID_CHARACTERS: Final = 36
 _HEADERS: Final = len(envelope.WORK_HEADERS)
 _ID: Final = header_name(envelope.ID)
@@ -33,21 +33,21 @@ _ALONE: Final = header(envelope.ALONE, b"1")
 
 
 class _EncodedCache(dict[K, V]):
-    """What was encoded before for the same value; items share most of what they say."""
+    """Encoded headers by value; items share most of their values."""
 
     def __init__(self, make: Callable[[K], V]) -> None:
         super().__init__()
         self._make = make
 
     def __missing__(self, value: K) -> V:
-        if len(self) >= _KNOWN_MAX:
+        if len(self) >= _CACHED_MAX:
             self.clear()
-        made = self[value] = self._make(value)
-        return made
+        encoded = self[value] = self._make(value)
+        return encoded
 
 
 class ClaimDeadlines(NamedTuple):
-    """How long the steps of a claim may take; flows that differ in one share none."""
+    """How long the steps of a claim may take. Flows that differ in one of them share no claim."""
 
     dispatch_seconds: int
     queue_seconds: int
@@ -57,7 +57,7 @@ class ClaimDeadlines(NamedTuple):
 
 @final
 class FlowHeaders:
-    """A flow and what every record of it says alike, by attempt."""
+    """A flow and the headers that all its records share, by attempt."""
 
     __slots__ = ("counted_flow_no", "deadlines", "flow", "headers_by_attempt", "topic")
 
@@ -68,7 +68,7 @@ class FlowHeaders:
         self.deadlines = ClaimDeadlines(
             flow.dispatch_seconds, flow.queue_seconds, flow.run_seconds, flow.lease_seconds
         )
-        told = b"".join(
+        common_headers = b"".join(
             [
                 header(envelope.SPECVERSION_HEADER, envelope.SPECVERSION_BYTES),
                 header(envelope.SOURCE, (envelope.SOURCE_PREFIX + flow.tenant).encode()),
@@ -77,45 +77,45 @@ class FlowHeaders:
             ]
         )
         self.headers_by_attempt = _EncodedCache[int, bytes](
-            lambda attempt: kind_and_attempt(flow.kind, attempt) + told
+            lambda attempt: kind_and_attempt(flow.kind, attempt) + common_headers
         )
 
 
 @final
 class RecordWriter:
-    """Writes the records of claims, headers in the order of ``envelope.WORK_HEADERS``."""
+    """Writes records, with their headers in the order of ``envelope.WORK_HEADERS``."""
 
     def __init__(self) -> None:
-        self._wordings: dict[int, FlowHeaders] = {}
+        self._flow_headers: dict[int, FlowHeaders] = {}
         self._cycles = _EncodedCache(_cycle_header)
         self._dates = _EncodedCache(_effective_header)
 
     def flow_headers(self, flows: Mapping[int, DueFlow]) -> Mapping[int, FlowHeaders]:
-        """Return the wording of each flow; those of before are used again."""
-        if len(self._wordings) > _KNOWN_MAX:
-            self._wordings.clear()
-        known = self._wordings
+        """Return the headers of each flow, from the cache if the flow has not changed."""
+        if len(self._flow_headers) > _CACHED_MAX:
+            self._flow_headers.clear()
+        cached = self._flow_headers
         for flow_no, flow in flows.items():
-            if flow_no not in known or known[flow_no].flow is not flow:
-                known[flow_no] = FlowHeaders(flow)
-        return known
+            if flow_no not in cached or cached[flow_no].flow is not flow:
+                cached[flow_no] = FlowHeaders(flow)
+        return cached
 
     def write(
         self,
         rows: Sequence[Record],
         keys: Sequence[bytes],
         fence: int,
-        wordings: Mapping[int, FlowHeaders],
+        flow_headers: Mapping[int, FlowHeaders],
         bytes_max: int,
         *,
         first: int = 0,
     ) -> list[bytes]:
         """Return the records of the first rows: as many as fit, at least one in an empty batch.
 
-        `first` records of other claims lie before them in their batch.
+        `first` is the number of records of other claims before them in the batch.
         """
         fence_text = b"%d" % fence
-        begun = [VARINTS[_HEADERS + more] + fence_header(fence) for more in range(3)]
+        header_starts = [VARINTS[_HEADERS + more] + fence_header(fence) for more in range(3)]
         before_id = _ID + VARINTS[_UUID_CHARACTERS + 1 + len(fence_text)]
         after_id = b":%b%b" % (fence_text, _ITEM)
         cycles, dates = self._cycles, self._dates
@@ -123,9 +123,9 @@ class RecordWriter:
         due = b""
         records: list[bytes] = []
         append = records.append
-        room = bytes_max
+        bytes_left = bytes_max
         count = len(rows)
-        for row, key, opening, position in zip(
+        for row, key, prefix, position in zip(
             rows,
             keys,
             RECORD_PREFIXES.slice_from(first, count),
@@ -139,23 +139,29 @@ class RecordWriter:
             if due_at != due_before:
                 due_before = due_at
                 due = _due_headers(due_at) + before_id
-            beginning, ending = begun[0], b""
+            header_start, last_headers = header_starts[0], b""
             if traceparent is not None:
-                beginning, ending = begun[1], header(envelope.TRACEPARENT, traceparent.encode())
+                header_start, last_headers = (
+                    header_starts[1],
+                    header(envelope.TRACEPARENT, traceparent.encode()),
+                )
             if batch_max == 1:
-                beginning, ending = begun[1 + (traceparent is not None)], ending + _ALONE
+                header_start, last_headers = (
+                    header_starts[1 + (traceparent is not None)],
+                    last_headers + _ALONE,
+                )
             value = payload.encode()
             subject = key if partition_key is None else business_key.encode()
             item_text = str(item).encode()
             record = b"%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b" % (
-                opening,
+                prefix,
                 VARINTS[len(key)],
                 key,
                 VARINTS[len(value)],
                 value,
-                beginning,
+                header_start,
                 position,
-                wordings[flow_no].headers_by_attempt[attempt + 1],
+                flow_headers[flow_no].headers_by_attempt[attempt + 1],
                 cycles[cycle],
                 dates[effective],
                 due,
@@ -165,11 +171,11 @@ class RecordWriter:
                 _SUBJECT,
                 VARINTS[len(subject)],
                 subject,
-                ending,
+                last_headers,
             )
             record = VARINTS[len(record)] + record
-            room -= len(record)
-            if room < 0 and (records or first):
+            bytes_left -= len(record)
+            if bytes_left < 0 and (records or first):
                 break
             append(record)
         return records

@@ -97,7 +97,8 @@ async def _work(
 
 async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -> None:
     from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers.direct import DirectSettings, run_direct_worker
+    from dueledger.workers.direct import DirectSettings
+    from dueledger.workers.process import run_direct_worker
 
     settings = read_settings(DirectSettings, dsn=dsn)
     async with process_stop() as stop:

@@ -6,7 +6,8 @@ from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
 from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.store.connection import Connection, Record
+from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -200,7 +201,7 @@ async def claim_items(
     measured: Sequence[bool] | None = None,
     *,
     with_fences: bool = False,
-) -> list[Record]:
+) -> list[ClaimedRow]:
     """Take due rows, up to each flow's quota, skipping what others hold.
 
     They are looked for from each flow's floor on: where a snapshot is held, a look from the
@@ -222,6 +223,7 @@ async def claim_items(
         [floor.retry_at for floor in known],
         [False] * len(flow_nos) if measured is None else measured,
         with_fences,
+        record_class=ClaimedRow,
     )
     return _without_count_row(rows)
 
@@ -235,7 +237,7 @@ async def claim_serial_items(
     floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
-) -> list[Record]:
+) -> list[ClaimedRow]:
     """Take due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
     Draw fences here only where the transaction locks no item in a statement behind this one: they
@@ -261,13 +263,14 @@ async def claim_serial_items(
         stripes,
         actor_no,
         with_fences,
+        record_class=ClaimedRow,
     )
     return _without_count_row(rows)
 
 
-def _without_count_row(rows: list[Record]) -> list[Record]:
+def _without_count_row(rows: list[ClaimedRow]) -> list[ClaimedRow]:
     """Return rows without their last, which says how many were taken."""
-    taken: int = rows.pop()["item_no"]
+    taken: int = rows.pop().item_no
     if taken != len(rows):
         message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
         raise UnseenPartition(message, taken=taken, found=len(rows))

@@ -16,7 +16,8 @@ from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.workers.direct import DirectSettings, run_direct_worker
+from dueledger.workers.direct import DirectSettings
+from dueledger.workers.process import run_direct_worker
 
 from .conftest import PLENTY
 

@@ -13,7 +13,8 @@ from dueledger.allocator.claim import claim_loop
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
-from dueledger.ledger.store import Connection, Record, connect
+from dueledger.ledger.store import Connection, connect
+from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import claim_items, release_claims
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 
@@ -32,7 +33,7 @@ class Between:
     todo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: int = 0
 
-    async def claim(self, *args: Any, **options: Any) -> list[Record]:  # noqa: ANN401 - of claim_items
+    async def claim(self, *args: Any, **options: Any) -> list[ClaimedRow]:  # noqa: ANN401 - of claim_items
         while self.todo:
             await self.todo.pop()()
         try:

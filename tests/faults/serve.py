@@ -17,8 +17,8 @@ from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import CONNECTION_LOST, Connection
-from dueledger.workers.direct import DirectSettings, run_direct_worker
-from dueledger.workers.process import run_worker
+from dueledger.workers.direct import DirectSettings
+from dueledger.workers.process import run_direct_worker, run_worker
 from dueledger.workers.settings import WorkerSettings
 
 EVIDENCE_VARIABLE = "DUELEDGER_EVIDENCE_DSN"

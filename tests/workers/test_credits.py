@@ -222,7 +222,7 @@ async def test_a_topic_that_was_revoked_is_withdrawn_and_one_that_came_is_grante
     credits_.wake()
     await credits_.tick()
     assert await granted() == [0, 5, 2]
-    credits_.ended("due.B", 900)
+    credits_.add_ended("due.B", 900)
     await credits_.tick()
     assert await granted() == [0, 900, 2]
     floors = {"due.B": 5, "due.C": 900}

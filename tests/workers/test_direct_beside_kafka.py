@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
-from dueledger.workers.direct import DirectSettings, run_direct_worker
+from dueledger.workers.direct import DirectSettings
+from dueledger.workers.process import run_direct_worker
 
 from .conftest import Site
 

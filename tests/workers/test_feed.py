@@ -54,7 +54,7 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
                     feed.drop(part)
                     unsettled -= set(range(part.first_offset, part.end_offset))
                 case _:
-                    run = OpenRun(start(part, len(runs)), part, held_until=0)
+                    run = OpenRun(start(part, len(runs)), part, lease_until=0)
                     feed.replace_with_runs(part, [run])
                     runs.append(run)
         elif runs:
@@ -72,7 +72,7 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
 
 def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
     part = stretch(7, 3, 0)
-    run = OpenRun(start(part, 1, 2), part, held_until=0)
+    run = OpenRun(start(part, 1, 2), part, lease_until=0)
     assert (run.open_count, run.unsettled_count) == (2, 2)
     run.end(0, DONE)
     run.end(0, parked("again"))

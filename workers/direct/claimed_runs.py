@@ -28,9 +28,11 @@ class ClaimedRun(NamedTuple):
     def open(self, asked_at: float) -> OpenRun:
         """Return the run; its lease counts from `asked_at`."""
         start, kind = self.start, self.pool_key.kind
-        part = ClaimSlice(start.fence, kind, start.from_position, 0, [*self.items], self.is_alone)
-        held_until = asked_at + (start.lease_seconds or 0.0)
-        return OpenRun(start, part, held_until=held_until, topic=self.pool_key.topic or "")
+        claim_slice = ClaimSlice(
+            start.fence, kind, start.from_position, 0, [*self.items], self.is_alone
+        )
+        lease_until = asked_at + (start.lease_seconds or 0.0)
+        return OpenRun(start, claim_slice, lease_until=lease_until, topic=self.pool_key.topic or "")
 
 
 class SuspectClaim(NamedTuple):

@@ -49,10 +49,10 @@ class DirectClaims:
     """Claims for one worker, each call in one transaction."""
 
     def __init__(
-        self, pool: Pool, crews: HandlerPools, *, worker_no: int, lease_seconds: float
+        self, pool: Pool, group_nos: HandlerPools, *, worker_no: int, lease_seconds: float
     ) -> None:
         self._pool = pool
-        self._crews = crews
+        self._handler_pools = group_nos
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
 
@@ -61,60 +61,62 @@ class DirectClaims:
 
         A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
         """
-        lots = ClaimResult()
+        result = ClaimResult()
         shares = sorted(shares, key=_FLOW_NO)
-        ends = [(self._crews.key_of(share.flow), share.flow.run_seconds) for share in shares]
+        ends = [
+            (self._handler_pools.key_of(share.flow), share.flow.run_seconds) for share in shares
+        ]
         numbers = {end: number for number, end in enumerate(dict.fromkeys(ends))}
         async with self._pool.acquire() as connection:
-            await self._take(connection, shares, [numbers[end] for end in ends], lots)
-        return lots
+            await self._take(connection, shares, [numbers[end] for end in ends], result)
+        return result
 
     async def claim_apart(self, shares: Sequence[Share]) -> ClaimResult:
         """Take of limited flows, within what their limits leave, and serial items of any."""
-        lots = ClaimResult()
+        result = ClaimResult()
         async with self._pool.acquire() as connection, connection.transaction():
-            within = await _within_limits(connection, shares, lots)
-            plain = sorted((share for share in within if not share.key.serial), key=_FLOW_NO)
+            admitted = await _within_limits(connection, shares, result)
+            plain = sorted((share for share in admitted if not share.key.serial), key=_FLOW_NO)
             if plain:
-                await self._take(connection, plain, range(len(plain)), lots, limited=True)
-            serial = [share for share in within if share.key.serial]
+                await self._take(connection, plain, range(len(plain)), result, limited=True)
+            serial = [share for share in admitted if share.key.serial]
             if serial:
-                await self._take_serial(connection, serial, lots)
-            await _spend(connection, within, lots)
-        return lots
+                await self._take_serial(connection, serial, result)
+            await _spend(connection, admitted, result)
+        return result
 
     async def claim_suspects(self, flow: DueFlow, quota: int) -> ClaimResult:
         """Take suspects of one flow, no more than may be together."""
-        lots = ClaimResult()
+        result = ClaimResult()
         share = Share(FlowPart(flow.flow_no, serial=False), flow, quota, FLOOR_MIN)
         async with self._pool.acquire() as connection, connection.transaction():
-            within = await _within_limits(connection, [share], lots)
-            if within:
-                await self._take(connection, within, [0], lots, limited=True, suspects=True)
-                await _spend(connection, within, lots)
-        return lots
+            admitted = await _within_limits(connection, [share], result)
+            if admitted:
+                await self._take(connection, admitted, [0], result, limited=True, suspects=True)
+                await _spend(connection, admitted, result)
+        return result
 
-    async def start_suspects(self, withheld: SuspectClaim) -> list[ClaimedRun]:
+    async def start_suspects(self, suspect_claim: SuspectClaim) -> list[ClaimedRun]:
         """Start suspects that were withheld; none where their claim's deadline has passed."""
         async with self._pool.acquire() as connection:
-            return await self._start(connection, [withheld], is_alone=True)
+            return await self._start(connection, [suspect_claim], is_alone=True)
 
     async def _take(
         self,
         connection: Connection,
         shares: Sequence[Share],
-        crews: Sequence[int],
-        lots: ClaimResult,
+        group_nos: Sequence[int],
+        result: ClaimResult,
         *,
         limited: bool = False,
         suspects: bool = False,
     ) -> None:
-        handlers = [self._crews.pool_of(share.flow).handler for share in shares]
+        handlers = [self._handler_pools.pool_of(share.flow).handler for share in shares]
         taken = await claim_and_start_items(
             connection,
             [share.flow.flow_no for share in shares],
             [share.quota for share in shares],
-            crews=crews,
+            group_nos=group_nos,
             apart=[handler.form is HandlerForm.TRANSACTION for handler in handlers],
             floors=[share.floor for share in shares],
             run_seconds=[share.flow.run_seconds for share in shares],
@@ -124,7 +126,9 @@ class DirectClaims:
             suspects=suspects,
         )
         flows = {share.flow.flow_no: share.flow for share in shares}
-        of_crews = {crew: share.flow for crew, share in zip(crews, shares, strict=True)}
+        flow_of_group = {
+            group_no: share.flow for group_no, share in zip(group_nos, shares, strict=True)
+        }
         counts: Counter[int] = Counter()
         for run in taken.runs:
             start = StartResult(
@@ -137,21 +141,21 @@ class DirectClaims:
                 withdrawn=tuple(run.withdrawn),
                 lease_seconds=run.lease_seconds,
             )
-            flow = of_crews[run.group_no]
+            flow = flow_of_group[run.group_no]
             flow_no = flow.flow_no if limited else None
-            post = self._crews.key_of(flow)
-            lots.runs.append(ClaimedRun(post, start, _items(run, flows), suspects, flow_no))
+            pool_key = self._handler_pools.key_of(flow)
+            result.runs.append(ClaimedRun(pool_key, start, _items(run, flows), suspects, flow_no))
             counts.update(run.flow_nos)
-        looks = {look.flow_no: look for look in taken.scans}
+        scans = {scan.flow_no: scan for scan in taken.scans}
         for share in shares:
-            look = looks.get(share.flow.flow_no)
-            if look is not None:
-                lots.results[share.key] = _served(share, look, counts[look.flow_no])
-                if look.has_suspects:
-                    lots.suspect_flow_nos.add(look.flow_no)
+            scan = scans.get(share.flow.flow_no)
+            if scan is not None:
+                result.results[share.key] = _served(share, scan, counts[scan.flow_no])
+                if scan.has_suspects:
+                    result.suspect_flow_nos.add(scan.flow_no)
 
     async def _take_serial(
-        self, connection: Connection, shares: Sequence[Share], lots: ClaimResult
+        self, connection: Connection, shares: Sequence[Share], result: ClaimResult
     ) -> None:
         """Take items whose keys are free, a claim for each flow; suspects are not started yet."""
         rows = await claim_serial_items(
@@ -163,26 +167,26 @@ class DirectClaims:
             measured=[share.flow.is_limited for share in shares],
         )
         flows = {share.flow.flow_no: share.flow for share in shares}
-        parts = self._group_into_claims(rows, flows)
-        fences = sorted(await next_fences(connection, len(parts)))
+        claims_rows = self._group_into_claims(rows, flows)
+        fences = sorted(await next_fences(connection, len(claims_rows)))
         await record_claims(
             connection,
             [
-                self._claim(fence, part, flows[part[0]["flow_no"]])
-                for fence, part in zip(fences, parts, strict=True)
+                self._claim(fence, claim_rows, flows[claim_rows[0]["flow_no"]])
+                for fence, claim_rows in zip(fences, claims_rows, strict=True)
             ],
         )
         ordinary: list[SuspectClaim] = []
-        for fence, part in zip(fences, parts, strict=True):
-            flow = flows[part[0]["flow_no"]]
-            items = _items(_run_of_rows(fence, part), flows)
-            to = ordinary if part[0]["batch_max"] is None else lots.suspect_claims
-            to.append(SuspectClaim(flow, fence, items))
-        lots.runs += await self._start(connection, ordinary)
+        for fence, claim_rows in zip(fences, claims_rows, strict=True):
+            flow = flows[claim_rows[0]["flow_no"]]
+            items = _items(_run_of_rows(fence, claim_rows), flows)
+            same_kind = ordinary if claim_rows[0]["batch_max"] is None else result.suspect_claims
+            same_kind.append(SuspectClaim(flow, fence, items))
+        result.runs += await self._start(connection, ordinary)
         counts = Counter(row["flow_no"] for row in rows)
         for share in shares:
             taken = counts[share.flow.flow_no]
-            lots.results[share.key] = ShareResult(taken, has_more=taken >= share.quota)
+            result.results[share.key] = ShareResult(taken, has_more=taken >= share.quota)
 
     async def _start(
         self, connection: Connection, claims: Sequence[SuspectClaim], *, is_alone: bool = False
@@ -196,16 +200,18 @@ class DirectClaims:
             [len(claim.items) for claim in claims],
             worker_no=self._worker_no,
             lease_seconds=self._lease_seconds,
-            run_items_max=[self._crews.pool_of(claim.flow).run_items_max for claim in claims],
+            run_items_max=[
+                self._handler_pools.pool_of(claim.flow).run_items_max for claim in claims
+            ],
         )
-        of_fences = {claim.fence: claim for claim in claims}
+        claim_of_fence = {claim.fence: claim for claim in claims}
         return [
             ClaimedRun(
-                self._crews.key_of(of_fences[start.fence].flow),
+                self._handler_pools.key_of(claim_of_fence[start.fence].flow),
                 start,
-                of_fences[start.fence].items[start.from_position - 1 : start.to_position],
+                claim_of_fence[start.fence].items[start.from_position - 1 : start.to_position],
                 is_alone,
-                of_fences[start.fence].flow.flow_no,
+                claim_of_fence[start.fence].flow.flow_no,
             )
             for start in starts
             if start.run_no is not None
@@ -218,25 +224,25 @@ class DirectClaims:
         groups: dict[tuple[int, int | None], list[Record]] = {}
         for row in rows:
             groups.setdefault((row["flow_no"], row["batch_max"]), []).append(row)
-        parts: list[list[Record]] = []
+        claims_rows: list[list[Record]] = []
         for (flow_no, batch_max), group in groups.items():
-            options = self._crews.pool_of(flows[flow_no]).handler.options
-            crew_size = options.concurrency * options.batch_max
-            size = len(group) if batch_max is None else min(batch_max, crew_size)
-            parts += [group[at : at + size] for at in range(0, len(group), size)]
-        return parts
+            options = self._handler_pools.pool_of(flows[flow_no]).handler.options
+            pool_items = options.concurrency * options.batch_max
+            size = len(group) if batch_max is None else min(batch_max, pool_items)
+            claims_rows += [group[at : at + size] for at in range(0, len(group), size)]
+        return claims_rows
 
-    def _claim(self, fence: int, part: Sequence[Record], flow: DueFlow) -> Claim:
+    def _claim(self, fence: int, claim_rows: Sequence[Record], flow: DueFlow) -> Claim:
         return Claim(
             fence=fence,
             allocator_no=self._worker_no,
             topic=DIRECT_TOPIC,
             partition=DIRECT_PARTITION,
-            item_nos=[row["item_no"] for row in part],
-            effective_dates=[row["effective_date"] for row in part],
-            attempts=[row["attempt"] + 1 for row in part],
-            starts=[row["starts"] + 1 for row in part],
-            batch_max=part[0]["batch_max"],
+            item_nos=[row["item_no"] for row in claim_rows],
+            effective_dates=[row["effective_date"] for row in claim_rows],
+            attempts=[row["attempt"] + 1 for row in claim_rows],
+            starts=[row["starts"] + 1 for row in claim_rows],
+            batch_max=claim_rows[0]["batch_max"],
             queue_seconds=flow.queue_seconds,
             dispatch_seconds=flow.dispatch_seconds,
             run_seconds=flow.run_seconds,
@@ -245,7 +251,7 @@ class DirectClaims:
 
 
 async def _within_limits(
-    connection: Connection, shares: Sequence[Share], lots: ClaimResult
+    connection: Connection, shares: Sequence[Share], result: ClaimResult
 ) -> list[Share]:
     """Lock the limited flows and cut shares to what they may have; what may have none is left out.
 
@@ -255,43 +261,43 @@ async def _within_limits(
     limited = {share.flow.flow_no for share in shares if share.flow.is_limited}
     if not limited:
         return list(shares)
-    foreseen = await estimate_allowances(connection, sorted(limited), ANY_WINDOW)
-    open_nos = [flow_no for flow_no, seen in foreseen.items() if seen.items > 0]
-    left: dict[int, int] = {}
-    if open_nos:
-        locked = await lock_limited_flows(connection, sorted(open_nos))
-        left = await measure_allowances(connection, list(locked), ANY_WINDOW)
-    within: list[Share] = []
+    estimated = await estimate_allowances(connection, sorted(limited), ANY_WINDOW)
+    allowed_nos = [flow_no for flow_no, seen in estimated.items() if seen.items > 0]
+    allowances: dict[int, int] = {}
+    if allowed_nos:
+        locked = await lock_limited_flows(connection, sorted(allowed_nos))
+        allowances = await measure_allowances(connection, list(locked), ANY_WINDOW)
+    admitted: list[Share] = []
     for share in shares:
         flow_no, quota = share.flow.flow_no, share.quota
         if share.flow.is_limited:
-            quota = min(quota, left.get(flow_no, 0))
-            left[flow_no] = left.get(flow_no, 0) - quota
+            quota = min(quota, allowances.get(flow_no, 0))
+            allowances[flow_no] = allowances.get(flow_no, 0) - quota
         if quota > 0:
-            within.append(share._replace(quota=quota))
+            admitted.append(share._replace(quota=quota))
         else:
-            again = foreseen[flow_no].retry_seconds if flow_no in foreseen else None
-            lots.results[share.key] = ShareResult(0, next_seconds=again)
-    return within
+            retry_seconds = estimated[flow_no].retry_seconds if flow_no in estimated else None
+            result.results[share.key] = ShareResult(0, next_seconds=retry_seconds)
+    return admitted
 
 
-async def _spend(connection: Connection, shares: Sequence[Share], lots: ClaimResult) -> None:
+async def _spend(connection: Connection, shares: Sequence[Share], result: ClaimResult) -> None:
     spent: Counter[int] = Counter()
     for share in shares:
-        if share.flow.is_limited and share.key in lots.results:
-            spent[share.flow.flow_no] += lots.results[share.key].taken
+        if share.flow.is_limited and share.key in result.results:
+            spent[share.flow.flow_no] += result.results[share.key].taken
     spent = +spent
     if spent:
         await spend_tokens(connection, list(spent), list(spent.values()))
 
 
-def _served(share: Share, look: FlowScan, taken: int) -> ShareResult:
-    has_more = look.seen >= share.quota
+def _served(share: Share, scan: FlowScan, taken: int) -> ShareResult:
+    has_more = scan.seen >= share.quota
     # Below a floor that moved only what commits late can lie; lists, which begin at the bottom,
     # find it. A flow that has little is looked at from where it was last listed.
-    moved = share.floor._replace(at=look.floor.at, block=look.floor.block)
-    floor = moved if has_more and look.seen >= FLOOD_ITEMS else None
-    return ShareResult(taken, has_more, look.due_seconds, floor)
+    new_floor = share.floor._replace(at=scan.floor.at, block=scan.floor.block)
+    floor = new_floor if has_more and scan.seen >= FLOOD_ITEMS else None
+    return ShareResult(taken, has_more, scan.due_seconds, floor)
 
 
 def _items(run: DirectRun, flows: Mapping[int, DueFlow]) -> list[DirectItem]:

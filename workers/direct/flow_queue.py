@@ -31,8 +31,8 @@ FLOOD_SHARE: Final = 4
 """Beside others a flood is taken in a quarter of the items at a time: they wait that much less."""
 SERIAL_ITEMS_MAX: Final = 500
 """Each serial row that cannot be had is written to, to put it behind its key."""
-MISS_SECONDS: Final = 0.01
-MISS_DOUBLINGS_MAX: Final = 7
+EMPTY_RETRY_SECONDS: Final = 0.01
+EMPTY_RETRY_DOUBLINGS_MAX: Final = 7
 
 
 class FlowPart(NamedTuple):
@@ -79,14 +79,14 @@ NOT_QUEUED: Final = -1
 
 
 @dataclass(slots=True, eq=False)
-class _Place:
+class _QueuedPart:
     key: FlowPart
     flow: DueFlow
-    at: float
+    due_at: float
     virtual_time: float  # its pass
     floor: PendingFloor
     wanted: int = WANTED_FIRST
-    misses: int = 0  # turns in a row that brought nothing
+    empty_claims: int = 0  # turns in a row that brought nothing
     ticket: int = NOT_QUEUED  # the latest of its entries in a heap; others are void
 
     @property
@@ -99,43 +99,47 @@ class _Place:
 
 
 @dataclass(slots=True)
-class _Line:
+class _FlowGroup:
     """A crew's flows: those that are due by their pass, the others by their time."""
 
-    due: list[tuple[float, int, _Place]] = field(default_factory=list[tuple[float, int, _Place]])
-    later: list[tuple[float, int, _Place]] = field(default_factory=list[tuple[float, int, _Place]])
-    reached: float = 0.0
+    due: list[tuple[float, int, _QueuedPart]] = field(
+        default_factory=list[tuple[float, int, _QueuedPart]]
+    )
+    later: list[tuple[float, int, _QueuedPart]] = field(
+        default_factory=list[tuple[float, int, _QueuedPart]]
+    )
+    virtual_time_reached: float = 0.0
     entries: int = 0
 
-    def enter(self, place: _Place, now: float) -> None:
+    def enter(self, part: _QueuedPart, now: float) -> None:
         """Queue a place among those that are due, or for its time."""
         self.entries += 1
-        place.ticket = self.entries
-        if place.at <= now:
-            heapq.heappush(self.due, (place.virtual_time, place.ticket, place))
+        part.ticket = self.entries
+        if part.due_at <= now:
+            heapq.heappush(self.due, (part.virtual_time, part.ticket, part))
         else:
-            heapq.heappush(self.later, (place.at, place.ticket, place))
+            heapq.heappush(self.later, (part.due_at, part.ticket, part))
 
     def advance(self, now: float) -> None:
         """Queue those whose time has come."""
         while self.later and self.later[0][0] <= now:
-            _, entry, place = heapq.heappop(self.later)
-            if place.ticket == entry:
-                self.enter(place, now)
+            _, entry, part = heapq.heappop(self.later)
+            if part.ticket == entry:
+                self.enter(part, now)
 
-    def next(self) -> _Place | None:
+    def next(self) -> _QueuedPart | None:
         """Return the due place with the lowest pass, without taking it."""
         _drop_void(self.due)
         return self.due[0][2] if self.due else None
 
-    def pop(self) -> _Place:
+    def pop(self) -> _QueuedPart:
         """Take that place; its pass is where newcomers begin."""
-        self.reached, _, place = heapq.heappop(self.due)
-        place.ticket = NOT_QUEUED
-        return place
+        self.virtual_time_reached, _, part = heapq.heappop(self.due)
+        part.ticket = NOT_QUEUED
+        return part
 
 
-def _drop_void(heap: list[tuple[float, int, _Place]]) -> None:
+def _drop_void(heap: list[tuple[float, int, _QueuedPart]]) -> None:
     while heap and heap[0][1] != heap[0][2].ticket:
         heapq.heappop(heap)
 
@@ -144,117 +148,125 @@ def _drop_void(heap: list[tuple[float, int, _Place]]) -> None:
 class Turns:
     """Remembers which flows have work, or soon will, and serves them in turn."""
 
-    def __init__(self, line_of: Callable[[DueFlow], Hashable]) -> None:
+    def __init__(self, group_of: Callable[[DueFlow], Hashable]) -> None:
         """Line flows up by what `line_of` says of them: whose room they share."""
-        self._group_of = line_of
-        self._groups: dict[Hashable, _Line] = {}
-        self._places: dict[FlowPart, _Place] = {}
+        self._group_of = group_of
+        self._groups: dict[Hashable, _FlowGroup] = {}
+        self._parts: dict[FlowPart, _QueuedPart] = {}
         self._light = 0
 
     def update(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
         """Take a list of all that is due and soon will be; what is not in it is forgotten."""
-        before, self._places = self._places, {}
-        lines, self._groups = self._groups, {}
+        before, self._parts = self._parts, {}
+        groups, self._groups = self._groups, {}
         for flow in flows:
-            name = self._group_of(flow)
-            line = self._groups.get(name)
-            if line is None:
-                line = self._groups[name] = _Line()
-                line.reached = lines[name].reached if name in lines else 0.0
+            group_key = self._group_of(flow)
+            group = self._groups.get(group_key)
+            if group is None:
+                group = self._groups[group_key] = _FlowGroup()
+                group.virtual_time_reached = (
+                    groups[group_key].virtual_time_reached if group_key in groups else 0.0
+                )
             for key in flow.has_plain * (
                 FlowPart(flow.flow_no, serial=False),
             ) + flow.has_serial * (FlowPart(flow.flow_no, serial=True),):
-                place = _place(key, flow, before.get(key), line.reached, asked_at)
-                self._places[key] = place
-                line.enter(place, asked_at)
-        self._light = sum(place.is_light for place in self._places.values())
+                part = _queued_part(
+                    key, flow, before.get(key), group.virtual_time_reached, asked_at
+                )
+                self._parts[key] = part
+                group.enter(part, asked_at)
+        self._light = sum(part.is_light for part in self._parts.values())
 
-    def has_ready(self, names: Iterable[Hashable], *, now: float) -> bool:
+    def has_ready(self, group_keys: Iterable[Hashable], *, now: float) -> bool:
         """Tell whether something in these lines waits for its turn."""
-        lines = [self._groups[name] for name in names if name in self._groups]
-        for line in lines:
-            line.advance(now)
-        return any(line.next() is not None for line in lines)
+        groups = [self._groups[group_key] for group_key in group_keys if group_key in self._groups]
+        for group in groups:
+            group.advance(now)
+        return any(group.next() is not None for group in groups)
 
     def next_due_at(self) -> float:
         """Say when the next is due; infinite where none is expected."""
-        for line in self._groups.values():
-            _drop_void(line.later)
-        return min((line.later[0][0] for line in self._groups.values() if line.later), default=inf)
+        for group in self._groups.values():
+            _drop_void(group.later)
+        return min(
+            (group.later[0][0] for group in self._groups.values() if group.later), default=inf
+        )
 
     def next_shares(
-        self, name: Hashable, room: PoolCapacity, *, items_max: int, flows_max: int
+        self, group_key: Hashable, capacity: PoolCapacity, *, items_max: int, flows_max: int
     ) -> list[Share]:
         """Take the next out of a line, with their quotas: `items_max` in all, or one a claim.
 
         Those that need claims of their own need calls of their own; the others share. Each that
         is returned must be given to `served`.
         """
-        line = self._groups.get(name)
-        if line is None or room.calls < 1:
+        group = self._groups.get(group_key)
+        if group is None or capacity.calls < 1:
             return []
-        units = _next_claims(line, min(room.calls, items_max), flows_max)
-        if self._light and any(not place.is_light for unit in units for place in unit):
+        claims = _next_claims(group, min(capacity.calls, items_max), flows_max)
+        if self._light and any(not part.is_light for claim in claims for part in claim):
             items_max = max(1, items_max // FLOOD_SHARE)
         calls = split_by_demand(
-            room.calls,
-            [sum(place.flow.weight for place in unit) for unit in units],
-            [-(-sum(place.wanted for place in unit) // room.batch_max) for unit in units],
+            capacity.calls,
+            [sum(part.flow.weight for part in claim) for claim in claims],
+            [-(-sum(part.wanted for part in claim) // capacity.batch_max) for claim in claims],
         )
-        parts = split_by_demand(
-            max(items_max, len(units)), calls, [unit_calls * room.batch_max for unit_calls in calls]
+        shares_of_items = split_by_demand(
+            max(items_max, len(claims)),
+            calls,
+            [claim_calls * capacity.batch_max for claim_calls in calls],
         )
         shares: list[Share] = []
-        for unit, items in zip(units, parts, strict=True):
-            for place in unit[items:]:
-                line.enter(place, place.at)
-            fitting = unit[:items]
+        for claim, items in zip(claims, shares_of_items, strict=True):
+            for part in claim[items:]:
+                group.enter(part, part.due_at)
+            fitting = claim[:items]
             quotas = split_by_demand(
                 items,
-                [place.flow.weight for place in fitting],
-                [place.wanted for place in fitting],
+                [part.flow.weight for part in fitting],
+                [part.wanted for part in fitting],
             )
             shares += [
-                Share(place.key, place.flow, quota, place.floor)
-                for place, quota in zip(fitting, quotas, strict=True)
+                Share(part.key, part.flow, quota, part.floor)
+                for part, quota in zip(fitting, quotas, strict=True)
             ]
         return shares
 
     def requeue(self, share: Share, result: ShareResult, *, asked_at: float) -> None:
         """Queue a flow again: at once where it has more, or for when it will have."""
-        place = self._places.get(share.key)
-        if place is None or place.ticket != NOT_QUEUED:
+        part = self._parts.get(share.key)
+        if part is None or part.ticket != NOT_QUEUED:
             return
-        was_light = place.is_light
-        place.virtual_time += result.taken / share.flow.weight
-        place.misses = 0 if result.taken else place.misses + 1
+        was_light = part.is_light
+        part.virtual_time += result.taken / share.flow.weight
+        part.empty_claims = 0 if result.taken else part.empty_claims + 1
         if result.has_more:
-            place.wanted = min(max(place.wanted, GROWTH * result.taken), _wanted_max(share.key))
-            place.floor = result.floor or place.floor
-            place.at = asked_at
+            part.wanted = min(max(part.wanted, GROWTH * result.taken), _wanted_max(share.key))
+            part.floor = result.floor or part.floor
+            part.due_at = asked_at
         else:
-            place.wanted = max(WANTED_MIN, 2 * result.taken)
+            part.wanted = max(WANTED_MIN, 2 * result.taken)
             if result.next_seconds is not None:
-                place.at = asked_at + result.next_seconds
+                part.due_at = asked_at + result.next_seconds
             elif share.needs_own_claim:
                 # Its limits hold it, or its keys are held: nobody can say until when.
-                pause = MISS_SECONDS * 2 ** min(place.misses, MISS_DOUBLINGS_MAX)
-                place.at = asked_at + pause
+                pause = EMPTY_RETRY_SECONDS * 2 ** min(part.empty_claims, EMPTY_RETRY_DOUBLINGS_MAX)
+                part.due_at = asked_at + pause
             else:
-                del self._places[share.key]
+                del self._parts[share.key]
                 self._light -= was_light
                 return
-        self._light += place.is_light - was_light
-        self._groups[self._group_of(share.flow)].enter(place, asked_at)
+        self._light += part.is_light - was_light
+        self._groups[self._group_of(share.flow)].enter(part, asked_at)
 
     def check_soon(self, flow_no: int, *, now: float) -> None:
         """Ask of a flow again soon: some of its items have ended."""
         for serial in (False, True):
-            place = self._places.get(FlowPart(flow_no, serial))
-            if place is not None and place.misses and place.at > now:
-                place.at, place.misses = now, 0
-                if place.ticket != NOT_QUEUED:
-                    self._groups[self._group_of(place.flow)].enter(place, now)
+            part = self._parts.get(FlowPart(flow_no, serial))
+            if part is not None and part.empty_claims and part.due_at > now:
+                part.due_at, part.empty_claims = now, 0
+                if part.ticket != NOT_QUEUED:
+                    self._groups[self._group_of(part.flow)].enter(part, now)
 
 
 def split_by_demand(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
@@ -262,52 +274,60 @@ def split_by_demand(count: int, weights: Sequence[int], wanted: Sequence[int]) -
 
     There are at most `count` of them.
     """
-    parts = [0] * len(weights)
-    left, weight_left = count, sum(weights)
+    shares_of_items = [0] * len(weights)
+    count_left, weight_left = count, sum(weights)
     order = sorted(range(len(weights)), key=lambda index: wanted[index] / weights[index])
     for done, index in enumerate(order, 1):
-        fair = left * weights[index] // weight_left
-        most = left - (len(order) - done)
-        parts[index] = max(1, min(wanted[index], fair, most))
-        left -= parts[index]
+        fair = count_left * weights[index] // weight_left
+        most = count_left - (len(order) - done)
+        shares_of_items[index] = max(1, min(wanted[index], fair, most))
+        count_left -= shares_of_items[index]
         weight_left -= weights[index]
-    return parts
+    return shares_of_items
 
 
 def _wanted_max(key: FlowPart) -> int:
     return SERIAL_ITEMS_MAX if key.serial else WANTED_MAX
 
 
-def _place(
-    key: FlowPart, flow: DueFlow, old: _Place | None, reached: float, asked_at: float
-) -> _Place:
-    at = asked_at + max(0.0, flow.due_seconds)
-    place = _Place(key, flow, at, reached, flow.floor)
-    if old is not None:
-        place.virtual_time, place.wanted, place.misses = old.virtual_time, old.wanted, old.misses
-        same = (old.flow.is_limited, old.flow.rate_per_second) == (
+def _queued_part(
+    key: FlowPart,
+    flow: DueFlow,
+    before: _QueuedPart | None,
+    virtual_time_reached: float,
+    asked_at: float,
+) -> _QueuedPart:
+    due_at = asked_at + max(0.0, flow.due_seconds)
+    part = _QueuedPart(key, flow, due_at, virtual_time_reached, flow.floor)
+    if before is not None:
+        part.virtual_time, part.wanted, part.empty_claims = (
+            before.virtual_time,
+            before.wanted,
+            before.empty_claims,
+        )
+        same = (before.flow.is_limited, before.flow.rate_per_second) == (
             flow.is_limited,
             flow.rate_per_second,
         )
-        if old.misses and same and flow.due_seconds <= 0:
-            place.at = max(at, old.at)
-    return place
+        if before.empty_claims and same and flow.due_seconds <= 0:
+            part.due_at = max(due_at, before.due_at)
+    return part
 
 
-def _next_claims(line: _Line, units_max: int, flows_max: int) -> list[list[_Place]]:
+def _next_claims(group: _FlowGroup, claims_max: int, flows_max: int) -> list[list[_QueuedPart]]:
     """Take what is next: those that share a claim are one unit, the others one each."""
-    units: list[list[_Place]] = []
-    together: list[_Place] | None = None
+    claims: list[list[_QueuedPart]] = []
+    shared_claim: list[_QueuedPart] | None = None
     for _ in range(flows_max):
-        place = line.next()
-        if place is None:
+        part = group.next()
+        if part is None:
             break
-        if together is not None and not place.needs_own_claim:
-            together.append(line.pop())
-        elif len(units) < units_max:
-            units.append([line.pop()])
-            if not place.needs_own_claim:
-                together = units[-1]
+        if shared_claim is not None and not part.needs_own_claim:
+            shared_claim.append(group.pop())
+        elif len(claims) < claims_max:
+            claims.append([group.pop()])
+            if not part.needs_own_claim:
+                shared_claim = claims[-1]
         else:
             break
-    return units
+    return claims

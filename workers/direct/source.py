@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from time import monotonic
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar, final
+from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
     from dueledger.workers.direct.claims import DirectClaims
     from dueledger.workers.direct.settings import DirectSettings
-    from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.handler_pools import HandlerPools, PoolKey
+    from dueledger.workers.run.listener import RunListener
     from dueledger.workers.run.open_run import OpenRun
 
 FLOWS_LISTED_MAX: Final = 20_000
@@ -50,18 +50,6 @@ _T = TypeVar("_T")
 log = get_logger("worker")
 
 
-class Opened(Protocol):
-    """Who takes over a run that was begun."""
-
-    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
-        """Keep its lease and work it; room is reserved for all its items."""
-        ...
-
-    def unsettled_count(self) -> int:
-        """Count the outcomes that wait to be settled."""
-        ...
-
-
 @final
 class DirectSource:
     """Takes in turn of the flows that are due, and lets suspects run alone.
@@ -74,11 +62,12 @@ class DirectSource:
         self,
         pool: Pool,
         claimer: DirectClaims,
-        crews: HandlerPools,
+        handler_pools: HandlerPools,
         runs: Mapping[int, OpenRun],
         counts: WorkerCounts,
         *,
-        opened: Opened,
+        listener: RunListener,
+        unsettled_count: Callable[[], int],
         settings: DirectSettings,
         worker_no: int,
         admits: Callable[[DueFlow], bool] | None = None,
@@ -87,16 +76,17 @@ class DirectSource:
         self._pool = pool
         self._admits = admits
         self._claimer = claimer
-        self._crews = crews
+        self._handler_pools = handler_pools
         self._runs = runs
         self._counts = counts
-        self._listener = opened
+        self._listener = listener
+        self._unsettled_count = unsettled_count
         self._settings = settings
         self._worker_no = worker_no
-        self._kinds = list({post.kind for post in crews.pool_keys()})
-        self._flows = Turns(crews.key_of)
+        self._kinds = list({pool_key.kind for pool_key in handler_pools.pool_keys()})
+        self._flows = Turns(handler_pools.key_of)
         self._suspects: dict[int, DueFlow] = {}
-        self._withheld: deque[SuspectClaim] = deque()
+        self._suspect_claims: deque[SuspectClaim] = deque()
         self._is_suspects_turn = True
         self._wake = asyncio.Event()
         self._alone_runs: set[int] = set()
@@ -140,10 +130,10 @@ class DirectSource:
             await self._release_lost_runs()
         if self._alone_runs and self._in_time(self._alone_runs):
             return self._wait_for_calls()
-        if self._suspects or self._withheld:
+        if self._suspects or self._suspect_claims:
             if self._is_suspects_turn:
-                crowded = self._in_time(self._runs)
-                return self._wait_for_calls() if crowded else await self._take_suspects()
+                must_wait = self._in_time(self._runs)
+                return self._wait_for_calls() if must_wait else await self._take_suspects()
             self._is_suspects_turn = True
         return await self._take()
 
@@ -157,11 +147,11 @@ class DirectSource:
         """Give back what was claimed and not begun; the process may end after this."""
         if self._has_lost_answer:
             await self._release_lost_runs()
-        if self._withheld:
-            fences = [withheld.fence for withheld in self._withheld]
+        if self._suspect_claims:
+            fences = [suspect_claim.fence for suspect_claim in self._suspect_claims]
             async with self._pool.acquire() as connection:
                 await release_claims(connection, fences, self._worker_no)
-            self._withheld.clear()
+            self._suspect_claims.clear()
 
     async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
@@ -176,12 +166,12 @@ class DirectSource:
     # What is due.
 
     async def _take(self) -> dict[str, int]:
-        rooms = self._capacities()
-        if not rooms or self._listener.unsettled_count() >= self._settings.worker_settle_items_max:
+        capacities = self._capacities()
+        if not capacities or self._unsettled_count() >= self._settings.worker_settle_items_max:
             return self._wait_for_calls()
         if self._polled_at >= self._list_at:
             await self._poll_due_flows()
-        shares = self._choose(rooms)
+        shares = self._choose(capacities)
         taken = await self._claim_shares(
             self._claimer.claim_shared, [share for share in shares if not share.needs_own_claim]
         )
@@ -195,31 +185,37 @@ class DirectSource:
         return {"taken": taken}
 
     def _capacities(self) -> dict[PoolKey, PoolCapacity]:
-        rooms: dict[PoolKey, PoolCapacity] = {}
-        for post in self._crews.pool_keys():
-            crew = self._crews[post]
-            if calls := crew.free_calls:
-                rooms[post] = PoolCapacity(calls, crew.handler.options.batch_max)
-        return rooms
+        capacities: dict[PoolKey, PoolCapacity] = {}
+        for pool_key in self._handler_pools.pool_keys():
+            handler_pool = self._handler_pools[pool_key]
+            if calls := handler_pool.free_calls:
+                capacities[pool_key] = PoolCapacity(calls, handler_pool.handler.options.batch_max)
+        return capacities
 
-    def _choose(self, rooms: Mapping[PoolKey, PoolCapacity]) -> list[Share]:
+    def _choose(self, capacities: Mapping[PoolKey, PoolCapacity]) -> list[Share]:
         now = monotonic()
-        posts = [post for post in rooms if self._flows.has_ready([post], now=now)]
-        if not posts:
+        pool_keys = [
+            pool_key for pool_key in capacities if self._flows.has_ready([pool_key], now=now)
+        ]
+        if not pool_keys:
             return []
-        items_max = max(1, self._settings.direct_claim_items_max // len(posts))
-        flows_max = max(1, self._settings.direct_flows_max // len(posts))
+        items_max = max(1, self._settings.direct_claim_items_max // len(pool_keys))
+        flows_max = max(1, self._settings.direct_flows_max // len(pool_keys))
         return [
             share
-            for post in posts
+            for pool_key in pool_keys
             for share in self._flows.next_shares(
-                post, rooms[post], items_max=items_max, flows_max=flows_max
+                pool_key, capacities[pool_key], items_max=items_max, flows_max=flows_max
             )
         ]
 
     def _next_poll_at(self) -> float:
         now = monotonic()
-        if self._suspects or self._withheld or self._flows.has_ready(self._capacities(), now=now):
+        if (
+            self._suspects
+            or self._suspect_claims
+            or self._flows.has_ready(self._capacities(), now=now)
+        ):
             return now
         return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
 
@@ -253,23 +249,27 @@ class DirectSource:
     async def _take_suspects(self) -> dict[str, int]:
         """Let suspects run: first what is withheld, whose claim has a deadline."""
         asked_at = monotonic()
-        if self._withheld:
-            withheld = self._withheld[0]
-            if self._crews.pool_of(withheld.flow).free_items < len(withheld.items):
+        if self._suspect_claims:
+            suspect_claim = self._suspect_claims[0]
+            if self._handler_pools.pool_of(suspect_claim.flow).free_items < len(
+                suspect_claim.items
+            ):
                 return self._wait_for_calls()
-            begun = await self._guard_claim(self._claimer.start_suspects(withheld))
-            self._withheld.popleft()
+            claimed_runs = await self._guard_claim(self._claimer.start_suspects(suspect_claim))
+            self._suspect_claims.popleft()
         else:
             flow = next(iter(self._suspects.values()))
-            room = self._crews.pool_of(flow).free_items
-            if not room:
+            free_calls = self._handler_pools.pool_of(flow).free_items
+            if not free_calls:
                 return self._wait_for_calls()
-            begun = (await self._guard_claim(self._claimer.claim_suspects(flow, room))).runs
-            if not begun:
+            claimed_runs = (
+                await self._guard_claim(self._claimer.claim_suspects(flow, free_calls))
+            ).runs
+            if not claimed_runs:
                 del self._suspects[flow.flow_no]
         self._is_suspects_turn = False
         self._poll_at = monotonic()
-        return {"taken": self._open(begun, asked_at)}
+        return {"taken": self._open(claimed_runs, asked_at)}
 
     def _wait_for_calls(self) -> dict[str, int]:
         """Wait for calls to end; a handler that outlasts its time keeps its place in the crew."""
@@ -308,16 +308,16 @@ class DirectSource:
         self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
     ) -> int:
         asked_at = monotonic()
-        lots = await self._guard_claim(take(shares))
+        result = await self._guard_claim(take(shares))
         for share in shares:
             self._flows.requeue(
-                share, lots.results.get(share.key, NOTHING_FOUND), asked_at=asked_at
+                share, result.results.get(share.key, NOTHING_FOUND), asked_at=asked_at
             )
-            if share.flow.flow_no in lots.suspect_flow_nos:
+            if share.flow.flow_no in result.suspect_flow_nos:
                 self._suspects[share.flow.flow_no] = share.flow
-        self._withheld.extend(lots.suspect_claims)
-        return self._open(lots.runs, asked_at) + sum(
-            len(each.items) for each in lots.suspect_claims
+        self._suspect_claims.extend(result.suspect_claims)
+        return self._open(result.runs, asked_at) + sum(
+            len(each.items) for each in result.suspect_claims
         )
 
     async def _guard_claim(self, asking: Awaitable[_T]) -> _T:
@@ -331,24 +331,24 @@ class DirectSource:
                 self._has_lost_answer = True
             raise
 
-    def _open(self, begun: Sequence[ClaimedRun], asked_at: float) -> int:
+    def _open(self, claimed_runs: Sequence[ClaimedRun], asked_at: float) -> int:
         """Hand runs that were begun to their crews; tell how many items they have."""
-        if begun:
+        if claimed_runs:
             crash_point("direct.claimed")
-        for lot in begun:
-            crew = self._crews[lot.pool_key]
-            run = lot.open(asked_at)
-            run.handler_deadline = monotonic() + crew.handler.options.timeout_seconds
-            if lot.flow_no is not None:
-                self._flow_of_run[run.run_no] = lot.flow_no
-            if lot.is_alone:
+        for claimed_run in claimed_runs:
+            handler_pool = self._handler_pools[claimed_run.pool_key]
+            run = claimed_run.open(asked_at)
+            run.handler_deadline = monotonic() + handler_pool.handler.options.timeout_seconds
+            if claimed_run.flow_no is not None:
+                self._flow_of_run[run.run_no] = claimed_run.flow_no
+            if claimed_run.is_alone:
                 self._alone_runs.add(run.run_no)
             self._run_no_max = max(self._run_no_max, run.run_no)
-            crew.reserve(len(lot.items))
-            self._counts.started += len(lot.items) - len(lot.start.withdrawn)
-            self._counts.withdrawn += len(lot.start.withdrawn)
-            self._listener.on_run_opened(run, crew)
-        return sum(len(lot.items) for lot in begun)
+            handler_pool.reserve(len(claimed_run.items))
+            self._counts.started += len(claimed_run.items) - len(claimed_run.start.withdrawn)
+            self._counts.withdrawn += len(claimed_run.start.withdrawn)
+            self._listener.on_run_opened(run, handler_pool)
+        return sum(len(claimed_run.items) for claimed_run in claimed_runs)
 
     async def _release_lost_runs(self) -> None:
         """Give back runs that were begun for this worker in an answer that it never got.
@@ -356,8 +356,8 @@ class DirectSource:
         Their numbers are above all that it got: it asks for one thing at a time.
         """
         async with self._pool.acquire() as connection:
-            held = await list_unfinished_runs(connection, self._worker_no)
-            lost = [run for run in held if run.run_no > self._run_no_max]
+            unfinished = await list_unfinished_runs(connection, self._worker_no)
+            lost = [run for run in unfinished if run.run_no > self._run_no_max]
             if lost:
                 await settle_runs(connection, [_returned(run) for run in lost], self._worker_no)
                 log.warning(LogEvent.RUN_RETURNED, runs=[run.run_no for run in lost])

@@ -9,15 +9,13 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.errors import InvalidSetting
-from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service, run_to_stop
+from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service
 from dueledger.ledger.runtime.waiting import forward_stop, wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.direct.claims import DirectClaims
 from dueledger.workers.direct.source import DirectSource
-from dueledger.workers.process import log_lifecycle, open_connections
 from dueledger.workers.run.draining import release_unfinished, wait_for_items
 from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.leases import Leases
@@ -35,9 +33,9 @@ if TYPE_CHECKING:
     from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.open_run import OpenRun
 
-LOOK_SECONDS: Final = 0.25
+CHECK_SECONDS: Final = 0.25
 CLOSE_SECONDS: Final = 5.0
-STUCK_LOOK_SECONDS: Final = 1.0
+STUCK_CHECK_SECONDS: Final = 1.0
 QUIET_DOUBLINGS_MAX: Final = 2
 
 
@@ -61,22 +59,25 @@ class DirectWorker:
         self._settings = settings
         self._progress = asyncio.Event()
         lease_seconds = settings.worker_lease_seconds
-        self._crews = HandlerPools(handlers, self, worker_no=worker_no, pool=transactions)
+        self._handler_pools = HandlerPools(handlers, self, worker_no=worker_no, pool=transactions)
         self._settler = Settler(
             pool,
             self.counts,
             worker_no=worker_no,
             items_max=settings.worker_settle_items_max,
             batch_wait_seconds=settings.worker_batch_wait_seconds,
-            finished=self._finished,
+            on_finished=self._finished,
         )
-        self._taker = DirectSource(
+        self._source = DirectSource(
             pool,
-            DirectClaims(pool, self._crews, worker_no=worker_no, lease_seconds=lease_seconds),
-            self._crews,
+            DirectClaims(
+                pool, self._handler_pools, worker_no=worker_no, lease_seconds=lease_seconds
+            ),
+            self._handler_pools,
             self.runs,
             self.counts,
-            opened=self,
+            listener=self,
+            unsettled_count=self.unsettled_count,
             settings=settings,
             worker_no=worker_no,
             admits=admits,
@@ -87,7 +88,7 @@ class DirectWorker:
             self.counts,
             worker_no=worker_no,
             lease_seconds=lease_seconds,
-            let_go=self._abandon_run,
+            abandon=self._abandon_run,
         )
         self._upkeep = Upkeep(
             pool,
@@ -99,10 +100,10 @@ class DirectWorker:
 
     # What the crews and the taker tell.
 
-    def on_run_opened(self, run: OpenRun, crew: HandlerPool) -> None:
+    def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
         """Keep a run's lease and work it."""
         self.runs[run.run_no] = run
-        crew.start_run(run)
+        handler_pool.start_run(run)
         if run.is_settled:  # each of its items was withdrawn
             self._finished(run)
         self.signals.emit("run.opened", run.run_no)
@@ -122,7 +123,7 @@ class DirectWorker:
 
     def on_call_ended(self) -> None:
         """Take more: a crew has room."""
-        self._taker.wake()
+        self._source.wake()
         self._progress.set()
 
     def unsettled_count(self) -> int:
@@ -131,7 +132,7 @@ class DirectWorker:
 
     def _finished(self, run: OpenRun) -> None:
         self.runs.pop(run.run_no, None)
-        self._taker.run_finished(run)
+        self._source.run_finished(run)
         self._progress.set()
         self.signals.emit("run.finished", run.run_no)
 
@@ -144,7 +145,7 @@ class DirectWorker:
 
     async def claim(self) -> dict[str, int]:
         """Take what is due and the crews have room for."""
-        return await self._taker.tick()
+        return await self._source.tick()
 
     async def settle(self) -> dict[str, int]:
         """Settle what ended."""
@@ -164,17 +165,17 @@ class DirectWorker:
 
         Raises WorkerStuck where the calls of a handler never end.
         """
-        ending, ended = Stop(), Stop()
+        work_stop, services_stop = Stop(), Stop()
         stuck = StuckPoolCheck(
-            self._crews, ending, stuck_seconds=self._settings.worker_stuck_seconds
+            self._handler_pools, work_stop, stuck_seconds=self._settings.worker_stuck_seconds
         )
-        asking = asyncio.create_task(forward_stop(stop, ending))
-        taking = asyncio.create_task(
-            run_service("worker.claim", self.claim, stop=ending, idle_seconds=0.0)
+        stop_task = asyncio.create_task(forward_stop(stop, work_stop))
+        claim_task = asyncio.create_task(
+            run_service("worker.claim", self.claim, stop=work_stop, idle_seconds=0.0)
         )
         services = [
             asyncio.create_task(
-                run_service(name, tick, stop=ended, idle_seconds=seconds), name=name
+                run_service(name, tick, stop=services_stop, idle_seconds=seconds), name=name
             )
             for name, tick, seconds in (
                 ("worker.settle", self.settle, 0.0),
@@ -185,89 +186,44 @@ class DirectWorker:
                     self._leases.check_delay_seconds,
                 ),
                 ("worker.upkeep", self.run_upkeep, self._until_upkeep),
-                ("worker.check_pools", stuck.tick, STUCK_LOOK_SECONDS),
+                ("worker.check_pools", stuck.tick, STUCK_CHECK_SECONDS),
             )
         ]
         try:
-            await (self._wait_until_idle(ending) if once else ending.wait())
-            ending.request()
-            await self._drain(taking)
+            await (self._wait_until_idle(work_stop) if once else work_stop.wait())
+            work_stop.request()
+            await self._drain(claim_task)
         finally:
-            ended.request()
+            services_stop.request()
             for run in self.runs.values():
                 run.cancel_handlers()
-            asking.cancel()
-            taking.cancel()
-            await asyncio.wait([asking, taking, *services], timeout=CLOSE_SECONDS)
+            stop_task.cancel()
+            claim_task.cancel()
+            await asyncio.wait([stop_task, claim_task, *services], timeout=CLOSE_SECONDS)
             for service in services:
                 service.cancel()
-            await asyncio.gather(asking, taking, *services, return_exceptions=True)
+            await asyncio.gather(stop_task, claim_task, *services, return_exceptions=True)
         stuck.raise_if_stuck()
 
     async def _wait_until_idle(self, stop: Stop) -> None:
         """Wait until there is nothing to take and nothing in hand; or for the time of a pass."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.worker_once_timeout_seconds):
-                while self.runs or not (self._settler.is_idle and self._taker.is_idle):
-                    if await stop.wait(LOOK_SECONDS):
+                while self.runs or not (self._settler.is_idle and self._source.is_idle):
+                    if await stop.wait(CHECK_SECONDS):
                         return
 
-    async def _drain(self, taking: asyncio.Task[None]) -> None:
+    async def _drain(self, claim_task: asyncio.Task[None]) -> None:
         """Give back what is not begun, finish what runs, for a while; settle."""
-        self._taker.close()
-        await asyncio.wait([taking], timeout=CLOSE_SECONDS)
+        self._source.close()
+        await asyncio.wait([claim_task], timeout=CLOSE_SECONDS)
         with suppress(TimeoutError, *CONNECTION_LOST):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._taker.drain()
+                await self._source.drain()
         await wait_for_items(self.runs, self._progress, self._settings.worker_drain_seconds)
-        await release_unfinished(self.runs, self._crews.pool_of, self.on_items_ended)
+        await release_unfinished(self.runs, self._handler_pools.pool_of, self.on_items_ended)
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while not self._settler.is_idle:
                     self._progress.clear()
-                    await wait_for_event(self._progress, LOOK_SECONDS)
-
-
-async def run_direct_worker(
-    settings: DirectSettings,
-    handlers: Handlers,
-    stop: Stop,
-    *,
-    once: bool = False,
-    admits: Callable[[DueFlow], bool] | None = None,
-) -> WorkerCounts:
-    """Claim and work the handlers' kinds until asked to stop; return what was done.
-
-    A kind may be several tenants': where given, `admits` says whose flows are taken. With `once` it
-    stops by itself as soon as there is nothing to take any more. Raises Unavailable where Postgres
-    cannot be had at the start, InvalidSetting where there is nothing to work, and WorkerStuck where
-    the calls of a handler never end, after a drain.
-    """
-    if not len(handlers):
-        raise InvalidSetting("there is nothing to work: no handler")
-    work = _run(settings, handlers, stop, once=once, admits=admits)
-    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
-    return counts or WorkerCounts()
-
-
-async def _run(
-    settings: DirectSettings,
-    handlers: Handlers,
-    stop: Stop,
-    *,
-    once: bool,
-    admits: Callable[[DueFlow], bool] | None,
-) -> WorkerCounts:
-    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
-        stop.mark_started()
-        worker = DirectWorker(
-            settings,
-            handlers,
-            pool,
-            worker_no=worker_no,
-            transactions=transactions,
-            admits=admits,
-        )
-        with log_lifecycle(name, handlers, worker.counts, settings):
-            await worker.run(stop, once=once)
-        return worker.counts
+                    await wait_for_event(self._progress, CHECK_SECONDS)

@@ -21,7 +21,7 @@ from dueledger.workers.http.exchange import (
 )
 from dueledger.workers.http.targets import HttpTarget, HttpTargets, UnusableTarget
 from dueledger.workers.http.webhook import ID_HEADER, SIGNATURE_HEADER, TIMESTAMP_HEADER, sign
-from dueledger.workers.verdict_outcomes import backoff_seconds
+from dueledger.workers.retry import backoff_seconds
 from dueledger.workers.verdicts import Completed, NotAttempted, Park, Retry, Verdict
 
 if TYPE_CHECKING:

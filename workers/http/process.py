@@ -11,7 +11,6 @@ from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.claims import DueFlow
 from dueledger.ledger.store.definitions import list_http_kinds
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.direct import run_direct_worker
 from dueledger.workers.handlers import Handlers
 from dueledger.workers.http.allow_list import AllowList
 from dueledger.workers.http.client import HttpClient
@@ -19,7 +18,7 @@ from dueledger.workers.http.database_clock import DatabaseClock
 from dueledger.workers.http.dispatcher import HttpDispatcher
 from dueledger.workers.http.settings import DirectHttpSettings, HttpSettings
 from dueledger.workers.http.targets import EndpointLimits, HttpTargets
-from dueledger.workers.process import run_worker
+from dueledger.workers.process import run_direct_worker, run_worker
 
 KINDS_MAX: Final = 10_000
 # Its members consume other topics than those with handlers; one group would only stir both.

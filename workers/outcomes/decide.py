@@ -21,7 +21,7 @@ from dueledger.ledger.store.reported_outcomes import (
 from dueledger.ledger.store.runs import Outcome, Settlement
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.outcomes.parse import ReportedOutcome, ReportedVerdict
-from dueledger.workers.verdict_outcomes import backoff_seconds
+from dueledger.workers.retry import backoff_seconds
 
 _EVENTS: Final = {
     ReportedVerdict.COMPLETED: TransitionEvent.COMPLETED,

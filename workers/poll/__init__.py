@@ -1,1 +1,1 @@
-"""Poll: read claims from Kafka, and ask for more."""
+"""Poll: read claims from Kafka, and grant credit for more."""

@@ -1,7 +1,7 @@
-"""Credits: how many items this worker wants waiting for it, a topic at a time.
+"""Credit grants: how many items of each topic this worker wants waiting for it.
 
-The allocator claims no more than live workers grant, less what waits already. So what a crew
-cannot start soon stays in Postgres, and a worker that is gone is given nothing more.
+The allocator claims no more than live workers grant, less the items that wait already. So items
+that a worker cannot start soon stay in Postgres, and a dead worker is given none.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from dueledger.workers.run.handler_pool import HandlerPool
 
 CHECK_SECONDS: Final = 0.1
-GRANT_SECONDS: Final = 5.0  # a worker that was killed is given nothing more after this
+GRANT_SECONDS: Final = 5.0  # after this time a killed worker has no credit
 RENEW_SECONDS: Final = GRANT_SECONDS / 3
 WITHDRAW_SECONDS: Final = 2.0
 
 
 @final
 class DrainRate:
-    """How much of a topic ends in a window of time: in this one or in the last, if that was more.
+    """How many items of a topic end in a window of time: the larger of the last two windows.
 
-    What ends, not what starts: a crew that fills up from empty starts much and drains nothing.
+    Ended items count, not started ones: a pool that fills up starts many items and ends none.
     """
 
     __slots__ = ("_before", "_now")
@@ -40,27 +40,27 @@ class DrainRate:
         self._before = 0
 
     def add(self, items: int) -> None:
-        """Count what ended."""
+        """Count ended items."""
         self._now += items
 
     def next_window(self, windows: int) -> None:
-        """Begin a new window after so many are over."""
+        """Start a new window after `windows` windows are over."""
         self._before = self._now if windows == 1 else 0
         self._now = 0
 
     @property
     def items(self) -> int:
-        """What a window drains."""
+        """The items that end in a window."""
         return max(self._now, self._before)
 
 
 @final
 class CreditGrants:
-    """Grants what drains in `window_seconds`, at least a topic's floor, all below `items_max`.
+    """Grants the items that end in a window, at least a floor a topic, and `items_max` in all.
 
-    A worker that its credits hold back drains them several times in a window, so a grant grows by
-    that factor: from a floor of 64 to 20,000 within half a second. One that slows down wants less
-    after two windows. The floor is what a crew that has not been measured surely starts soon.
+    A worker that could do more than its credit uses it up several times in a window, so its grant
+    grows by that factor: from a floor of 64 to 20,000 within half a second. A worker that slows
+    down grants less after two windows. The floor is what an unmeasured pool surely starts soon.
     """
 
     def __init__(
@@ -85,19 +85,19 @@ class CreditGrants:
         self._is_closed = False
         self._withdrawn = asyncio.Event()
 
-    def ended(self, topic: str, items: int) -> None:
-        """Count items of a topic that ended, however they did."""
+    def add_ended(self, topic: str, items: int) -> None:
+        """Count items of a topic that ended, whatever their outcome."""
         drain = self._drains.get(topic)
         if drain is None:
             drain = self._drains[topic] = DrainRate()
         drain.add(items)
 
     def wake(self) -> None:
-        """Look at once: topics came or went."""
+        """Run the next tick at once: topics were assigned or revoked."""
         self._wake.set()
 
     async def withdraw(self) -> None:
-        """Want nothing more; return once that is known, or after a while without the ledger."""
+        """Withdraw all credit. Returns when it is recorded, or after WITHDRAW_SECONDS."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -105,10 +105,7 @@ class CreditGrants:
         await wait_for_event(self._withdrawn, WITHDRAW_SECONDS)
 
     async def tick(self) -> dict[str, int]:
-        """Grant anew where what is wanted changed enough, or a third of the grants' life is over.
-
-        Waits a moment first.
-        """
+        """Wait a moment; grant if demand changed enough, or a third of the grant's life is over."""
         await wait_for_event(self._wake, CHECK_SECONDS)
         self._wake.clear()
         now = monotonic()
@@ -149,10 +146,10 @@ class CreditGrants:
         return {topic: -int(-items * share // 1) for topic, items in wanted.items()}
 
     def _differs(self, wanted: Mapping[str, int]) -> bool:
-        """Tell whether topics came or went, or one wants more, or far less, than it was granted.
+        """Return whether topics changed, or one wants more than a quarter more, or less than half.
 
-        More is asked for at once, or a flood would wait for it; less by halves, or noise would be
-        a statement each time.
+        An increase is granted at once, so that large flows do not wait. A decrease is granted only
+        if it is a half, so that noise does not cost a statement each time.
         """
         return (
             self._is_closed
@@ -169,13 +166,14 @@ def _pairs(one: Mapping[str, int], other: Mapping[str, int]) -> Iterable[tuple[i
 
 
 def initial_credits(
-    topics: Iterable[str], crews: Iterable[HandlerPool], unknown: HandlerPool
+    topics: Iterable[str], handler_pools: Iterable[HandlerPool], unknown_kind_pool: HandlerPool
 ) -> dict[str, int]:
-    """Return how many items of each topic may wait before its kinds were seen at work."""
+    """Return the credit of each topic before its kinds' speed is known."""
     by_topic = {
-        crew.handler.topic or work_topic(crew.handler.kind): crew.initial_credit_items
-        for crew in crews
+        handler_pool.handler.topic
+        or work_topic(handler_pool.handler.kind): handler_pool.initial_credit_items
+        for handler_pool in handler_pools
     }
-    # A topic of another name may carry any of its kinds.
-    others = min(by_topic.values(), default=unknown.initial_credit_items)
+    # A topic of another name may have items of any of its kinds.
+    others = min(by_topic.values(), default=unknown_kind_pool.initial_credit_items)
     return {topic: by_topic.get(topic, others) for topic in topics}

@@ -1,4 +1,4 @@
-"""The worker's only door to Kafka: polls work, commits offsets, sends what it cannot read away."""
+"""The worker's Kafka consumer: polls work, commits offsets, rejects unreadable records."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
 RETRY_MILLISECONDS: Final = 1_000  # the client's own 100 ms is ten log lines a second, and a fetch
-STOP_SECONDS: Final = 5.0  # a client may wait for a broker that is gone without end
-# Never assigned: asking for its records tells Kafka's client that this consumer lives.
-_NOWHERE: Final = TopicPartition("", 0)
+STOP_SECONDS: Final = 5.0  # a client may wait without end for a broker that is gone
+# Never assigned. Polling it keeps the consumer alive for Kafka's client, and returns no records.
+_NO_PARTITION: Final = TopicPartition("", 0)
 
 
 log = get_logger("worker")
@@ -55,14 +55,14 @@ class _Listener(ConsumerRebalanceListener):
         await self._revoked([TopicPartitionKey(*pair) for pair in revoked])
 
     async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Do nothing: feeds open with their first records."""
+        """Do nothing: a partition's queue is made with its first records."""
 
 
 @final
 class WorkConsumer:
-    """Consumes the work topics as one member of the group. Offsets move only by `commit`.
+    """Consumes the work topics as one member of the group. Only `commit` moves offsets.
 
-    `revoked` is awaited while the partitions still are this member's.
+    `revoked` is awaited while the partitions are still assigned to this member.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class WorkConsumer:
         self._failures = 0
 
     async def start(self) -> None:
-        """Make the topics where they are missing and join the group. Raises Unavailable."""
+        """Make missing topics and join the group. Raises Unavailable."""
         topics = {REJECTED_TOPIC, *self._topics}
         await make_topics(self._settings, topics, client=self._name, role="worker")
         try:
@@ -100,7 +100,7 @@ class WorkConsumer:
                 await _stop(self._producer)
 
     def assigned(self) -> set[TopicPartitionKey]:
-        """Return the partitions that are this member's now."""
+        """Return the partitions that are assigned to this member."""
         if self._consumer is None:
             return set()
         return {TopicPartitionKey(*pair) for pair in self._consumer.assignment()}
@@ -108,14 +108,14 @@ class WorkConsumer:
     async def poll(
         self, full: Collection[TopicPartitionKey], *, timeout_seconds: float
     ) -> dict[TopicPartitionKey, list[FetchedBatch]]:
-        """Return what arrived, but nothing of the partitions that are full."""
+        """Return the batches that arrived, except of `full` partitions."""
         if self._consumer is None:
             self._consumer = await self._join()
         open_partitions: list[TopicPartition] = []
         if full:
             open_partitions = [
                 pair for pair in self._consumer.assignment() if TopicPartitionKey(*pair) not in full
-            ] or [_NOWHERE]
+            ] or [_NO_PARTITION]
         try:
             polled = await self._consumer.getbatches(
                 *open_partitions,
@@ -131,7 +131,7 @@ class WorkConsumer:
         return {TopicPartitionKey(*pair): batches for pair, batches in polled.items()}
 
     async def commit(self, offsets: Mapping[TopicPartitionKey, int]) -> bool:
-        """Commit offsets of partitions; False where they moved to another member meanwhile."""
+        """Commit offsets. Returns False if a partition was assigned to another member meanwhile."""
         if self._consumer is None:
             return False
         try:
@@ -143,9 +143,9 @@ class WorkConsumer:
         return True
 
     async def reject(self, partition: TopicPartitionKey, rejected: RejectedWorkRecord) -> None:
-        """Send a record that cannot be read to `due-rejected`; returns once that is durable.
+        """Send an unreadable record to `due-rejected`. Returns when Kafka has acknowledged it.
 
-        Until then the partition's offsets must not go past it, so this tries until it can.
+        It retries without end, because the partition's offsets must not pass the record before.
         """
         record, error = rejected.record, rejected.error
         problem = error.problems[0] if error.problems else None
@@ -157,32 +157,32 @@ class WorkConsumer:
             origin=(partition.topic, partition.partition, record.offset),
         )
         headers_sent = [(header, value or b"") for header, value in headers]
-        ours = headers_sent[len(record.headers) :]
+        added_headers = headers_sent[len(record.headers) :]
         key = record.key
         value = record.value if key is not None or record.value is not None else b""
         while True:
             try:
-                producer = await self._rejecting()
+                producer = await self._reject_producer()
                 await producer.send_and_wait(REJECTED_TOPIC, value, key, headers=headers_sent)
             except (RecordTooLargeError, MessageSizeTooLargeError):
-                # The reason and the origin still say where it lies.
+                # The headers still have the reason and the record's origin.
                 if value:
                     value = b"" if key is None else None
                 elif key is not None:
                     key, value = None, b""
                 else:
-                    headers_sent = ours
+                    headers_sent = added_headers
                     await asyncio.sleep(REJECT_AGAIN_SECONDS)
-            except (KafkaError, OSError) as refusal:
+            except (KafkaError, OSError) as failure:
                 log.warning(
-                    LogEvent.TICK_FAILED, error=type(refusal).__name__, topic=REJECTED_TOPIC
+                    LogEvent.TICK_FAILED, error=type(failure).__name__, topic=REJECTED_TOPIC
                 )
                 await self._drop_producer()
                 await asyncio.sleep(REJECT_AGAIN_SECONDS)
             else:
                 return
 
-    async def _rejecting(self) -> AIOKafkaProducer:
+    async def _reject_producer(self) -> AIOKafkaProducer:
         if self._producer is None:
             producer = AIOKafkaProducer(
                 bootstrap_servers=self._settings.bootstrap_servers,
@@ -199,7 +199,7 @@ class WorkConsumer:
         return self._producer
 
     async def _drop_producer(self) -> None:
-        # After a time-out an idempotent producer of aiokafka 0.14 may never send again.
+        # After a timeout an idempotent producer of aiokafka 0.14 may never send again.
         producer, self._producer = self._producer, None
         if producer is not None:
             await _stop(producer)
@@ -241,9 +241,9 @@ class WorkConsumer:
 
 
 async def _stop(client: BatchConsumer | AIOKafkaProducer) -> None:
-    """Stop a client, in bounded time; what the broker is not told, the session's end tells it.
+    """Stop a client in bounded time. If the broker is not reached, the session ends by timeout.
 
-    Where the broker is gone it may end as a fetch it cancelled, which is not the caller's end.
+    Without a broker the stop may end as a cancelled fetch; that must not cancel the caller.
     """
     stopping = asyncio.ensure_future(client.stop())
     try:

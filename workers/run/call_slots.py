@@ -42,8 +42,8 @@ class CallSlots:
         None until half of those ahead have begun: few large starts, not many small ones.
         """
         ahead = self.ahead_calls
-        room = self._count + ahead - busy
-        return room if room > 0 and 2 * room >= ahead else 0
+        startable = self._count + ahead - busy
+        return startable if startable > 0 and 2 * startable >= ahead else 0
 
     def record_duration(self, seconds: float) -> None:
         """Note how long a call kept its place."""
@@ -52,18 +52,18 @@ class CallSlots:
         else:
             self._mean_seconds += _NEWEST * (seconds - self._mean_seconds)
 
-    async def acquire(self, patience_seconds: float) -> bool:
+    async def acquire(self, timeout_seconds: float) -> bool:
         """Take a place, or return False where none came free in time."""
         if self._free > 0:
             self._free -= 1
             return True
-        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(mine)
+        slot: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(slot)
         try:
-            async with asyncio.timeout(patience_seconds):
-                await mine
+            async with asyncio.timeout(timeout_seconds):
+                await slot
         except BaseException as error:
-            if mine.done() and not mine.cancelled():
+            if slot.done() and not slot.cancelled():
                 self.release()
             if isinstance(error, TimeoutError):
                 self._mean_seconds = AHEAD_WAIT_SECONDS

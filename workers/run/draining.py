@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.open_run import OpenRun
 
-LOOK_SECONDS: Final = 0.25
+CHECK_SECONDS: Final = 0.25
 STOP_SECONDS: Final = 5.0  # in which handlers that are cancelled must end
 DRAINED: Final = released("the worker drained")
 
@@ -28,13 +28,13 @@ async def wait_for_items(
         async with asyncio.timeout(seconds):
             while any(run.open_count for run in runs.values()):
                 call_ended.clear()
-                await wait_for_event(call_ended, LOOK_SECONDS)
+                await wait_for_event(call_ended, CHECK_SECONDS)
 
 
 async def release_unfinished(
     runs: Mapping[int, OpenRun],
-    crew_of: Callable[[OpenRun], HandlerPool],
-    ended: Callable[[OpenRun], None],
+    pool_of: Callable[[OpenRun], HandlerPool],
+    on_items_ended: Callable[[OpenRun], None],
 ) -> None:
     """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
     for run in runs.values():
@@ -43,8 +43,8 @@ async def release_unfinished(
     if tasks:
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
     for run in list(runs.values()):
-        if run.tasks or not crew_of(run).handler.is_async:
+        if run.tasks or not pool_of(run).handler.is_async:
             continue  # a thread may still be at it: the lease decides
         for index, _ in run.items_to_run():
             run.end(index, DRAINED)
-        ended(run)
+        on_items_ended(run)

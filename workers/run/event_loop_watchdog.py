@@ -55,7 +55,7 @@ class EventLoopWatchdog:
         self._block_seconds = block_seconds
         self._stuck_seconds = stuck_seconds
         self._abort = abort
-        self._look_seconds = block_seconds / CHECKS_PER_BLOCK
+        self._check_seconds = block_seconds / CHECKS_PER_BLOCK
         self._ticks = 0
         self._ticked_at = 0.0
         self._busy_before = 0.0
@@ -88,13 +88,13 @@ class EventLoopWatchdog:
     def _record_tick(self) -> None:
         """Show, on the loop, that it turns; say so if it had not for long."""
         now, busy = monotonic(), process_time()
-        stood = now - self._ticked_at - self._look_seconds
-        if stood >= self._block_seconds:
+        blocked_seconds = now - self._ticked_at - self._check_seconds
+        if blocked_seconds >= self._block_seconds:
             self._counts.loop_blocks += 1
             # Busy for none of it: the handler waited, or the whole process was stopped.
             log.warning(
                 LogEvent.EVENT_LOOP_RESUMED,
-                seconds=round(stood, 3),
+                seconds=round(blocked_seconds, 3),
                 busy_seconds=round(busy - self._busy_before, 3),
                 **self._blocking_call,
             )
@@ -102,55 +102,61 @@ class EventLoopWatchdog:
         self._ticks += 1
         self._ticked_at, self._busy_before = now, busy
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._look_seconds, self._record_tick)
+        self._timer = loop.call_later(self._check_seconds, self._record_tick)
 
     def _watch(self) -> None:
         """Count, on the thread, how long the loop has not turned."""
-        seen, stood, say_at = -1, 0.0, self._block_seconds
-        looked_at = monotonic()
-        while not self._ended.wait(self._look_seconds):
+        seen, blocked_seconds, log_at = -1, 0.0, self._block_seconds
+        checked_at = monotonic()
+        while not self._ended.wait(self._check_seconds):
             now = monotonic()
-            passed, looked_at = now - looked_at, now
+            passed, checked_at = now - checked_at, now
             if self._ticks != seen:
-                seen, stood, say_at = self._ticks, 0.0, self._block_seconds
+                seen, blocked_seconds, log_at = self._ticks, 0.0, self._block_seconds
                 continue
-            stood += min(passed, 2 * self._look_seconds)  # more: this thread was stopped, too
-            if stood >= say_at:
-                self._log_blocked(stood)
-                say_at = 2 * stood
-            if 0 < self._stuck_seconds <= stood:
-                log.error(LogEvent.PROCESS_ABORTED, seconds=round(stood, 3), **self._blocking_call)
+            blocked_seconds += min(
+                passed, 2 * self._check_seconds
+            )  # more: this thread was stopped, too
+            if blocked_seconds >= log_at:
+                self._log_blocked(blocked_seconds)
+                log_at = 2 * blocked_seconds
+            if 0 < self._stuck_seconds <= blocked_seconds:
+                log.error(
+                    LogEvent.PROCESS_ABORTED,
+                    seconds=round(blocked_seconds, 3),
+                    **self._blocking_call,
+                )
                 self._abort()
                 return
 
-    def _log_blocked(self, stood: float) -> None:
+    def _log_blocked(self, blocked_seconds: float) -> None:
         stack = sys._current_frames().get(  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
             self._watched
         )
-        held_by: dict[str, object] = {"kind": None, "handler": None}
+        blocking_call: dict[str, object] = {"kind": None, "handler": None}
         if call := find_handler_call(stack):
-            held_by = {
+            blocking_call = {
                 "kind": call.handler.kind,
                 "handler": call.handler.name,
                 "run_no": call.run.run_no,
                 "fence": call.run.fence,
                 "items": len(call.work),
             }
-        self._blocking_call = held_by
+        self._blocking_call = blocking_call
         log.warning(
             LogEvent.EVENT_LOOP_BLOCKED,
-            seconds=round(stood, 3),
+            seconds=round(blocked_seconds, 3),
             ends_after_seconds=self._stuck_seconds or None,
             stack=_stack_lines(stack),
-            **held_by,
+            **blocking_call,
         )
 
 
 def _stack_lines(frame: FrameType | None) -> list[str]:
     """Name where a stack stands, innermost first; no value of it, which may be a secret."""
-    places: list[str] = []
-    while frame is not None and len(places) < FRAMES_MAX:
+    lines: list[str] = []
+    while frame is not None and len(lines) < FRAMES_MAX:
         code = frame.f_code
-        places.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
+        lines.append(f"{code.co_filename}:{frame.f_lineno} {code.co_qualname}")
         frame = frame.f_back
-    return places
+    return lines

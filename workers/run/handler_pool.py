@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast, final
+from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import TransitionEvent
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store import Connection, Pool
     from dueledger.workers.item import DueItem
+    from dueledger.workers.run.listener import PoolListener
     from dueledger.workers.run.open_run import OpenRun
 
 # As the reaper does with runs that died: a batch that fails comes back in ever smaller ones, so
@@ -47,22 +48,6 @@ CANCEL_GRACE_SECONDS: Final = (
 NO_SLOT: Final = released("the calls before it did not end")
 
 ItemAtIndex = tuple[int, "DueItem"]
-
-
-class PoolListener(Protocol):
-    """Whom a crew tells."""
-
-    def on_items_ended(self, run: OpenRun) -> None:
-        """Have what ended of the run settled."""
-        ...
-
-    def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that was settled in its own transaction."""
-        ...
-
-    def on_call_ended(self) -> None:
-        """Use the room for another call."""
-        ...
 
 
 class HandlerTimeout(Exception):  # its name is what the journal shows
@@ -86,7 +71,7 @@ class HandlerPool:
     """
 
     def __init__(
-        self, handler: Handler, foreman: PoolListener, *, worker_no: int, pool: Pool | None = None
+        self, handler: Handler, listener: PoolListener, *, worker_no: int, pool: Pool | None = None
     ) -> None:
         self.handler = handler
         self.busy = 0
@@ -95,7 +80,7 @@ class HandlerPool:
         # A thread cannot be stopped: what waits behind one could not be told from what runs.
         goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async
         self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
-        self._listener = foreman
+        self._listener = listener
         self._worker_no = worker_no
         self._pool = pool
         self._batch_max = handler.options.batch_max
@@ -148,8 +133,8 @@ class HandlerPool:
             case HandlerForm.BATCH:
                 batches = deque(self._batches(work))
                 for _ in range(self._calls(len(work))):
-                    in_hand: list[ItemAtIndex] = []
-                    self._spawn(run, in_hand, self._work_batches(run, batches, in_hand))
+                    current: list[ItemAtIndex] = []
+                    self._spawn(run, current, self._work_batches(run, batches, current))
             case HandlerForm.SINGLE:
                 for index, item in work:
                     self._spawn(run, [(index, item)], self._work_single(run, index, item))
@@ -161,7 +146,7 @@ class HandlerPool:
         return -(-count // self._batch_max)
 
     def _spawn(
-        self, run: OpenRun, in_hand: Sequence[ItemAtIndex], call: Coroutine[None, None, None]
+        self, run: OpenRun, current: Sequence[ItemAtIndex], call: Coroutine[None, None, None]
     ) -> None:
         task = asyncio.get_running_loop().create_task(call)
         run.tasks.add(task)
@@ -171,7 +156,7 @@ class HandlerPool:
             error = None if task.cancelled() else task.exception()
             if run.open_count and not run.is_cancelled:
                 self._fail_unfinished(
-                    run, in_hand, error or HandlerCancelled("its call was cancelled")
+                    run, current, error or HandlerCancelled("its call was cancelled")
                 )
             self._call_ended(task)
 
@@ -182,7 +167,7 @@ class HandlerPool:
     ) -> None:
         """Fail what a call left without an ending: a lease is never kept for nothing (G5, G9)."""
         left = [*work, *(() if run.tasks else run.items_to_run())]
-        run.end_many((index, self._ending(CallResult(None, error), item)) for index, item in left)
+        run.end_many((index, self._outcome(CallResult(None, error), item)) for index, item in left)
         self._listener.on_items_ended(run)
 
     def _call_ended(self, _: object) -> None:
@@ -200,16 +185,16 @@ class HandlerPool:
         finally:
             self._slots.record_duration(monotonic() - began)
             self._slots.release()
-        run.end(index, self._ending(answer, item))
+        run.end(index, self._outcome(answer, item))
         crash_point("worker.handled")
         self._listener.on_items_ended(run)
 
     async def _work_batches(
-        self, run: OpenRun, batches: deque[Sequence[ItemAtIndex]], in_hand: list[ItemAtIndex]
+        self, run: OpenRun, batches: deque[Sequence[ItemAtIndex]], current: list[ItemAtIndex]
     ) -> None:
         while batches and not run.is_cancelled:
             batch = batches.popleft()
-            in_hand[:] = batch
+            current[:] = batch
             await self._work_batch(run, batch)
             crash_point("worker.handled")
             self._listener.on_items_ended(run)
@@ -225,11 +210,11 @@ class HandlerPool:
                 run, self._call(run, part, [item for _, item in part])
             )
             if answer.error is None:
-                run.end_many(self._endings(answer.value, part))
+                run.end_many(self._outcomes(answer.value, part))
             elif len(part) > 1 and calls_left > 0 and type(answer.error) is not HandlerTimeout:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
             else:
-                run.end_many((index, self._ending(answer, item)) for index, item in part)
+                run.end_many((index, self._outcome(answer, item)) for index, item in part)
 
     def _batches(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
         by_size: dict[int, list[ItemAtIndex]] = {}
@@ -237,12 +222,14 @@ class HandlerPool:
             size = max(1, self._batch_max // SHRINK_FACTOR ** min(item.retries, 5))
             by_size.setdefault(size, []).append((index, item))
         return [
-            some[start : start + size]
-            for size, some in by_size.items()
-            for start in range(0, len(some), size)
+            sized[start : start + size]
+            for size, sized in by_size.items()
+            for start in range(0, len(sized), size)
         ]
 
-    def _endings(self, value: object, part: Sequence[ItemAtIndex]) -> list[tuple[int, ItemOutcome]]:
+    def _outcomes(
+        self, value: object, part: Sequence[ItemAtIndex]
+    ) -> list[tuple[int, ItemOutcome]]:
         try:
             if not isinstance(value, Sequence) or isinstance(value, str | bytes):
                 verdicts, wrong = [], f"{type(value).__name__}, not a list of verdicts"
@@ -257,10 +244,10 @@ class HandlerPool:
                 (index, outcome_of_verdict(verdict, item, options))
                 for (index, item), verdict in zip(part, verdicts, strict=True)
             ]
-        ending = parked(f"bad verdict: the handler returned {wrong}")
-        return [(index, ending) for index, _ in part]
+        outcome = parked(f"bad verdict: the handler returned {wrong}")
+        return [(index, outcome) for index, _ in part]
 
-    def _ending(self, answer: CallResult, item: DueItem) -> ItemOutcome:
+    def _outcome(self, answer: CallResult, item: DueItem) -> ItemOutcome:
         if answer.error is None:
             return outcome_of_verdict(answer.value, item, self.handler.options)
         return outcome_of_error(answer.error, item, self.handler.options)
@@ -290,9 +277,9 @@ class HandlerPool:
         if self.handler.is_async:
             limit = asyncio.timeout(seconds)
             # One that swallows its cancelling keeps its place in the crew, but not its items.
-            gone: list[OpenRun] = []
-            deaf = asyncio.get_running_loop().call_later(
-                seconds + CANCEL_GRACE_SECONDS, self._handler_ignored_cancel, run, work, gone
+            ignoring: list[OpenRun] = []
+            ignored_timer = asyncio.get_running_loop().call_later(
+                seconds + CANCEL_GRACE_SECONDS, self._handler_ignored_cancel, run, work, ignoring
             )
             try:
                 async with limit:
@@ -302,8 +289,8 @@ class HandlerPool:
                     raise self._timeout() from error
                 raise
             finally:
-                deaf.cancel()
-                self._count_overdue(-len(gone))
+                ignored_timer.cancel()
+                self._count_overdue(-len(ignoring))
         call = call_in_thread(self.handler.function, *arguments)
         try:
             done, _ = await asyncio.wait({call}, timeout=seconds)
@@ -322,9 +309,9 @@ class HandlerPool:
         return answer.value
 
     def _handler_ignored_cancel(
-        self, run: OpenRun, work: Sequence[ItemAtIndex], gone: list[OpenRun]
+        self, run: OpenRun, work: Sequence[ItemAtIndex], ignoring: list[OpenRun]
     ) -> None:
-        gone.append(run)
+        ignoring.append(run)
         self._count_overdue(1)
         self._fail_unfinished(run, work, self._timeout())
 
@@ -364,18 +351,18 @@ class HandlerPool:
             await transaction.start()
             try:
                 answer = await self._call(run, [(index, item)], item, connection)
-                ending = outcome_of_verdict(answer, item, self.handler.options)
-                completed = isinstance(ending, Outcome) and (
-                    ending.event is TransitionEvent.COMPLETED
+                outcome = outcome_of_verdict(answer, item, self.handler.options)
+                completed = isinstance(outcome, Outcome) and (
+                    outcome.event is TransitionEvent.COMPLETED
                 )
                 if completed:
-                    await self._settle_inside(connection, run, index, cast("Outcome", ending))
+                    await self._settle_inside(connection, run, index, cast("Outcome", outcome))
             except BaseException:
                 await transaction.rollback()
                 raise
             if not completed:
                 await transaction.rollback()
-                return ending
+                return outcome
             await transaction.commit()
         run.mark_ended_in_ledger(index)
         self._listener.on_item_settled(run, TransitionEvent.COMPLETED)
@@ -413,7 +400,7 @@ def find_handler_call(stack: FrameType | None) -> HandlerCall | None:
     """Find the handler's call that a thread's stack is in, if it is in one."""
     while stack is not None:
         if stack.f_code is _CALL_CODE:
-            told = stack.f_locals
-            return HandlerCall(told["self"].handler, told["run"], told["work"])
+            local_names = stack.f_locals
+            return HandlerCall(local_names["self"].handler, local_names["run"], local_names["work"])
         stack = stack.f_back
     return None

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.run.handler_pool import PoolListener
+    from dueledger.workers.run.listener import PoolListener
 
 
 class PoolKey(NamedTuple):
@@ -40,11 +40,16 @@ class HandlerPools:
     """A crew a handler. So what one endpoint keeps waiting takes no place of another's."""
 
     def __init__(
-        self, handlers: Handlers, foreman: PoolListener, *, worker_no: int, pool: Pool | None = None
+        self,
+        handlers: Handlers,
+        listener: PoolListener,
+        *,
+        worker_no: int,
+        pool: Pool | None = None,
     ) -> None:
         self._by_key = {
             PoolKey(handler.kind, handler.topic): HandlerPool(
-                handler, foreman, worker_no=worker_no, pool=pool
+                handler, listener, worker_no=worker_no, pool=pool
             )
             for handler in handlers
         }
@@ -52,21 +57,21 @@ class HandlerPools:
     def __iter__(self) -> Iterator[HandlerPool]:
         return iter(self._by_key.values())
 
-    def __getitem__(self, post: PoolKey) -> HandlerPool:
-        return self._by_key[post]
+    def __getitem__(self, key: PoolKey) -> HandlerPool:
+        return self._by_key[key]
 
     def pool_keys(self) -> list[PoolKey]:
         """Return what its crews work."""
         return list(self._by_key)
 
-    def key_of(self, handed: HasKindAndTopic) -> PoolKey:
+    def key_of(self, flow_or_run: HasKindAndTopic) -> PoolKey:
         """Return which crew's something is, whether there is such a crew or not."""
-        own = PoolKey(handed.kind, handed.topic)
-        return own if own in self._by_key else PoolKey(handed.kind)
+        own = PoolKey(flow_or_run.kind, flow_or_run.topic)
+        return own if own in self._by_key else PoolKey(flow_or_run.kind)
 
-    def pool_of(self, handed: HasKindAndTopic) -> HandlerPool:
+    def pool_of(self, flow_or_run: HasKindAndTopic) -> HandlerPool:
         """Return who works something. Raises KeyError where nobody does."""
-        return self._by_key[self.key_of(handed)]
+        return self._by_key[self.key_of(flow_or_run)]
 
     def find(self, kind: str, topic: str) -> HandlerPool | None:
         """Return who works a kind out of a topic, or None where nobody does."""

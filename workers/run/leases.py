@@ -37,14 +37,14 @@ class Leases:
         *,
         worker_no: int,
         lease_seconds: float,
-        let_go: Callable[[OpenRun], None],
+        abandon: Callable[[OpenRun], None],
     ) -> None:
         self._pool = pool
         self._runs = runs
         self._counts = counts
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
-        self._abandon_run = let_go
+        self._abandon_run = abandon
 
     @property
     def extend_seconds(self) -> float:
@@ -58,20 +58,20 @@ class Leases:
 
     async def extend(self) -> dict[str, int]:
         """Extend every open run's lease; let go of those that the ledger no longer gives."""
-        asked = [run for run in self._runs.values() if not run.is_stopped]
-        if not asked:
+        open_runs = [run for run in self._runs.values() if not run.is_stopped]
+        if not open_runs:
             return {}
         asked_at = monotonic()
         async with asyncio.timeout(self.extend_seconds), self._pool.acquire() as connection:
-            held = await extend_leases(
+            extended = await extend_leases(
                 connection,
-                [run.run_no for run in asked],
+                [run.run_no for run in open_runs],
                 self._worker_no,
                 self._lease_seconds,
             )
-        for run in asked:
-            if run.run_no in held:
-                seconds = held[run.run_no]
+        for run in open_runs:
+            if run.run_no in extended:
+                seconds = extended[run.run_no]
                 if seconds is not None:
                     run.extend_lease(asked_at, seconds)
             elif run.open_count > 0 and not run.is_stopped:

@@ -57,21 +57,21 @@ class OpenRun:
     )
 
     def __init__(
-        self, start: StartResult, part: ClaimSlice, *, held_until: float, topic: str = ""
+        self, start: StartResult, claim_slice: ClaimSlice, *, lease_until: float, topic: str = ""
     ) -> None:
         if start.run_no is None:
             raise ValueError("a refused start opens no run")
-        size = len(part.items)
+        size = len(claim_slice.items)
         self.run_no = start.run_no
-        self.kind = part.kind
+        self.kind = claim_slice.kind
         self.topic = topic
-        self.fence = part.fence
-        self.from_position = part.from_position
-        self.first_offset = part.first_offset
-        self.items = part.items
-        self.lease_until = held_until
-        self.stop_at = held_until - (start.lease_seconds or 0.0) * LEASE_MARGIN
-        self.is_alone = part.is_alone
+        self.fence = claim_slice.fence
+        self.from_position = claim_slice.from_position
+        self.first_offset = claim_slice.first_offset
+        self.items = claim_slice.items
+        self.lease_until = lease_until
+        self.stop_at = lease_until - (start.lease_seconds or 0.0) * LEASE_MARGIN
+        self.is_alone = claim_slice.is_alone
         self.is_cancelled = False
         self.is_stopped = False
         self.handler_deadline = 0.0
@@ -117,21 +117,21 @@ class OpenRun:
             if not isinstance(item, UnreadableItem) and not self._ended[index]
         ]
 
-    def end(self, index: int, ending: ItemOutcome) -> None:
+    def end(self, index: int, outcome: ItemOutcome) -> None:
         """Note how an item ended, unless it has ended or the run was stopped."""
         if self.is_stopped or self._ended[index]:
             return
         self._ended[index] = 1
-        self._unsent[index] = ending
+        self._unsent[index] = outcome
         self.unsent_count += 1
         self.open_count -= 1
-        if isinstance(ending, SnoozedUntil):
+        if isinstance(outcome, SnoozedUntil):
             self.has_snooze_until = True
 
-    def end_many(self, endings: Iterable[tuple[int, ItemOutcome]]) -> None:
+    def end_many(self, outcomes: Iterable[tuple[int, ItemOutcome]]) -> None:
         """Note how several items ended."""
-        for index, ending in endings:
-            self.end(index, ending)
+        for index, outcome in outcomes:
+            self.end(index, outcome)
 
     def mark_ended_in_ledger(self, index: int) -> None:
         """Note an item whose end is in the ledger already: withdrawn, or settled on its own."""
@@ -162,8 +162,8 @@ class OpenRun:
             self.unsettled_count = 0
             self._settled_prefix = len(sent)
             return
-        for index, ending in enumerate(sent):
-            if ending is not None and not self._settled[index]:
+        for index, outcome in enumerate(sent):
+            if outcome is not None and not self._settled[index]:
                 self._settled[index] = 1
                 self.unsettled_count -= 1
         self._advance()

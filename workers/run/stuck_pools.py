@@ -32,8 +32,10 @@ class WorkerStuck(DueledgerError):
 class StuckPoolCheck:
     """Logs a crew that was lost, and asks to stop once one was for `stuck_seconds`; 0 is never."""
 
-    def __init__(self, crews: Iterable[HandlerPool], stop: Stop, *, stuck_seconds: float) -> None:
-        self._pools = tuple(crews)
+    def __init__(
+        self, handler_pools: Iterable[HandlerPool], stop: Stop, *, stuck_seconds: float
+    ) -> None:
+        self._pools = tuple(handler_pools)
         self._stop = stop
         self._stuck_seconds = stuck_seconds
         self._logged: set[HandlerPool] = set()
@@ -41,13 +43,13 @@ class StuckPoolCheck:
 
     async def tick(self) -> dict[str, int]:
         """Look at each crew."""
-        for crew in self._pools:
-            handler = crew.handler
-            if crew.stuck_since is None:
-                self._logged.discard(crew)
+        for handler_pool in self._pools:
+            handler = handler_pool.handler
+            if handler_pool.stuck_since is None:
+                self._logged.discard(handler_pool)
                 continue
-            if crew not in self._logged:
-                self._logged.add(crew)
+            if handler_pool not in self._logged:
+                self._logged.add(handler_pool)
                 log.warning(
                     LogEvent.HANDLER_POOL_STUCK,
                     kind=handler.kind,
@@ -55,8 +57,8 @@ class StuckPoolCheck:
                     calls=handler.options.concurrency,
                     ends_after_seconds=self._stuck_seconds or None,
                 )
-            if 0 < self._stuck_seconds <= monotonic() - crew.stuck_since:
-                self._stuck = crew
+            if 0 < self._stuck_seconds <= monotonic() - handler_pool.stuck_since:
+                self._stuck = handler_pool
                 self._stop.request()
         return {}
 

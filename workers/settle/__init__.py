@@ -1,1 +1,1 @@
-"""Settle: record how items ended."""
+"""Settle: record the outcomes of items."""

@@ -1,4 +1,4 @@
-"""Settling: outcomes of many runs gathered into one statement, its answers obeyed."""
+"""The settler: records the outcomes of many runs in one statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dueledger.workers.run.open_run import OpenRun
 
 IDLE_SECONDS: Final = 0.25
-# A statement that Postgres refuses is cut in halves until the outcome it chokes on is alone.
+# A statement that Postgres refuses is halved until the outcome that it refuses is alone.
 HALVINGS_MAX: Final = 10
 UNRECORDABLE: Final = parked(
     "the ledger refused to record the outcome; its cause is in the worker's log"
@@ -37,11 +37,11 @@ log = get_logger("worker")
 
 @final
 class Settler:
-    """Sends what ended. What is sent stays the same until it is answered.
+    """Sends outcomes to the ledger. A batch that was sent stays the same until it is answered.
 
-    A lost COMMIT leaves open whether it happened; repeating exactly the same is answered
-    `settled` where it did, and new outcomes of the same run wait until then. What Postgres refuses
-    as it stands was surely not recorded: it is halved, a statement a half, behind what is healthy.
+    After a lost COMMIT it is unknown whether the batch was recorded. The same batch is sent again:
+    the ledger answers `settled` if it was. New outcomes of its runs wait until then. A batch that
+    Postgres refuses was not recorded: it is halved, and the halves are sent after fresh outcomes.
     """
 
     def __init__(
@@ -52,14 +52,14 @@ class Settler:
         worker_no: int,
         items_max: int,
         batch_wait_seconds: float,
-        finished: Callable[[OpenRun], None],
+        on_finished: Callable[[OpenRun], None],
     ) -> None:
         self._pool = pool
         self._counts = counts
         self._worker_no = worker_no
         self._items_max = items_max
         self._batch_wait_seconds = batch_wait_seconds
-        self._finished = finished
+        self._finished = on_finished
         self._fresh: dict[int, OpenRun] = {}
         self._sent: SentOutcomes = []
         self._refused: deque[SentOutcomes] = deque()
@@ -73,12 +73,12 @@ class Settler:
         return not self._fresh and not self._sent and not self._refused
 
     def add(self, run: OpenRun) -> None:
-        """Have the fresh outcomes of a run settled soon."""
+        """Settle the new outcomes of a run soon."""
         self._fresh[run.run_no] = run
         self._wake.set()
 
     async def tick(self) -> dict[str, int]:
-        """Settle one batch; wait a moment for one where there is none."""
+        """Settle one batch; wait a moment if there is none."""
         if self.is_idle:
             await wait_for_event(self._wake, IDLE_SECONDS)
             if not self._fresh:
@@ -113,18 +113,18 @@ class Settler:
     async def _settle(self) -> int:
         part = self._sent[: max(1, len(self._sent) >> self._failures)]
         if self._failures > HALVINGS_MAX:
-            run, endings = part[0]
-            part = self._sent[:1] = [(run, _unrecordable(endings))]
+            run, item_outcomes = part[0]
+            part = self._sent[:1] = [(run, _unrecordable(item_outcomes))]
         self._failures += 1
         try:
             async with self._pool.acquire() as connection:
                 settlements = await _settlements(connection, part)
                 refused = await settle_runs(connection, settlements, self._worker_no)
         except (*CONNECTION_LOST, UnseenPartition):
-            self._failures -= 1  # nothing is wrong with what was sent
+            self._failures -= 1  # the batch is not the cause
             raise
         except InvalidItem as refusal:
-            if any(UNRECORDABLE in endings for _, endings in part):
+            if any(UNRECORDABLE in item_outcomes for _, item_outcomes in part):
                 raise
             self._failures = 0
             del self._sent[: len(part)]
@@ -141,19 +141,19 @@ class Settler:
     ) -> int:
         again: SentOutcomes = []
         settled = 0
-        for run, endings in part:
-            count = len(endings) - endings.count(None)
+        for run, item_outcomes in part:
+            count = len(item_outcomes) - item_outcomes.count(None)
             reason = refused.get(run.run_no)
             match reason:
                 case None | SettleRefusal.SETTLED:
-                    run.mark_settled(endings)
+                    run.mark_settled(item_outcomes)
                     settled += count
                     if run.is_stopped:
                         run.abandon()
                     if run.is_settled:
                         self._finished(run)
                 case SettleRefusal.CONTENDED:
-                    again.append((run, endings))
+                    again.append((run, item_outcomes))
                 case SettleRefusal.STALE:
                     self._counts.settlements_refused += count
                     log.warning(
@@ -173,43 +173,43 @@ async def _settlements(
 ) -> list[Settlement]:
     now = None
     settlements: list[Settlement] = []
-    for run, endings in part:
+    for run, item_outcomes in part:
         if not run.has_snooze_until:
-            settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", endings)))
+            settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", item_outcomes)))
             continue
         if now is None:
             now = await read_now(connection)
         outcomes = [
             Outcome(
                 TransitionEvent.SNOOZED,
-                ending.detail,
-                max(0.0, (ending.until - now).total_seconds()),
+                item_outcome.detail,
+                max(0.0, (item_outcome.until - now).total_seconds()),
             )
-            if isinstance(ending, SnoozedUntil)
-            else ending
-            for ending in endings
+            if isinstance(item_outcome, SnoozedUntil)
+            else item_outcome
+            for item_outcome in item_outcomes
         ]
         settlements.append(Settlement(run.run_no, outcomes))
     return settlements
 
 
-def _unrecordable(endings: Sequence[ItemOutcome | None]) -> list[ItemOutcome | None]:
-    return [None if ending is None else UNRECORDABLE for ending in endings]
+def _unrecordable(item_outcomes: Sequence[ItemOutcome | None]) -> list[ItemOutcome | None]:
+    return [None if item_outcome is None else UNRECORDABLE for item_outcome in item_outcomes]
 
 
 def _split_refused(part: SentOutcomes, refusal: InvalidItem) -> list[SentOutcomes]:
-    """Cut what Postgres refused in two; an outcome that is alone is parked instead."""
+    """Halve a refused batch; an outcome that is alone is replaced by a parked one."""
     if len(part) > 1:
         middle = len(part) // 2
         return [part[:middle], part[middle:]]
-    run, endings = part[0]
-    ended = [index for index, ending in enumerate(endings) if ending is not None]
+    run, item_outcomes = part[0]
+    ended = [index for index, item_outcome in enumerate(item_outcomes) if item_outcome is not None]
     if len(ended) == 1:
         log.warning(LogEvent.TICK_FAILED, error=type(refusal).__name__, message=str(refusal))
-        return [[(run, _unrecordable(endings))]]
+        return [[(run, _unrecordable(item_outcomes))]]
     middle = ended[len(ended) // 2]
-    blank: list[ItemOutcome | None] = [None] * len(endings)
+    blank: list[ItemOutcome | None] = [None] * len(item_outcomes)
     return [
-        [(run, endings[:middle] + blank[middle:])],
-        [(run, blank[:middle] + endings[middle:])],
+        [(run, item_outcomes[:middle] + blank[middle:])],
+        [(run, blank[:middle] + item_outcomes[middle:])],
     ]

@@ -26,8 +26,9 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.claims import ReapedRuns, reap_claims, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.workers.direct import DirectSettings, run_direct_worker
+from dueledger.workers.direct import DirectSettings
 from dueledger.workers.direct.worker import DirectWorker
+from dueledger.workers.process import run_direct_worker
 
 T = TypeVar("T")
 

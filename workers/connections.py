@@ -1,0 +1,87 @@
+"""A worker's connections to Postgres, and the log lines of its start and end."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store import open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.workers.handlers import HandlerForm
+from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Generator
+
+    from dueledger.ledger.store import Pool
+    from dueledger.workers.counts import WorkerCounts
+    from dueledger.workers.handlers import Handlers
+    from dueledger.workers.settings import WorkerSettings
+
+LEDGER_CONNECTIONS: Final = (
+    4  # start, settle, heartbeat and credits; or take, settle, heartbeat and upkeep
+)
+TRANSACTIONS_MAX: Final = 32
+IDLE_TRANSACTION_SECONDS: Final = 5.0
+
+log = get_logger("worker")
+
+
+class WorkerConnections(NamedTuple):
+    """A worker's actor name and number, and its connection pools."""
+
+    name: str
+    worker_no: int
+    pool: Pool
+    transactions: Pool | None
+
+
+@asynccontextmanager
+async def open_connections(
+    settings: WorkerSettings, handlers: Handlers
+) -> AsyncGenerator[WorkerConnections]:
+    """Open a worker's connections and register its actor. Raises Unavailable without Postgres."""
+    name = incarnation(ActorKind.WORKER)
+    dsn = settings.dsn.get_secret_value()
+    transactional = [
+        handler.options for handler in handlers if handler.form is HandlerForm.TRANSACTION
+    ]
+    async with AsyncExitStack() as stack:
+        pool = await stack.enter_async_context(
+            open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
+        )
+        transactions = None
+        if transactional:
+            transactions = await stack.enter_async_context(
+                open_pool(
+                    dsn,
+                    application_name=name,
+                    size_max=min(TRANSACTIONS_MAX, sum(each.concurrency for each in transactional)),
+                    # Longer than a handler may be silent in its transaction.
+                    idle_transaction_seconds=max(each.timeout_seconds for each in transactional)
+                    + IDLE_TRANSACTION_SECONDS,
+                    lent_to_handlers=True,
+                )
+            )
+        async with pool.acquire() as connection:
+            worker_no = await register_actor(connection, name, ActorKind.WORKER)
+        yield WorkerConnections(name, worker_no, pool, transactions)
+
+
+@contextmanager
+def log_lifecycle(
+    name: str, handlers: Handlers, counts: WorkerCounts, settings: WorkerSettings
+) -> Generator[None]:
+    """Log the worker's start and end, and run the event loop watchdog in between."""
+    log.info(LogEvent.PROCESS_STARTED, name=name, kinds=[each.kind for each in handlers])
+    watchdog = EventLoopWatchdog(
+        counts,
+        block_seconds=settings.worker_loop_block_seconds,
+        stuck_seconds=settings.worker_stuck_seconds,
+    )
+    try:
+        with watchdog:
+            yield
+    finally:
+        log.info(LogEvent.PROCESS_STOPPED, name=name, **counts.snapshot())
