@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from itertools import pairwise
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from dueledger.ledger.schedule import Fold, Gap, load_zone
@@ -34,8 +34,7 @@ INTERESTING = (
 )
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """A minute of UTC and the local time shown at it."""
 
     instant: datetime
@@ -44,9 +43,8 @@ class Shown:
 
 @dataclass(frozen=True)
 class Neighbourhood:
-    """Every minute around one change, the instants of each local time, and what was jumped over."""
+    """The instants of each local time around one change, and the local times that are missing."""
 
-    shown: tuple[Shown, ...]
     instants: dict[datetime, list[datetime]]
     gaps: tuple[tuple[Shown, Shown], ...]
 
@@ -74,17 +72,19 @@ def changes(name: str) -> tuple[datetime, ...]:
     return tuple(found)
 
 
-def neighbourhood(zone: ZoneInfo, change: datetime, span: timedelta) -> Neighbourhood:
-    shown: list[Shown] = []
+def neighbourhood(zone: ZoneInfo, low: datetime, high: datetime) -> Neighbourhood:
+    """Scan every minute from `low` to `high`."""
     instants: dict[datetime, list[datetime]] = {}
-    instant = change - span
-    while instant < change + span:
+    gaps: list[tuple[Shown, Shown]] = []
+    instant, previous = low, local_at(low - MINUTE, zone)
+    while instant < high:
         local = local_at(instant, zone)
-        shown.append(Shown(instant, local))
         instants.setdefault(local, []).append(instant)
+        if instant > low and local - previous > MINUTE:
+            gaps.append((Shown(instant - MINUTE, previous), Shown(instant, local)))
         instant += MINUTE
-    gaps = tuple((a, b) for a, b in pairwise(shown) if b.local - a.local > MINUTE)
-    return Neighbourhood(tuple(shown), instants, gaps)
+        previous = local
+    return Neighbourhood(instants, tuple(gaps))
 
 
 def expected_instants(

@@ -7,6 +7,8 @@ from hypothesis import strategies as st
 from dueledger.ledger.schedule import Calendar, Roll, Weekday
 
 DAY = timedelta(days=1)
+REACH_DAYS = 90
+WEEKDAYS = tuple(Weekday)
 
 
 @st.composite
@@ -18,21 +20,27 @@ def calendars_of(draw: st.DrawFn, days: st.SearchStrategy[date]) -> Calendar:
 
 
 def is_open(calendar: Calendar, day: date) -> bool:
-    if [*Weekday][day.weekday()] in calendar.weekend:
+    if WEEKDAYS[day.weekday()] in calendar.weekend:
         return day in calendar.workdays
     return day not in calendar.holidays
 
 
+def _nearest_open(calendar: Calendar, day: date, step: timedelta) -> date:
+    for n in range(REACH_DAYS + 1):
+        if is_open(calendar, day + n * step):
+            return day + n * step
+    raise LookupError(day)
+
+
 def rolled(calendar: Calendar, day: date, roll: Roll) -> date:
-    around = [day + n * DAY for n in range(-90, 91)]
-    before = [each for each in around if each <= day and is_open(calendar, each)]
-    after = [each for each in around if each >= day and is_open(calendar, each)]
     match roll:
         case Roll.FOLLOWING:
-            return after[0]
+            return _nearest_open(calendar, day, DAY)
         case Roll.PRECEDING:
-            return before[-1]
-        case Roll.MODIFIED_FOLLOWING:
-            return after[0] if after[0].month == day.month else before[-1]
+            return _nearest_open(calendar, day, -DAY)
         case _:
-            return after[0] if after[0] - day <= day - before[-1] else before[-1]
+            after = _nearest_open(calendar, day, DAY)
+            before = _nearest_open(calendar, day, -DAY)
+    if roll is Roll.MODIFIED_FOLLOWING:
+        return after if after.month == day.month else before
+    return after if after - day <= day - before else before

@@ -9,7 +9,7 @@ from time import process_time
 
 import pytest
 from croniter import CroniterBadDateError, croniter
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from dueledger.ledger.schedule import (
@@ -93,10 +93,7 @@ def cron_of(text: str, day_rule: str, zone: str = "UTC", **policies: object) -> 
     return Cron.model_validate(document | policies)
 
 
-@given(EXPRESSIONS, st.sampled_from(["any", "all"]), STARTS, st.integers(1, 400))
-def test_days_and_times_are_those_that_croniter_steps_to(
-    text: str, day_rule: str, start: datetime, days: int
-) -> None:
+def check_steps(text: str, day_rule: str, start: datetime, days: int) -> None:
     cron = cron_of(text, day_rule)
     of_day = len(cron.fields.seconds) * len(cron.fields.minutes) * len(cron.fields.hours)
     end = start + timedelta(days=min(days, max(1, 3000 // of_day)))
@@ -106,15 +103,27 @@ def test_days_and_times_are_those_that_croniter_steps_to(
     assert found == list(stepped(cron, start, end))
 
 
-@given(
-    EXPRESSIONS,
-    st.sampled_from(ZONES),
-    st.sampled_from(list(Gap)),
-    st.sampled_from(list(Fold)),
-    STARTS,
-    st.lists(st.timedeltas(timedelta(0), timedelta(days=3)), min_size=2, max_size=2),
-)
-def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
+STEPS = given(EXPRESSIONS, st.sampled_from(["any", "all"]), STARTS, st.integers(1, 400))
+
+
+@settings(max_examples=40)
+@STEPS
+def test_days_and_times_are_those_that_croniter_steps_to(
+    text: str, day_rule: str, start: datetime, days: int
+) -> None:
+    check_steps(text, day_rule, start, days)
+
+
+@pytest.mark.full
+@settings(max_examples=500)
+@STEPS
+def test_days_and_times_are_those_that_croniter_steps_to_in_many_cases(
+    text: str, day_rule: str, start: datetime, days: int
+) -> None:
+    check_steps(text, day_rule, start, days)
+
+
+def check_whole_days(
     text: str, zone: str, gap: Gap, fold: Fold, start: datetime, own: list[timedelta]
 ) -> None:
     begin, stop = sorted((start + each).replace(tzinfo=None, microsecond=0) for each in own)
@@ -129,6 +138,33 @@ def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
     within = [nominal for nominal in nominals if begin <= nominal < stop]
     assert expand(bounded, start, end) == settled(within, cron, (start, end))
     assert list(bounded.nominals(*naive_bounds(start, end))) == within
+
+
+WHOLE_DAYS = given(
+    EXPRESSIONS,
+    st.sampled_from(ZONES),
+    st.sampled_from(list(Gap)),
+    st.sampled_from(list(Fold)),
+    STARTS,
+    st.lists(st.timedeltas(timedelta(0), timedelta(days=3)), min_size=2, max_size=2),
+)
+
+
+@settings(max_examples=30)
+@WHOLE_DAYS
+def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself(
+    text: str, zone: str, gap: Gap, fold: Fold, start: datetime, own: list[timedelta]
+) -> None:
+    check_whole_days(text, zone, gap, fold, start, own)
+
+
+@pytest.mark.full
+@settings(max_examples=500)
+@WHOLE_DAYS
+def test_whole_days_resolved_at_once_equal_each_time_resolved_by_itself_in_many_cases(
+    text: str, zone: str, gap: Gap, fold: Fold, start: datetime, own: list[timedelta]
+) -> None:
+    check_whole_days(text, zone, gap, fold, start, own)
 
 
 def test_a_month_without_a_change_has_one_offset_and_days_near_a_change_have_two() -> None:

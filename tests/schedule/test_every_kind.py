@@ -150,7 +150,7 @@ def cron_cases(draw: st.DrawFn, place: Place) -> Case:
 
 
 def scanned(place: Place, landings: Iterable[datetime], policy: tuple[Gap, Fold]) -> list[datetime]:
-    near = neighbourhood(load_zone(place.zone), place.change, SPAN)
+    near = neighbourhood(load_zone(place.zone), place.change - SPAN, place.change + SPAN)
     due = {
         instant
         for landing in landings
