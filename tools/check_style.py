@@ -2,6 +2,7 @@
 
 A module is named for the thing it holds, and imported under one name; states are declared once;
 zones come from the pinned tz database; what a module keeps to itself it uses; no test sleeps.
+What is logged is in the catalogue of log events, and all of the catalogue is logged.
 """
 
 import ast
@@ -13,8 +14,10 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from dueledger.ledger.runtime.log import LogEvent  # noqa: E402 - found from the checkout
 from dueledger.ledger.states import State  # noqa: E402 - found from the checkout, installed or not
 
+LOGGING: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 PACKAGES: Final = ("allocator", "bench", "dueledger", "ledger", "reconciler", "workers")
 FOLDERS: Final = (*PACKAGES, "examples", "tests", "tools")
 _LINKED: Final = frozenset(
@@ -24,6 +27,8 @@ _LINKED: Final = frozenset(
 STATES_MODULE: Final = ROOT / "ledger" / "states.py"
 ZONES_MODULE: Final = ROOT / "ledger" / "schedule" / "zones.py"
 _LABELS: Final = frozenset(state.label for state in State)
+
+_LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical", "exception"})
 
 # Names that say how code came to stand somewhere, not what it is.
 _NAMELESS: Final = frozenset(
@@ -107,6 +112,43 @@ def _sleeps(path: Path, tree: ast.Module) -> Iterator[str]:
                 pass
 
 
+def _literal_events(path: Path, tree: ast.Module) -> Iterator[str]:
+    """Yield log calls with a text instead of an event of the catalogue."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(
+                    value=ast.Name(id="log") | ast.Attribute(attr="log" | "_log"), attr=level
+                ),
+                args=[ast.Constant(value=str()) | ast.JoinedStr(), *_],
+            ) if level in _LEVELS:
+                where = f"{path.relative_to(ROOT)}:{node.lineno}"
+                yield f"{where}: a log text; log an event of ledger.runtime.log.LogEvent"
+            case _:
+                pass
+
+
+def _logged_events(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.Attribute(value=ast.Name(id="LogEvent"), attr=name):
+                yield name
+            case _:
+                pass
+
+
+def _events() -> Iterator[str]:
+    """Yield breaches of the catalogue of log events: not in it, or never logged."""
+    logged: set[str] = set()
+    for package in LOGGING:
+        for path in _files(package):
+            tree = ast.parse(path.read_bytes(), str(path))
+            yield from _literal_events(path, tree)
+            logged.update(_logged_events(tree))
+    for name in sorted(logged ^ set(LogEvent.__members__)):
+        yield f"LogEvent.{name}: in the catalogue and never logged, or logged and not in it"
+
+
 def _bare_imports(path: Path, tree: ast.Module) -> Iterator[str]:
     """Yield imports of a package of `dueledger` by the name of its folder: a second copy of it."""
     for node in ast.walk(tree):
@@ -149,6 +191,7 @@ def findings() -> Iterator[str]:
                 yield from _literal_states(path, tree)
             if path != ZONES_MODULE:
                 yield from _zones(path, tree)
+    yield from _events()
     for path in sorted((ROOT / "tests").rglob("*.py")):
         yield from _sleeps(path, ast.parse(path.read_bytes(), str(path)))
 

@@ -1,50 +1,8 @@
-"""The catalogue of log events holds against the code, and libraries cannot flood the log."""
+"""Libraries cannot flood the log."""
 
-import ast
 import logging
-from collections.abc import Iterator
-from pathlib import Path
 
-import dueledger.ledger
-from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
-
-CHECKOUT = Path(dueledger.ledger.__file__).resolve().parents[1]
-PACKAGES = ("allocator", "dueledger", "ledger", "reconciler", "workers")
-LEVELS = {"debug", "info", "warning", "error", "critical", "exception"}
-
-
-def production_nodes() -> Iterator[tuple[Path, ast.AST]]:
-    for package in PACKAGES:
-        for path in sorted((CHECKOUT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_bytes(), str(path))):
-                yield path.relative_to(CHECKOUT), node
-
-
-def test_every_event_of_the_catalogue_is_logged_somewhere() -> None:
-    used: set[str] = set()
-    for _, node in production_nodes():
-        match node:
-            case ast.Attribute(value=ast.Name(id="LogEvent"), attr=name):
-                used.add(name)
-            case _:
-                pass
-    assert used == set(LogEvent.__members__)
-
-
-def test_nothing_is_logged_that_is_not_in_the_catalogue() -> None:
-    literal: list[str] = []
-    for path, node in production_nodes():
-        match node:
-            case ast.Call(
-                func=ast.Attribute(
-                    value=ast.Name(id="log") | ast.Attribute(attr="log" | "_log"), attr=level
-                ),
-                args=[ast.Constant(value=str()) | ast.JoinedStr(), *_],
-            ) if level in LEVELS:
-                literal.append(f"{path}:{node.lineno}")
-            case _:
-                pass
-    assert literal == []
+from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, RepeatFilter
 
 
 class Clock:
