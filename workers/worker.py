@@ -113,7 +113,7 @@ class Worker:
             abandon=self._abandon_run,
         )
 
-    # What the crews and the starter tell.
+    # Called by the handler pools and the source of runs.
 
     def pool_for(self, kind: str, topic: str) -> HandlerPool:
         """Return the handler pool of a kind's items from a topic."""
@@ -162,7 +162,7 @@ class Worker:
         run.abandon()
         self._finished(run)
 
-    # The ticks.
+    # Ticks of the services.
 
     async def poll(self) -> dict[str, int]:
         """Poll Kafka, cut the records into slices, and send unreadable ones to `due-rejected`."""
@@ -263,7 +263,7 @@ class Worker:
             if queue.is_full(share, share_bytes)
         }
 
-    # The life.
+    # Start and end.
 
     async def run(self, stop: Stop, once: SinglePass | None = None) -> None:
         """Work until a stop is requested, then drain.

@@ -1,4 +1,4 @@
-"""Lots: what one claim gave one crew."""
+"""The runs and suspect claims that one direct claim returned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class ClaimedRun(NamedTuple):
-    """A run of this worker that the ledger has begun, and its items in order."""
+    """A run that the ledger has started for this worker, and its items in order."""
 
     pool_key: PoolKey
     start: StartResult
@@ -36,7 +36,7 @@ class ClaimedRun(NamedTuple):
 
 
 class SuspectClaim(NamedTuple):
-    """A claim of suspects that was recorded and not started: nothing must run beside it."""
+    """A claim of suspects that was recorded and not started: it must run alone."""
 
     flow: DueFlow
     fence: int
@@ -45,9 +45,9 @@ class SuspectClaim(NamedTuple):
 
 @dataclass(slots=True)
 class ClaimResult:
-    """What was taken: to be worked now, or alone, and what came of each share.
+    """The runs to work now, the suspect claims to work alone, and the result of each share.
 
-    `suspect_flow_nos` are flows in which suspects wait.
+    `suspect_flow_nos` are the flows that have waiting suspects.
     """
 
     runs: list[ClaimedRun] = field(default_factory=list[ClaimedRun])

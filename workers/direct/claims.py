@@ -1,4 +1,4 @@
-"""Claims of a worker's own: taken, recorded and started in one transaction."""
+"""Direct claims: taken, recorded and started in one transaction."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class DirectClaims:
         return result
 
     async def start_suspects(self, suspect_claim: SuspectClaim) -> list[ClaimedRun]:
-        """Start suspects that were withheld; none where their claim's deadline has passed."""
+        """Start a suspect claim. Returns no run if the claim's deadline has passed."""
         async with self._pool.acquire() as connection:
             return await self._start(connection, [suspect_claim], is_alone=True)
 
@@ -220,7 +220,7 @@ class DirectClaims:
     def _group_into_claims(
         self, rows: Iterable[Record], flows: Mapping[int, DueFlow]
     ) -> list[list[Record]]:
-        """Group rows by claim; suspects no more together than may be, and than the crew has."""
+        """Group rows by claim; suspects by their `batch_max`, and by the size of the pool."""
         groups: dict[tuple[int, int | None], list[Record]] = {}
         for row in rows:
             groups.setdefault((row["flow_no"], row["batch_max"]), []).append(row)
@@ -253,10 +253,10 @@ class DirectClaims:
 async def _within_limits(
     connection: Connection, shares: Sequence[Share], result: ClaimResult
 ) -> list[Share]:
-    """Lock the limited flows and cut shares to what they may have; what may have none is left out.
+    """Lock the limited flows and cut shares to their allowances; drop shares without any.
 
-    Those that seem to have nothing left are not locked, which would be a write; those that another
-    worker or an allocator measures now are left out, too.
+    A flow whose estimated allowance is 0 is not locked, since a lock is a write. A flow that
+    another worker or an allocator has locked is left out, too.
     """
     limited = {share.flow.flow_no for share in shares if share.flow.is_limited}
     if not limited:
@@ -293,8 +293,8 @@ async def _spend(connection: Connection, shares: Sequence[Share], result: ClaimR
 
 def _served(share: Share, scan: FlowScan, taken: int) -> ShareResult:
     has_more = scan.seen >= share.quota
-    # Below a floor that moved only what commits late can lie; lists, which begin at the bottom,
-    # find it. A flow that has little is looked at from where it was last listed.
+    # Only rows that commit late can lie below the new floor; the next list of due flows finds them.
+    # A light flow is scanned from the floor of its last list.
     new_floor = share.floor._replace(at=scan.floor.at, block=scan.floor.block)
     floor = new_floor if has_more and scan.seen >= FLOOD_ITEMS else None
     return ShareResult(taken, has_more, scan.due_seconds, floor)
@@ -305,7 +305,7 @@ def _items(run: DirectRun, flows: Mapping[int, DueFlow]) -> list[DirectItem]:
 
 
 def _run_of_rows(fence: int, rows: Sequence[Record]) -> DirectRun:
-    """Return rows of `claim_serial_items` as columns; which run they are in is not known yet."""
+    """Return rows of `claim_serial_items` as columns; their run is not known yet."""
     return DirectRun(
         run_no=0,
         fence=fence,

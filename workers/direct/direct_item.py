@@ -1,4 +1,4 @@
-"""A due item as it was taken from the ledger: the face of any other, over columns of a run."""
+"""The due item of direct mode: a DueItem that reads the columns of its run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @final
 class DirectItem(DueItem):
-    """One item of a run that was taken; what it is lies in the run's columns until it is asked."""
+    """One item of a direct run. Its values are read from the run's columns on first use."""
 
     __slots__ = ("_flows", "_run")
 
@@ -29,12 +29,12 @@ class DirectItem(DueItem):
 
     @property
     def retries(self) -> int:
-        """How many attempts went before."""
+        """The number of earlier attempts."""
         return self._run.attempts[self.position - 1] - 1
 
     @property
     def payload(self) -> bytes:
-        """What was emitted with the item, byte for byte."""
+        """The payload that was emitted with the item, byte for byte."""
         return self._run.payloads[self.position - 1]
 
     def _headers(self) -> WorkHeaders:

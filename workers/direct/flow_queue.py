@@ -1,12 +1,12 @@
-"""Whose turn it is: flows by weight, within the room of the crew that works their kind. Pure.
+"""The flow queue of direct mode: flows by weight, within the capacity of their handler pool. Pure.
 
-Stride scheduling (Waldspurger and Weihl, 1995): a flow's pass grows by what it was given over its
-weight, and who stands lowest is next. So weights hold over time even where a crew has room for
-one item at a time, and a flow that comes back begins where the others are: it gains nothing by
-having been away. Within one look the room is shared by weight too, but nobody is given more than
-it seems to want: what little is due is taken beside a flood, and the flood gets the rest.
+Stride scheduling (Waldspurger and Weihl, 1995): a flow's virtual time grows by the items it was
+given divided by its weight, and the flow with the lowest virtual time is next. So weights hold over
+time, even if a pool has capacity for one item at a time. A flow that returns starts at the virtual
+time of the others: it gains nothing by its absence. One claim is split by weight, too, but a flow
+gets no more than it seems to want: light flows get all they need, and heavy flows get the rest.
 
-Times are monotonic seconds, given by the caller.
+Times are monotonic seconds, passed in by the caller.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ WANTED_MIN: Final = 16
 WANTED_MAX: Final = 1_000_000
 GROWTH: Final = 4
 LIGHT_ITEMS_MAX: Final = 200
-"""A flow that wants more than this is a flood to the others."""
+"""A flow that wants more than this is heavy."""
 FLOOD_SHARE: Final = 4
-"""Beside others a flood is taken in a quarter of the items at a time: they wait that much less."""
+"""While light flows wait, heavy claims have a quarter of the items, so that these wait less."""
 SERIAL_ITEMS_MAX: Final = 500
-"""Each serial row that cannot be had is written to, to put it behind its key."""
+"""Each serial row whose key is held is updated, to put it behind its key."""
 EMPTY_RETRY_SECONDS: Final = 0.01
 EMPTY_RETRY_DOUBLINGS_MAX: Final = 7
 
 
 class FlowPart(NamedTuple):
-    """What waits of a flow: its plain rows, or its serial ones, which have keys to hold."""
+    """The plain rows of a flow, or its serial rows, which need their keys."""
 
     flow_no: int
     serial: bool
 
 
 class Share(NamedTuple):
-    """How many items may be taken now, and from where on plain rows are looked for."""
+    """How many items may be claimed now, and the floor at which the scan of plain rows starts."""
 
     key: FlowPart
     flow: DueFlow
@@ -57,9 +57,9 @@ class Share(NamedTuple):
 
 
 class ShareResult(NamedTuple):
-    """What came of a share: `has_more` where its quota was found and perhaps more.
+    """The result of a share. `has_more`: the full quota was found, and there may be more rows.
 
-    Otherwise `next_seconds` says when more is due, counted from the question, None if unknown.
+    Otherwise `next_seconds` is the time from the query until more is due, or None if unknown.
     """
 
     taken: int
@@ -69,7 +69,7 @@ class ShareResult(NamedTuple):
 
 
 class PoolCapacity(NamedTuple):
-    """What a crew has room for: so many calls more, of so many items each."""
+    """The capacity of a handler pool: how many more calls, and how many items a call takes."""
 
     calls: int
     batch_max: int
@@ -100,7 +100,7 @@ class _QueuedPart:
 
 @dataclass(slots=True)
 class _FlowGroup:
-    """A crew's flows: those that are due by their pass, the others by their time."""
+    """The flows of a pool: due ones by virtual time, the others by due time."""
 
     due: list[tuple[float, int, _QueuedPart]] = field(
         default_factory=list[tuple[float, int, _QueuedPart]]
@@ -121,7 +121,7 @@ class _FlowGroup:
             heapq.heappush(self.later, (part.due_at, part.ticket, part))
 
     def advance(self, now: float) -> None:
-        """Queue those whose time has come."""
+        """Move the entries that are due by now."""
         while self.later and self.later[0][0] <= now:
             _, entry, part = heapq.heappop(self.later)
             if part.ticket == entry:
@@ -146,7 +146,7 @@ def _drop_void(heap: list[tuple[float, int, _QueuedPart]]) -> None:
 
 @final
 class Turns:
-    """Remembers which flows have work, or soon will, and serves them in turn."""
+    """Queues the flows that have due rows now or soon, and serves them by weight."""
 
     def __init__(self, group_of: Callable[[DueFlow], Hashable]) -> None:
         """Line flows up by what `line_of` says of them: whose room they share."""
@@ -156,7 +156,7 @@ class Turns:
         self._light = 0
 
     def update(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
-        """Take a list of all that is due and soon will be; what is not in it is forgotten."""
+        """Apply a list of all flows that are due now or soon; drop the flows that it lacks."""
         before, self._parts = self._parts, {}
         groups, self._groups = self._groups, {}
         for flow in flows:
@@ -178,14 +178,14 @@ class Turns:
         self._light = sum(part.is_light for part in self._parts.values())
 
     def has_ready(self, group_keys: Iterable[Hashable], *, now: float) -> bool:
-        """Tell whether something in these lines waits for its turn."""
+        """Return whether one of these groups has a due flow."""
         groups = [self._groups[group_key] for group_key in group_keys if group_key in self._groups]
         for group in groups:
             group.advance(now)
         return any(group.next() is not None for group in groups)
 
     def next_due_at(self) -> float:
-        """Say when the next is due; infinite where none is expected."""
+        """Return when the next flow is due; infinity if none is."""
         for group in self._groups.values():
             _drop_void(group.later)
         return min(
@@ -233,7 +233,7 @@ class Turns:
         return shares
 
     def requeue(self, share: Share, result: ShareResult, *, asked_at: float) -> None:
-        """Queue a flow again: at once where it has more, or for when it will have."""
+        """Queue a flow again: at once if it has more rows, otherwise for when it will."""
         part = self._parts.get(share.key)
         if part is None or part.ticket != NOT_QUEUED:
             return
@@ -249,7 +249,7 @@ class Turns:
             if result.next_seconds is not None:
                 part.due_at = asked_at + result.next_seconds
             elif share.needs_own_claim:
-                # Its limits hold it, or its keys are held: nobody can say until when.
+                # Its limits allow none, or its keys are held: until when is unknown.
                 pause = EMPTY_RETRY_SECONDS * 2 ** min(part.empty_claims, EMPTY_RETRY_DOUBLINGS_MAX)
                 part.due_at = asked_at + pause
             else:
@@ -260,7 +260,7 @@ class Turns:
         self._groups[self._group_of(share.flow)].enter(part, asked_at)
 
     def check_soon(self, flow_no: int, *, now: float) -> None:
-        """Ask of a flow again soon: some of its items have ended."""
+        """Query a flow again soon, because some of its items have ended."""
         for serial in (False, True):
             part = self._parts.get(FlowPart(flow_no, serial))
             if part is not None and part.empty_claims and part.due_at > now:
@@ -270,7 +270,7 @@ class Turns:
 
 
 def split_by_demand(count: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
-    """Share `count` by weight, to each at least 1 and no more than it wants while others want more.
+    """Split `count` by weight; each gets at least 1, and no more than it wants while others do.
 
     There are at most `count` of them.
     """

@@ -1,4 +1,4 @@
-"""Taking: what is due and what the crews have room for now, and when to look again."""
+"""The source of direct mode: claims due items as the handler pools have capacity."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ FULL_SECONDS: Final = 0.25
 LIST_SECONDS: Final = 0.05
 LIST_SHARE: Final = 20  # listing 10,000 flows takes 40–50 ms: it may use a twentieth of the time
 HORIZON_SECONDS: Final = 1.0
-HORIZON_POLLS: Final = 3  # so many lists in a row see what becomes due
-IDLE_LISTS: Final = 3  # the first of them may have found what was taken then
+HORIZON_POLLS: Final = 3  # a row is in this many lists before it is due
+IDLE_LISTS: Final = 3  # the first of them may list rows that were claimed then
 IDLE_DOUBLINGS_MAX: Final = 12
-EARLY_SECONDS: Final = 0.0005  # a look this much too early would find nothing
+EARLY_SECONDS: Final = 0.0005  # a poll this much too early would find nothing
 NOTHING_FOUND: Final = ShareResult(0)
 REFUSED: Final = ShareResult(0, next_seconds=0.1)
 ANSWER_LOST: Final = released("the answer that gave it to this worker was lost")
@@ -52,10 +52,10 @@ log = get_logger("worker")
 
 @final
 class DirectSource:
-    """Takes in turn of the flows that are due, and lets suspects run alone.
+    """Claims from due flows by weight, and runs suspects alone.
 
-    A suspect's worker died with it: it is what killed the process, or was beside it. Run alone,
-    and fewer together each time, it shows. Alone and ordinary takes alternate.
+    A suspect killed its worker, or ran beside the item that did. Running suspects alone, and fewer
+    each time, shows which. Claims of suspects and other claims alternate.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class DirectSource:
         worker_no: int,
         admits: Callable[[DueFlow], bool] | None = None,
     ) -> None:
-        """Serve flows of the crews' kinds, of them those that `admits` says."""
+        """Serve the flows of the pools' kinds; `admits` selects among them."""
         self._pool = pool
         self._admits = admits
         self._claimer = claimer
@@ -101,15 +101,15 @@ class DirectSource:
 
     @property
     def is_idle(self) -> bool:
-        """Whether list after list led to nothing that could be taken."""
+        """Whether IDLE_LISTS lists in a row led to no claim."""
         return self._idle_lists >= IDLE_LISTS
 
     def wake(self) -> None:
-        """Look again: a crew may have room."""
+        """Run the next tick at once: a pool may have capacity."""
         self._wake.set()
 
     def run_finished(self, run: OpenRun) -> None:
-        """Ask again of its flow, where that was limited or its items held keys."""
+        """Query the run's flow again soon if it is limited or its items held keys."""
         self._alone_runs.discard(run.run_no)
         flow_no = self._flow_of_run.pop(run.run_no, None)
         if flow_no is not None:
@@ -117,12 +117,12 @@ class DirectSource:
         self._wake.set()
 
     def close(self) -> None:
-        """Take nothing more: the worker drains."""
+        """Claim no more items: the worker drains."""
         self._is_closed = True
         self._wake.set()
 
     async def tick(self) -> dict[str, int]:
-        """Wait for the time to look; take what there is room for, and say how much that was."""
+        """Wait for the next poll, claim up to the pools' capacity, and return the counts."""
         await self._wait_for_next_poll()
         if self._is_closed:
             return {}
@@ -138,13 +138,13 @@ class DirectSource:
         return await self._take()
 
     def _in_time(self, run_nos: Iterable[int]) -> bool:
-        """Tell whether one of these runs is within its handler's time: no other is waited for."""
+        """Return whether one of these runs is within its handler's timeout; only these count."""
         now = monotonic()
         runs = (self._runs.get(run_no) for run_no in run_nos)
         return any(run is not None and now < run.handler_deadline for run in runs)
 
     async def drain(self) -> None:
-        """Give back what was claimed and not begun; the process may end after this."""
+        """Release the claims that were not started; the process may end after this."""
         if self._has_lost_answer:
             await self._release_lost_runs()
         if self._suspect_claims:
@@ -156,14 +156,12 @@ class DirectSource:
     async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
             await wait_for_event(self._wake, max(0.0, self._poll_at - monotonic()))
-        # What ends now, and what is due in a moment, is served together.
+        # Items that end now and items that are due in a moment are served together.
         early = self._polled_at + self._settings.direct_batch_wait_seconds - monotonic()
         if early > 0 and not self._is_closed:
             await asyncio.sleep(early)
         self._wake.clear()
         self._polled_at = monotonic()
-
-    # What is due.
 
     async def _take(self) -> dict[str, int]:
         capacities = self._capacities()
@@ -220,10 +218,10 @@ class DirectSource:
         return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
 
     async def _poll_due_flows(self) -> None:
-        """List what is due and soon will be, and say when to do so again.
+        """List the flows that are due now or soon, and set the time of the next list.
 
-        Between lists it is known when listed flows have work again. They find the others: soon
-        after something was taken, at growing distances while nothing is.
+        Listed flows need no list to be claimed from again. The lists find other flows: soon after a
+        claim, and at growing intervals while nothing is claimed.
         """
         began = monotonic()
         async with self._pool.acquire() as connection:
@@ -276,15 +274,15 @@ class DirectSource:
         self._poll_at = monotonic() + FULL_SECONDS
         return {}
 
-    # What was taken.
+    # Claims.
 
     async def _claim_shares(
         self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
     ) -> int:
-        """Take of shares; where a partition of an item was unseen, of each once more by itself.
+        """Claim shares; after UnseenPartition, claim each share once more by itself.
 
-        One that is refused again waits a moment: where it has a row without an item, which only a
-        hand in the database leaves, it must not hold up the others.
+        A share that is refused again is deferred, so that it does not block the others. A pending
+        row without an item causes that; only a manual change in the database leaves one.
         """
         if not shares:
             return 0
@@ -324,7 +322,7 @@ class DirectSource:
         try:
             return await asking
         except UnseenPartition:
-            raise  # those whose turn it was are asked for once more
+            raise  # the caller claims these shares once more
         except BaseException as error:
             self._list_at = float("-inf")  # those whose turn it was are listed again
             if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):
@@ -332,7 +330,7 @@ class DirectSource:
             raise
 
     def _open(self, claimed_runs: Sequence[ClaimedRun], asked_at: float) -> int:
-        """Hand runs that were begun to their crews; tell how many items they have."""
+        """Start the runs in their pools; return the number of their items."""
         if claimed_runs:
             crash_point("direct.claimed")
         for claimed_run in claimed_runs:
@@ -351,9 +349,9 @@ class DirectSource:
         return sum(len(claimed_run.items) for claimed_run in claimed_runs)
 
     async def _release_lost_runs(self) -> None:
-        """Give back runs that were begun for this worker in an answer that it never got.
+        """Release the runs that were started for this worker in an answer that was lost.
 
-        Their numbers are above all that it got: it asks for one thing at a time.
+        Their numbers are above all that it received, because it makes one claim at a time.
         """
         async with self._pool.acquire() as connection:
             unfinished = await list_unfinished_runs(connection, self._worker_no)

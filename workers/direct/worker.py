@@ -1,6 +1,6 @@
-"""One worker without Kafka: take, work, settle; leases and upkeep beside it, and how it ends.
+"""The worker without Kafka: claim, run, settle; leases and upkeep; and the drain.
 
-Each step is a tick of a service of its own, so that items are taken, worked and settled at once.
+Each step is a service of its own, so that items are claimed, worked and settled at the same time.
 """
 
 from __future__ import annotations
@@ -98,10 +98,10 @@ class DirectWorker:
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
 
-    # What the crews and the taker tell.
+    # Called by the handler pools and the source of runs.
 
     def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
-        """Keep a run's lease and work it."""
+        """Keep the run's lease and call its handlers."""
         self.runs[run.run_no] = run
         handler_pool.start_run(run)
         if run.is_settled:  # each of its items was withdrawn
@@ -109,12 +109,12 @@ class DirectWorker:
         self.signals.emit("run.opened", run.run_no)
 
     def on_items_ended(self, run: OpenRun) -> None:
-        """Have the outcomes of a run settled."""
+        """Settle the outcomes of the run."""
         if run.unsent_count:
             self._settler.add(run)
 
     def on_item_settled(self, run: OpenRun, event: TransitionEvent) -> None:
-        """Count an item that its own transaction settled."""
+        """Count an item that was settled in its own transaction."""
         self.counts.settled += 1
         crash_point("worker.settled")
         self.signals.emit("item.settled", event)
@@ -122,12 +122,12 @@ class DirectWorker:
             self._finished(run)
 
     def on_call_ended(self) -> None:
-        """Take more: a crew has room."""
+        """Claim more items: a handler pool has capacity."""
         self._source.wake()
         self._progress.set()
 
     def unsettled_count(self) -> int:
-        """Count the outcomes that wait to be settled."""
+        """Return the number of outcomes that wait to be settled."""
         return sum(run.unsent_count for run in self.runs.values())
 
     def _finished(self, run: OpenRun) -> None:
@@ -137,33 +137,33 @@ class DirectWorker:
         self.signals.emit("run.finished", run.run_no)
 
     def _abandon_run(self, run: OpenRun) -> None:
-        """Stop a run's handlers. What had ended is still sent: the ledger decides about it."""
+        """Stop a run's handlers. Outcomes from before are still sent: the ledger decides."""
         run.abandon()
         self._finished(run)
 
-    # The ticks.
+    # Ticks of the services.
 
     async def claim(self) -> dict[str, int]:
-        """Take what is due and the crews have room for."""
+        """Claim due items, up to the capacity of the handler pools."""
         return await self._source.tick()
 
     async def settle(self) -> dict[str, int]:
-        """Settle what ended."""
+        """Settle items that have ended."""
         return await self._settler.tick()
 
     async def run_upkeep(self) -> dict[str, int]:
-        """Take back what was lost, whoever lost it."""
+        """Run the upkeep once."""
         return dict(await self._upkeep.tick())
 
     async def _until_upkeep(self) -> float:
         return self._upkeep.pause_seconds()
 
-    # The life.
+    # Start and end.
 
     async def run(self, stop: Stop, *, once: bool = False) -> None:
-        """Work until asked to stop, or with `once` until there is nothing to take; then drain.
+        """Work until a stop is requested, or with `once` until nothing can be claimed; then drain.
 
-        Raises WorkerStuck where the calls of a handler never end.
+        Raises WorkerStuck if the calls of a handler never end.
         """
         work_stop, services_stop = Stop(), Stop()
         stuck = StuckPoolCheck(
@@ -206,7 +206,7 @@ class DirectWorker:
         stuck.raise_if_stuck()
 
     async def _wait_until_idle(self, stop: Stop) -> None:
-        """Wait until there is nothing to take and nothing in hand; or for the time of a pass."""
+        """Wait until nothing can be claimed and nothing runs, or for the time of a pass."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.worker_once_timeout_seconds):
                 while self.runs or not (self._settler.is_idle and self._source.is_idle):
@@ -214,7 +214,7 @@ class DirectWorker:
                         return
 
     async def _drain(self, claim_task: asyncio.Task[None]) -> None:
-        """Give back what is not begun, finish what runs, for a while; settle."""
+        """Release claims that are not started, wait for running items for a while, settle."""
         self._source.close()
         await asyncio.wait([claim_task], timeout=CLOSE_SECONDS)
         with suppress(TimeoutError, *CONNECTION_LOST):

@@ -1,1 +1,1 @@
-"""Run: call handlers while the leases hold."""
+"""Run: call handlers while the runs' leases last."""

@@ -1,8 +1,8 @@
-"""The places of a crew: so many calls run at once, and a few more are started ahead of them.
+"""The call slots of a handler pool: how many calls run at once, and how many are started ahead.
 
-A start is a commit. Where calls are short a crew would spend more time between them than in them,
-so items are started while others still run, and each takes the place of one that ends. How many is
-a matter of time: what waits here is some hundredths of a second ahead, never more.
+A start costs a commit. With short calls a pool would spend more time between calls than in them.
+So items are started while others still run, and each takes the slot of a call that ends. Their
+number follows from time: AHEAD_SECONDS of work waits here, never more.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final, final
 
 AHEAD_SECONDS: Final = 0.05
 AHEAD_CALLS_MAX: Final = 256
-AHEAD_WAIT_SECONDS: Final = 1.0  # in which what is ahead must have begun: calls were short
-_NEWEST: Final = 0.1  # of the mean
+AHEAD_WAIT_SECONDS: Final = 1.0  # an item started ahead waits no longer than this for a slot
+_NEWEST: Final = 0.1  # the weight of the newest duration in the mean
 
 
 @final
 class CallSlots:
-    """Gives `count` places in the order asked for, and knows how long calls keep them."""
+    """Gives out `count` slots in the order asked for, and measures how long calls keep them."""
 
     def __init__(self, count: int, *, goes_ahead: bool) -> None:
         self._count = count
@@ -30,30 +30,30 @@ class CallSlots:
 
     @property
     def ahead_calls(self) -> int:
-        """How many calls may be started beyond the places that there are."""
+        """How many calls may be started beyond the number of slots."""
         if not self._goes_ahead or self._mean_seconds is None or self._free < 0:
             return 0
         seconds = max(self._mean_seconds, self._count * AHEAD_SECONDS / AHEAD_CALLS_MAX)
         return int(self._count * AHEAD_SECONDS / seconds)
 
     def startable_calls(self, busy: int) -> int:
-        """Return how many calls to start while so many are started or run.
+        """Return how many calls to start while `busy` calls are started or running.
 
-        None until half of those ahead have begun: few large starts, not many small ones.
+        It is 0 until half of the calls ahead run: few large starts cost less than many small ones.
         """
         ahead = self.ahead_calls
         startable = self._count + ahead - busy
         return startable if startable > 0 and 2 * startable >= ahead else 0
 
     def record_duration(self, seconds: float) -> None:
-        """Note how long a call kept its place."""
+        """Record how long a call kept its slot."""
         if self._mean_seconds is None:
             self._mean_seconds = seconds
         else:
             self._mean_seconds += _NEWEST * (seconds - self._mean_seconds)
 
     async def acquire(self, timeout_seconds: float) -> bool:
-        """Take a place, or return False where none came free in time."""
+        """Take a slot. Returns False if none became free in time."""
         if self._free > 0:
             self._free -= 1
             return True
@@ -72,11 +72,11 @@ class CallSlots:
         return True
 
     def acquire_overdue(self) -> None:
-        """Take a place for a call that does not end."""
+        """Take a slot for a call that is past its timeout and still runs."""
         self._free -= 1
 
     def release(self) -> None:
-        """Give a place back."""
+        """Release a slot."""
         self._free += 1
         while self._waiting and self._free > 0:
             next_one = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""How a worker ends: what runs is finished for a while, and what outlasts that goes back."""
+"""The drain of a worker: waits for running items, then releases those that are not finished."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from dueledger.workers.run.open_run import OpenRun
 
 CHECK_SECONDS: Final = 0.25
-STOP_SECONDS: Final = 5.0  # in which handlers that are cancelled must end
+STOP_SECONDS: Final = 5.0  # cancelled handlers must end within this time
 DRAINED: Final = released("the worker drained")
 
 
 async def wait_for_items(
     runs: Mapping[int, OpenRun], call_ended: asyncio.Event, seconds: float
 ) -> None:
-    """Wait until every item of the runs has ended, or the time is over."""
+    """Wait until every item of the runs has ended, or for `seconds`."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             while any(run.open_count for run in runs.values()):
@@ -36,7 +36,7 @@ async def release_unfinished(
     pool_of: Callable[[OpenRun], HandlerPool],
     on_items_ended: Callable[[OpenRun], None],
 ) -> None:
-    """Stop handlers that outlast the drain; their items wait again, no attempt counted."""
+    """Cancel handlers that outlast the drain and release their items; no attempt is counted."""
     for run in runs.values():
         run.cancel_handlers()
     tasks = [task for run in runs.values() for task in run.tasks]
@@ -44,7 +44,7 @@ async def release_unfinished(
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
     for run in list(runs.values()):
         if run.tasks or not pool_of(run).handler.is_async:
-            continue  # a thread may still be at it: the lease decides
+            continue  # a thread may still work on it: the lease decides
         for index, _ in run.items_to_run():
             run.end(index, DRAINED)
         on_items_ended(run)

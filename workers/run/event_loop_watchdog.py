@@ -1,10 +1,10 @@
-"""The watchdog: sees from a thread that the event loop stands still, and says who holds it.
+"""The watchdog: a thread that detects a blocked event loop and logs the handler that blocks it.
 
-While a handler blocks the loop, nothing here lives: no heartbeat, no time limit, no lease. The
-watchdog does not extend leases in the loop's place, though it could: a handler that never gives
-the loop back would keep its items for ever, and nobody could tell this worker that they are no
-longer its own (G4, G9). They lapse, others get the items, and a loop that turns again finds its
-runs lost and goes on. One that never turns again takes its process with it.
+While a handler blocks the loop, no heartbeat is sent and no timeout fires. The watchdog does not
+extend leases instead of the loop: a handler that blocks for ever would keep its items for ever, and
+the ledger could not tell this worker that they are no longer its own (G4, G9). The leases lapse,
+and other workers get the items. A loop that resumes finds its runs lost and goes on. If it never
+resumes, the process ends.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from dueledger.workers.counts import WorkerCounts
 
-CHECKS_PER_BLOCK: Final = 4  # in the time that the loop may stand still
+CHECKS_PER_BLOCK: Final = 4  # checks in the time that the loop may be blocked
 FRAMES_MAX: Final = 12
 FAILED: Final = 1
 
@@ -34,11 +34,11 @@ log = get_logger("worker")
 
 @final
 class EventLoopWatchdog:
-    """Watches the running loop between `with` and its end.
+    """Watches the running loop inside `with`.
 
-    A loop that stood still for `block_seconds` is logged with the handler that holds it and its
-    stack, again whenever that time has doubled, and once it turns. After `stuck_seconds`, unless
-    that is 0, `abort` is called. Time in which this process was stopped as a whole does not count.
+    A loop that is blocked for `block_seconds` is logged with the blocking handler and its stack;
+    again whenever that time has doubled; and once when it resumes. After `stuck_seconds`, unless 0,
+    `abort` is called. Time in which the whole process was stopped does not count.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EventLoopWatchdog:
         self._watched = 0
 
     def __enter__(self) -> None:
-        """Watch the loop that runs here."""
+        """Watch the loop of this thread."""
         self._watched = threading.get_ident()
         self._ticked_at = monotonic()
         self._busy_before = process_time()
@@ -79,19 +79,19 @@ class EventLoopWatchdog:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End."""
+        """Stop watching."""
         self._ended.set()
         if self._timer is not None:
             self._timer.cancel()
         self._thread.join()
 
     def _record_tick(self) -> None:
-        """Show, on the loop, that it turns; say so if it had not for long."""
+        """Count a tick, on the loop; log if the loop was blocked before it."""
         now, busy = monotonic(), process_time()
         blocked_seconds = now - self._ticked_at - self._check_seconds
         if blocked_seconds >= self._block_seconds:
             self._counts.loop_blocks += 1
-            # Busy for none of it: the handler waited, or the whole process was stopped.
+            # Not busy at all: the handler waited, or the whole process was stopped.
             log.warning(
                 LogEvent.EVENT_LOOP_RESUMED,
                 seconds=round(blocked_seconds, 3),
@@ -105,7 +105,7 @@ class EventLoopWatchdog:
         self._timer = loop.call_later(self._check_seconds, self._record_tick)
 
     def _watch(self) -> None:
-        """Count, on the thread, how long the loop has not turned."""
+        """Measure, on the thread, how long the loop has been blocked."""
         seen, blocked_seconds, log_at = -1, 0.0, self._block_seconds
         checked_at = monotonic()
         while not self._ended.wait(self._check_seconds):
@@ -153,7 +153,7 @@ class EventLoopWatchdog:
 
 
 def _stack_lines(frame: FrameType | None) -> list[str]:
-    """Name where a stack stands, innermost first; no value of it, which may be a secret."""
+    """Return the lines of a stack, innermost first, without values, which may be secret."""
     lines: list[str] = []
     while frame is not None and len(lines) < FRAMES_MAX:
         code = frame.f_code

@@ -1,6 +1,6 @@
-"""The crew of one kind: how many calls of its handler run at once, and how each call ends.
+"""The handler pool of one handler: its concurrent calls, and how each call ends.
 
-The handler boundary is here: whatever a handler does, its items end in an outcome.
+The handler boundary is here: whatever a handler does, each of its items gets an outcome.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from dueledger.workers.run.listener import PoolListener
     from dueledger.workers.run.open_run import OpenRun
 
-# As the reaper does with runs that died: a batch that fails comes back in ever smaller ones, so
-# that one poison item fails alone and its neighbours complete.
+# A batch that fails is retried in ever smaller ones, as the reaper does with runs that died. So an
+# item that makes its batch fail is alone in the end, and its neighbours complete.
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
@@ -51,11 +51,11 @@ ItemAtIndex = tuple[int, "DueItem"]
 
 
 class HandlerTimeout(Exception):  # its name is what the journal shows
-    """A handler did not answer in its time."""
+    """A handler did not return within its timeout."""
 
 
 class HandlerCancelled(Exception):  # its name is what the journal shows
-    """A handler's call ended without an answer."""
+    """A handler's call was cancelled and returned no verdict."""
 
 
 class CompletionRefused(Exception):  # its name is what the journal shows
@@ -64,10 +64,10 @@ class CompletionRefused(Exception):  # its name is what the journal shows
 
 @final
 class HandlerPool:
-    """Runs one handler. `room` is in items, so that only what will run now is started.
+    """Runs one handler. `free_items` counts items, so that only items that run now are started.
 
-    It is lost while each of its places is held by a call that is past its time and cannot be
-    stopped; `lost_since` is monotonic.
+    The pool is stuck while each of its slots is taken by a call that is past its timeout and
+    cannot be stopped; `stuck_since` is monotonic.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class HandlerPool:
         self.busy = 0
         self.stuck_since: float | None = None
         self._overdue = 0
-        # A thread cannot be stopped: what waits behind one could not be told from what runs.
+        # A thread cannot be stopped: items that wait for it could not be told from running ones.
         goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async
         self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
         self._listener = listener
@@ -97,10 +97,10 @@ class HandlerPool:
 
     @property
     def initial_credit_items(self) -> int:
-        """How many items may wait for it before it was ever seen at work.
+        """How many items may wait for the pool before its speed is known.
 
-        A crew full, since that is surely started once those before had all their time; a part of
-        it where that would be long.
+        As many as the pool runs at once: they start when the calls before them are at their timeout
+        at the latest. Fewer if the timeout is longer than FULL_WAIT_SECONDS_MAX.
         """
         if self.stuck_since is not None:
             return 0
@@ -110,23 +110,23 @@ class HandlerPool:
 
     @property
     def run_items_max(self) -> int:
-        """How many items a run may hold.
+        """How many items a run may have.
 
-        One where each item settles in a transaction of its own: two in one run would wait for
-        each other's commit.
+        One if each item is settled in its own transaction: two in one run would wait for each
+        other's commit.
         """
         return 1 if self.handler.form is HandlerForm.TRANSACTION else RUN_ITEMS_MAX
 
     def reserve(self, count: int) -> None:
-        """Take the room that `count` items of one stretch need."""
+        """Reserve the capacity for `count` items of one slice."""
         self.busy += self._calls(count)
 
     def release(self, count: int) -> None:
-        """Give back the room of a stretch that was not started."""
+        """Release the capacity of a slice that was not started."""
         self.busy -= self._calls(count)
 
     def start_run(self, run: OpenRun) -> None:
-        """Work a run whose room was reserved for all its items."""
+        """Call the handler for a run. Capacity for all its items must be reserved."""
         work = run.items_to_run()
         self.busy -= self._calls(len(run.items)) - self._calls(len(work))
         match self.handler.form:
@@ -165,7 +165,7 @@ class HandlerPool:
     def _fail_unfinished(
         self, run: OpenRun, work: Sequence[ItemAtIndex], error: BaseException
     ) -> None:
-        """Fail what a call left without an ending: a lease is never kept for nothing (G5, G9)."""
+        """Fail the items without an outcome: no lease is kept without a running call (G5, G9)."""
         left = [*work, *(() if run.tasks else run.items_to_run())]
         run.end_many((index, self._outcome(CallResult(None, error), item)) for index, item in left)
         self._listener.on_items_ended(run)
@@ -200,7 +200,7 @@ class HandlerPool:
             self._listener.on_items_ended(run)
 
     async def _work_batch(self, run: OpenRun, batch: Sequence[ItemAtIndex]) -> None:
-        """Call the handler once; halve a batch that raised until what is left fails alone."""
+        """Call the handler; halve a batch that raised until the failing item is alone."""
         parts = deque([batch])
         calls_left = 4 * len(batch).bit_length()
         while parts and not run.is_cancelled:
@@ -253,7 +253,7 @@ class HandlerPool:
         return outcome_of_error(answer.error, item, self.handler.options)
 
     async def _await_handler(self, run: OpenRun, call: Awaitable[object]) -> CallResult:
-        """Await a handler's call; only this worker's own cancelling gets through."""
+        """Await a handler's call. Only a cancellation by this worker is raised."""
         try:
             answer = CallResult(await call, None)
         except asyncio.CancelledError as error:
@@ -264,7 +264,7 @@ class HandlerPool:
             answer = CallResult(None, error)
         task = asyncio.current_task()
         if task is not None and task.cancelling() and not run.is_cancelled:
-            # The handler cancelled its own task: that ends here, before the next call.
+            # The handler cancelled its own task: clear that before the next call.
             with suppress(asyncio.CancelledError):
                 await asyncio.sleep(0)
             while task.cancelling() and not run.is_cancelled:
@@ -272,11 +272,11 @@ class HandlerPool:
         return answer
 
     async def _call(self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object) -> object:
-        """Call the handler within its time."""
+        """Call the handler with its timeout."""
         seconds = self.handler.options.timeout_seconds
         if self.handler.is_async:
             limit = asyncio.timeout(seconds)
-            # One that swallows its cancelling keeps its place in the crew, but not its items.
+            # A handler that ignores its cancellation keeps its slot, but not its items.
             ignoring: list[OpenRun] = []
             ignored_timer = asyncio.get_running_loop().call_later(
                 seconds + CANCEL_GRACE_SECONDS, self._handler_ignored_cancel, run, work, ignoring
@@ -296,7 +296,7 @@ class HandlerPool:
             done, _ = await asyncio.wait({call}, timeout=seconds)
         finally:
             if not call.done():
-                # A thread cannot be stopped. It keeps its place in the crew until it ends.
+                # A thread cannot be stopped. It keeps its slot until it ends.
                 self.busy += 1
                 self._slots.acquire_overdue()
                 self._count_overdue(1)
@@ -334,7 +334,7 @@ class HandlerPool:
         answer = await self._await_handler(run, self._run_in_transaction(run, index, item))
         crash_point("worker.handled")
         if answer.error is not None:
-            # Also where a COMMIT was cut off: if it happened, this outcome is answered as settled.
+            # Also after a lost COMMIT: if it happened, the ledger answers this outcome as settled.
             run.end(index, outcome_of_error(answer.error, item, self.handler.options))
         elif answer.value is not None:
             run.end(index, cast("ItemOutcome", answer.value))
@@ -343,7 +343,7 @@ class HandlerPool:
     async def _run_in_transaction(
         self, run: OpenRun, index: int, item: DueItem
     ) -> ItemOutcome | None:
-        """Run the handler in a transaction; None where it committed with the item's completion."""
+        """Run the handler in a transaction. Returns None if it committed the item's completion."""
         if self._pool is None:
             raise ValueError("a transactional handler needs a pool")
         async with self._pool.acquire() as connection:
@@ -386,7 +386,7 @@ class HandlerPool:
 
 
 class HandlerCall(NamedTuple):
-    """A call of a handler under way, and for which items."""
+    """A running call of a handler, with its items."""
 
     handler: Handler
     run: OpenRun
@@ -397,7 +397,7 @@ _CALL_CODE: Final = HandlerPool._call.__code__  # noqa: SLF001  # pyright: ignor
 
 
 def find_handler_call(stack: FrameType | None) -> HandlerCall | None:
-    """Find the handler's call that a thread's stack is in, if it is in one."""
+    """Return the handler's call that a thread's stack is in, or None."""
     while stack is not None:
         if stack.f_code is _CALL_CODE:
             local_names = stack.f_locals

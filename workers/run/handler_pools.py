@@ -1,4 +1,4 @@
-"""Which crew works what: a kind's, or that of a topic of it which has places of its own."""
+"""The handler pools of a worker, by kind, or by kind and topic."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ if TYPE_CHECKING:
 
 
 class PoolKey(NamedTuple):
-    """What a crew works: a kind, of one topic or of all that have no crew of their own."""
+    """The key of a pool: a kind, of one topic or of all topics without a pool of their own."""
 
     kind: str
     topic: str | None = None
 
 
 class HasKindAndTopic(Protocol):
-    """What is handed out: a flow, or a run. A kind's topics are its tenants'."""
+    """A flow or a run. Tenants may have topics of their own for a kind."""
 
     @property
     def kind(self) -> str:
-        """What it is."""
+        """The kind of its items."""
         ...
 
     @property
     def topic(self) -> str:
-        """What it comes by."""
+        """The topic of its items."""
         ...
 
 
 @final
 class HandlerPools:
-    """A crew a handler. So what one endpoint keeps waiting takes no place of another's."""
+    """One pool for each handler, so that a slow endpoint takes no slot of another one."""
 
     def __init__(
         self,
@@ -61,18 +61,18 @@ class HandlerPools:
         return self._by_key[key]
 
     def pool_keys(self) -> list[PoolKey]:
-        """Return what its crews work."""
+        """Return the keys of all pools."""
         return list(self._by_key)
 
     def key_of(self, flow_or_run: HasKindAndTopic) -> PoolKey:
-        """Return which crew's something is, whether there is such a crew or not."""
+        """Return the key of the pool for a flow or run; the pool need not exist."""
         own = PoolKey(flow_or_run.kind, flow_or_run.topic)
         return own if own in self._by_key else PoolKey(flow_or_run.kind)
 
     def pool_of(self, flow_or_run: HasKindAndTopic) -> HandlerPool:
-        """Return who works something. Raises KeyError where nobody does."""
+        """Return the pool for a flow or run. Raises KeyError if there is none."""
         return self._by_key[self.key_of(flow_or_run)]
 
     def find(self, kind: str, topic: str) -> HandlerPool | None:
-        """Return who works a kind out of a topic, or None where nobody does."""
+        """Return the pool for a kind's items of a topic, or None."""
         return self._by_key.get(PoolKey(kind, topic)) or self._by_key.get(PoolKey(kind))

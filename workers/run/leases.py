@@ -1,4 +1,4 @@
-"""Leases: extended while runs are open, and obeyed before the ledger would take them away."""
+"""The leases of open runs: heartbeats extend them, and handlers stop before they lapse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.run.open_run import OpenRun
 
-EXTENDS_PER_LEASE: Final = 3  # a third of a lease for the heartbeat, so that two may be lost
+EXTENDS_PER_LEASE: Final = 3  # heartbeats in a lease, so that two may be lost
 CHECKS_PER_LEASE: Final = 24
 CHECK_SECONDS_MAX: Final = 0.25  # a kind's hard end may be much nearer than a lease's
 CHECK_SECONDS_MIN: Final = 0.01
@@ -27,7 +27,7 @@ log = get_logger("worker")
 
 @final
 class Leases:
-    """Keeps the leases of all open runs. Durations are monotonic, from before each request."""
+    """Extends the leases of all open runs. Leases count, monotonic, from before each request."""
 
     def __init__(
         self,
@@ -48,16 +48,16 @@ class Leases:
 
     @property
     def extend_seconds(self) -> float:
-        """How often to extend."""
+        """Seconds between two heartbeats."""
         return self._lease_seconds / EXTENDS_PER_LEASE
 
     @property
     def check_seconds(self) -> float:
-        """How often to look at least for leases that are nearly over."""
+        """Most seconds between two checks for leases that are nearly over."""
         return min(CHECK_SECONDS_MAX, self._lease_seconds / CHECKS_PER_LEASE)
 
     async def extend(self) -> dict[str, int]:
-        """Extend every open run's lease; let go of those that the ledger no longer gives."""
+        """Extend every open run's lease; abandon runs whose lease the ledger does not extend."""
         open_runs = [run for run in self._runs.values() if not run.is_stopped]
         if not open_runs:
             return {}
@@ -76,7 +76,7 @@ class Leases:
                     run.extend_lease(asked_at, seconds)
             elif run.open_count > 0 and not run.is_stopped:
                 self._lost(run, LogEvent.LEASE_LOST)
-            # Otherwise its last settlement closed it, or will be told that it is stale.
+            # Otherwise its last settlement closed it, or will be refused as stale.
         return {}
 
     async def stop_expiring(self) -> dict[str, int]:
@@ -88,7 +88,7 @@ class Leases:
         return {}
 
     async def check_delay_seconds(self) -> float:
-        """Say how long until handlers must stop, but no longer than until the next look."""
+        """Return the seconds until handlers must stop, at most `check_seconds`."""
         left = min((run.stop_at for run in self._runs.values()), default=math.inf) - monotonic()
         return max(CHECK_SECONDS_MIN, min(left, self.check_seconds))
 

@@ -1,4 +1,4 @@
-"""An open run: the stretch of a claim this worker holds a lease on, and how its items end."""
+"""An open run: a started slice of a claim, its lease, and the outcomes of its items."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.item import DueItem
 
-LEASE_MARGIN: Final = 1 / 6  # of what is left of a lease: in it handlers are stopped
+LEASE_MARGIN: Final = 1 / 6  # handlers are stopped in the last sixth of a lease
 
 
 @final
 class OpenRun:
-    """Its items by index from 0. Each ends once here, is then sent, and once answered settled.
+    """The items of a run by index from 0. Each ends once, is then sent, and at last is settled.
 
-    `held_until` is monotonic and errs to the early side: it counts from before the lease was
-    asked for. At `stop_at`, a little earlier, its handlers must stop. Once `is_stopped` nothing
-    ends any more; what had ended before is still sent, because whether the lease was really lost
-    only the ledger knows. `is_cancelled` tells that this worker cancelled the handlers: any other
-    cancellation is a handler's own. Until `waited_until`, monotonic, what must not run beside it
-    waits. `topic` is where it came from, empty where there is none.
+    `lease_until` is monotonic and rather too early: it counts from before the request. Handlers
+    must stop at `stop_at`, a little earlier. Once `is_stopped` no item ends any more. Outcomes from
+    before are still sent, because only the ledger knows whether the lease was lost. `is_cancelled`:
+    this worker cancelled the handlers; any other cancellation is a handler's own. Until
+    `handler_deadline`, monotonic, items that must run alone wait for it. `topic` is the source of
+    the items, or empty.
     """
 
     __slots__ = (
@@ -89,13 +89,13 @@ class OpenRun:
             self.mark_ended_in_ledger(position - self.from_position)
 
     def extend_lease(self, asked_at: float, seconds: float) -> None:
-        """Note that its lease runs for so long from when that was asked."""
+        """Record that the lease lasts for `seconds` from `asked_at`."""
         self.lease_until = asked_at + seconds
         self.stop_at = self.lease_until - seconds * LEASE_MARGIN
 
     @property
     def is_settled(self) -> bool:
-        """Whether the ledger has every outcome, or the run is no longer this worker's."""
+        """Whether the ledger has every outcome, or the run was abandoned."""
         return self.unsettled_count == 0
 
     @property
@@ -104,13 +104,13 @@ class OpenRun:
         return self.first_offset + self._settled_prefix
 
     def park_unreadable(self) -> None:
-        """End what no handler can be shown."""
+        """Park the unreadable items."""
         for index, item in enumerate(self.items):
             if isinstance(item, UnreadableItem):
                 self.end(index, parked(item.reason))
 
     def items_to_run(self) -> list[tuple[int, DueItem]]:
-        """Return index and item of all that a handler is to see."""
+        """Return index and item of all items to call the handler for."""
         return [
             (index, item)
             for index, item in enumerate(self.items)
@@ -118,7 +118,7 @@ class OpenRun:
         ]
 
     def end(self, index: int, outcome: ItemOutcome) -> None:
-        """Note how an item ended, unless it has ended or the run was stopped."""
+        """Record an item's outcome, unless it has ended or the run was stopped."""
         if self.is_stopped or self._ended[index]:
             return
         self._ended[index] = 1
@@ -129,12 +129,12 @@ class OpenRun:
             self.has_snooze_until = True
 
     def end_many(self, outcomes: Iterable[tuple[int, ItemOutcome]]) -> None:
-        """Note how several items ended."""
+        """Record the outcomes of several items."""
         for index, outcome in outcomes:
             self.end(index, outcome)
 
     def mark_ended_in_ledger(self, index: int) -> None:
-        """Note an item whose end is in the ledger already: withdrawn, or settled on its own."""
+        """Record that the ledger has an item's outcome: withdrawn, or settled on its own."""
         if not self._ended[index]:
             self._ended[index] = 1
             self.open_count -= 1
@@ -144,20 +144,20 @@ class OpenRun:
             self._advance()
 
     def take_ended(self) -> int:
-        """Count what ended since the last call."""
+        """Return the number of items that ended since the last call."""
         ended = len(self._ended) - self.open_count
         count, self._ended_reported = ended - self._ended_reported, ended
         return count
 
     def take_unsent(self) -> list[ItemOutcome | None]:
-        """Return what ended since the last call, a slot an item; it must then be sent."""
+        """Return the outcomes since the last call, one entry an item. The caller must send them."""
         fresh = self._unsent
         self._unsent = [None] * len(fresh)
         self.unsent_count = 0
         return fresh
 
     def mark_settled(self, sent: Sequence[object]) -> None:
-        """Note that the ledger has the outcomes that were sent."""
+        """Record that the ledger has the outcomes that were sent."""
         if self.unsettled_count == len(sent) and None not in sent:
             self.unsettled_count = 0
             self._settled_prefix = len(sent)
@@ -169,18 +169,18 @@ class OpenRun:
         self._advance()
 
     def cancel_handlers(self) -> None:
-        """Cancel what runs."""
+        """Cancel the running handlers."""
         self.is_cancelled = True
         for task in self.tasks:
             task.cancel()
 
     def stop_handlers(self) -> None:
-        """Cancel what runs; what has not ended by now never will, here."""
+        """Cancel the running handlers; no item ends here after this."""
         self.is_stopped = True
         self.cancel_handlers()
 
     def abandon(self) -> None:
-        """Stop the handlers and let the offsets go on: the run is no longer this worker's."""
+        """Stop the handlers and count the run as settled: it is no longer this worker's."""
         self.stop_handlers()
         self.unsettled_count = 0
 

@@ -1,8 +1,8 @@
-"""Crews that can work no more: every place is held by a call that is past its time.
+"""The check for stuck handler pools: every slot is taken by a call that is past its timeout.
 
-A thread cannot be stopped, nor can a coroutine that swallows its cancelling. Each keeps its place,
-or calls would pile up without end. Once they hold all places the kind is dead here, and its
-partitions are dead with it, so that the process must make room for another.
+A thread cannot be stopped, nor can a coroutine that ignores its cancellation. Each keeps its slot;
+otherwise calls would pile up without end. When they have all slots, this process can no longer work
+the kind and its partitions, and must end so that another takes over.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ log = get_logger("worker")
 
 
 class WorkerStuck(DueledgerError):
-    """A worker ended because a handler's calls never end. Another should be started."""
+    """A worker ended because a handler's calls never end. Start another worker."""
 
     code = "WORKER_STUCK"
 
 
 @final
 class StuckPoolCheck:
-    """Logs a crew that was lost, and asks to stop once one was for `stuck_seconds`; 0 is never."""
+    """Logs stuck pools; requests a stop when one is stuck for `stuck_seconds`. 0 is never."""
 
     def __init__(
         self, handler_pools: Iterable[HandlerPool], stop: Stop, *, stuck_seconds: float
@@ -42,7 +42,7 @@ class StuckPoolCheck:
         self._stuck: HandlerPool | None = None
 
     async def tick(self) -> dict[str, int]:
-        """Look at each crew."""
+        """Check each pool."""
         for handler_pool in self._pools:
             handler = handler_pool.handler
             if handler_pool.stuck_since is None:
@@ -63,7 +63,7 @@ class StuckPoolCheck:
         return {}
 
     def raise_if_stuck(self) -> None:
-        """Raise WorkerStuck where that is why the worker ended."""
+        """Raise WorkerStuck if a stuck pool made the worker stop."""
         if self._stuck is None:
             return
         handler = self._stuck.handler

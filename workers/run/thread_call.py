@@ -1,4 +1,4 @@
-"""Plain functions in threads of their own, so that a blocking handler stops no heartbeat."""
+"""Calls plain functions in threads of their own, so that a blocking handler stops no heartbeat."""
 
 from __future__ import annotations
 
