@@ -1,6 +1,5 @@
 from datetime import UTC, date, datetime, timedelta
 from itertools import pairwise
-from time import process_time
 
 import pytest
 from hypothesis import given
@@ -22,6 +21,7 @@ from dueledger.ledger.schedule import (
     zone_names,
 )
 from dueledger.ledger.schedule.expressions import parse_offset, parse_period, period_text
+from tests.cheap import check_cheap
 
 ANCHOR = datetime(2026, 10, 31, 13, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -234,10 +234,11 @@ LONG_TEXTS: list[dict[str, object]] = [
 
 @pytest.mark.parametrize("document", LONG_TEXTS)
 def test_a_text_of_any_length_is_refused_fast(document: dict[str, object]) -> None:
-    before = process_time()
-    with pytest.raises(ValidationError):
-        WHEN.validate_python(document)
-    assert process_time() - before < 0.1
+    def refuse() -> None:
+        with pytest.raises(ValidationError):
+            WHEN.validate_python(document)
+
+    check_cheap(refuse, seconds=0.1)
 
 
 @pytest.mark.parametrize("text", ["", "P", "30D", "PT1H", "P1DT1H", "P40000D", "P9999Y", 30])
