@@ -185,8 +185,9 @@ async def _is_real(connection: Connection) -> bool:
 
 
 async def _status_line(connection: Connection) -> str:
-    standings = await read_progress(connection)
-    later, due = (sum(getattr(s, name) for s in standings) for name in ("later", "due"))
-    claimed = sum(standing.handed_out + standing.running for standing in standings)
-    reviews = sum(standing.reviews for standing in standings)
-    return f"{later:,} not due yet, {due:,} due, {claimed:,} claimed, {reviews:,} for review"
+    kinds = await read_progress(connection)
+    not_due = sum(kind.not_due for kind in kinds)
+    due = sum(kind.due for kind in kinds)
+    claimed = sum(kind.handed_out + kind.running for kind in kinds)
+    reviews = sum(kind.reviews for kind in kinds)
+    return f"{not_due:,} not due yet, {due:,} due, {claimed:,} claimed, {reviews:,} for review"
