@@ -21,7 +21,7 @@ _INSURER_DSN: Final = "INSURER_DSN"
 _EFFECT_SECONDS_MAX: Final = 60.0
 _LOOK_SECONDS: Final = 1.0
 _REPAIRS: Final = ChildSpec(
-    "insurer-repairs", (), command=(sys.executable, "-m", "examples.insurer.repairs")
+    "insurer-repairs", (), command=(sys.executable, "-m", "dueledger.examples.insurer.repairs")
 )
 
 

@@ -22,7 +22,10 @@ from dueledger.ledger.store.migrations import migrate
 
 RENEWALS: Final = "PolicyRenewalDue"
 
-_HANDLERS: Final = ("examples.insurer.handlers:handlers", "examples.kubernetes.handlers:handlers")
+_HANDLERS: Final = (
+    "dueledger.examples.insurer.handlers:handlers",
+    "dueledger.examples.kubernetes.handlers:handlers",
+)
 # An hour passes in seconds, so what a dead worker held must come back in seconds as well.
 SETTINGS: Final = {
     "DUELEDGER_WORKER_LEASE_SECONDS": "6",

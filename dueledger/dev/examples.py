@@ -1,4 +1,4 @@
-"""The examples of a checkout, run as what they are: other people's programs."""
+"""The examples that come with the package, run as programs of their own."""
 
 import asyncio
 import json
@@ -8,21 +8,14 @@ from pathlib import Path
 from typing import Any, Final
 
 import dueledger
-from dueledger.ledger.errors import Conflict, NotFound
+from dueledger.ledger.errors import Conflict
 
-CHECKOUT: Final = Path(dueledger.__file__).resolve().parents[1]
+EXAMPLES: Final = Path(dueledger.__file__).parent / "examples"
 
 
 def example(name: str) -> Path:
-    """Return a path under ``examples``. Raises NotFound where there is no checkout."""
-    path = CHECKOUT / "examples" / name
-    if not path.exists():
-        raise NotFound(
-            f"{path} is not there: the examples come with a checkout only. "
-            "Clone the repository and run the command in it.",
-            path=str(path),
-        )
-    return path
+    """Return a path under ``dueledger/examples``."""
+    return EXAMPLES / name
 
 
 async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
@@ -30,9 +23,8 @@ async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, 
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
-        "examples.insurer.service",
+        "dueledger.examples.insurer.service",
         *arguments,
-        cwd=CHECKOUT,
         env=environment,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

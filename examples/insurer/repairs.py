@@ -1,4 +1,4 @@
-"""Books what is reported missing: `python -m examples.insurer.repairs`, until SIGTERM.
+"""Books what is reported missing: `python -m dueledger.examples.insurer.repairs`, until SIGTERM.
 
 Dueledger's reconciler finds a renewal that completed without its premium and asks for it on the
 topic `due-repairs`. A command may come more than once; the booking happens once.

@@ -1,9 +1,9 @@
 """The insurer's policy service: keeps policies in its own tables, and tells Kafka about them.
 
-    python -m examples.insurer.service prepare --policies 20000 --day 2027-03-01
-    python -m examples.insurer.service send book
-    python -m examples.insurer.service send changes
-    python -m examples.insurer.service faults
+    python -m dueledger.examples.insurer.service prepare --policies 20000 --day 2027-03-01
+    python -m dueledger.examples.insurer.service send book
+    python -m dueledger.examples.insurer.service send changes
+    python -m dueledger.examples.insurer.service faults
 
 Reads DUELEDGER_DSN and DUELEDGER_BOOTSTRAP_SERVERS; each command prints one JSON document.
 """
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Final
 import asyncpg
 from aiokafka import AIOKafkaProducer
 
-from examples.insurer.portfolio import Event, Portfolio, make_portfolio
+from dueledger.examples.insurer.portfolio import Event, Portfolio, make_portfolio
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

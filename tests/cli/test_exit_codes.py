@@ -46,7 +46,7 @@ def test_options_that_are_refused_are_a_document_where_json_is_asked_for(
 
 @pytest.mark.parametrize("command", ["allocate", "intake", "materialise", "work"])
 def test_every_process_takes_json(dueledger: Command, command: str) -> None:
-    handlers = ["examples.insurer.handlers:handlers"] if command == "work" else []
+    handlers = ["dueledger.examples.insurer.handlers:handlers"] if command == "work" else []
     ran = dueledger(command, *handlers, "--json")
     assert ran.code == 2
     assert ran.document["error"]["details"]["problems"][0]["field"] == "DUELEDGER_DSN"
@@ -153,7 +153,7 @@ def test_a_database_that_does_not_exist_is_told_apart(dueledger: Command, databa
         ("intake", "--once"),
         ("reconcile",),
         ("reconcile", "--once"),
-        ("work", "examples.insurer.handlers:handlers"),
+        ("work", "dueledger.examples.insurer.handlers:handlers"),
     ],
 )
 def test_a_database_never_migrated_is_said_to_want_it(
@@ -227,7 +227,7 @@ def test_addresses_of_kafka_that_cannot_be_are_refused_by_name(
 
 def test_a_list_that_is_not_json_is_refused_by_name(dueledger: Command) -> None:
     told = {"DUELEDGER_WORKER_TOPICS": "foo", "DUELEDGER_DSN": UNREACHABLE}
-    ran = dueledger("work", "examples.insurer.handlers:handlers", "--json", **told)
+    ran = dueledger("work", "dueledger.examples.insurer.handlers:handlers", "--json", **told)
     assert ran.code == 2
     [problem] = ran.document["error"]["details"]["problems"]
     assert problem["field"] == "DUELEDGER_WORKER_TOPICS"

@@ -3,7 +3,7 @@
 from collections import Counter
 from datetime import date
 
-from examples.insurer.portfolio import NOTICE, make_portfolio
+from dueledger.examples.insurer.portfolio import NOTICE, make_portfolio
 
 DAY = date(2027, 3, 1)
 
