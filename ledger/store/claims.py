@@ -344,8 +344,3 @@ async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCou
     """Honour requests whose item waits again, and forget those whose item has ended."""
     row = await connection.fetchrow(statement("apply_withdrawals"), limit)
     return WithdrawalCounts(**row) if row else WithdrawalCounts(0, 0)
-
-
-async def next_wake_seconds(connection: Connection) -> float | None:
-    """Say how long until something is due, late or lapsed; negative when it is already."""
-    return await connection.fetchval(statement("next_wake_seconds"))

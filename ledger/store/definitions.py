@@ -367,9 +367,12 @@ async def mark_definition_failed(connection: Connection, definition_no: int, fai
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
     """Set how a kind's work is handed out; return the kind's number.
 
-    Raises Conflict where `limit_lock_wait` was too short.
+    A kind that is not there yet begins with the defaults of its columns. Raises Conflict where
+    `limit_lock_wait` was too short.
     """
     with conflict_on_lock_timeout(f"the kind {policy.tenant}/{policy.kind}"):
+        # Not one statement: its values for a new kind would repeat the defaults of the columns.
+        await connection.execute(statement("add_kind"), policy.tenant, policy.kind)
         return await connection.fetchval(
             statement("put_kind_policy"),
             policy.tenant,

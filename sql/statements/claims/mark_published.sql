@@ -11,7 +11,7 @@ marked as (
   update ledger.claim c
   set published_at = ledger.now(), base_offset = u.base_offset,
     deadline = case when c.closed_at is null
-      then ledger.machine_now() + make_interval(secs => coalesce(c.queue_seconds, 120))
+      then ledger.machine_now() + make_interval(secs => c.queue_seconds)
       else c.deadline end,
     started = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then c.size else c.started end,
     closed_at = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then ledger.now() else c.closed_at end

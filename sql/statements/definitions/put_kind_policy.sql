@@ -1,4 +1,4 @@
--- Set how a kind's work is handed out; what is null keeps its value, but where `dispatch` is given, null ends `http` and the deadlines of run and retry.
+-- Set how the work of a kind is handed out; what is null keeps its value, but where `dispatch` is given, null ends `http` and the deadlines of run and retry.
 -- returns: one
 -- $1 tenant text
 -- $2 name text
@@ -24,19 +24,7 @@
 -- $22 streak_max smallint
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
-insert into ledger.kind as k (
-  tenant, name, topic, queue_seconds, lease_seconds, attempt_max, start_max, backoff_base_seconds,
-  backoff_cap_seconds, grace_seconds, no_replay, dispatch, http, settled_by, dispatch_seconds, run_seconds,
-  total_seconds, queue_late, run_late, ordering, failure_holds, streak_max)
-values (
-  $1::text, $2::text, coalesce($3::text, 'due.' || $2::text), coalesce($4::integer, 120), coalesce($5::integer, 60),
-  coalesce($6::smallint, 5::smallint), greatest(coalesce($7::smallint, 30::smallint), coalesce($6::smallint, 5::smallint)),
-  coalesce($8::double precision, 10), greatest(coalesce($9::double precision, 600), coalesce($8::double precision, 10)),
-  coalesce($10::integer, 900), coalesce($11::boolean, false), coalesce($12::text, 'kafka'), $13::jsonb,
-  coalesce($14::text, 'worker'), coalesce($15::integer, 30), $16::double precision, $17::double precision,
-  coalesce($18::text, 'retry'), coalesce($19::text, 'retry'), coalesce($20::text, 'none'),
-  coalesce($21::boolean, true), coalesce($22::smallint, 3::smallint))
-on conflict (tenant, name) do update set
+update ledger.kind k set
   topic = coalesce($3::text, k.topic),
   queue_seconds = coalesce($4::integer, k.queue_seconds),
   lease_seconds = coalesce($5::integer, k.lease_seconds),
@@ -59,4 +47,5 @@ on conflict (tenant, name) do update set
   ordering = coalesce($20::text, k.ordering),
   failure_holds = coalesce($21::boolean, k.failure_holds),
   streak_max = coalesce($22::smallint, k.streak_max)
+where k.tenant = $1::text and k.name = $2::text
 returning k.kind_no

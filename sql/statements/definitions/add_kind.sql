@@ -1,0 +1,9 @@
+-- Add a kind with the defaults of its columns; one that exists stays as it is.
+-- returns: zero
+-- $1 tenant text
+-- $2 name text
+-- index: kind_tenant_name_key
+-- locks: none
+insert into ledger.kind (tenant, name, topic)
+values ($1::text, $2::text, 'due.' || $2::text)
+on conflict (tenant, name) do nothing
