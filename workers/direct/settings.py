@@ -1,4 +1,4 @@
-"""What an operator may choose about a worker that claims rows itself."""
+"""The settings of a worker in direct mode."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Dispatch by HTTP: a handler that sends each item to the endpoint its definition names."""
+"""Dispatch by HTTP: a handler that sends each item to the endpoint of its definition."""
 
 from dueledger.workers.http.process import run_http_worker
 from dueledger.workers.http.settings import DirectHttpSettings, HttpSettings

@@ -1,8 +1,8 @@
-"""Which IP addresses a request may go to: the public ones, and what an operator named.
+"""The check of IP addresses: a request may go to public ones, and to networks an operator allowed.
 
 The tables are IANA's registries of special-purpose addresses (RFC 6890 and its updates), and the
-addresses at which clouds answer about the machine itself. Python's own `is_global` is not asked:
-what it answers for the same address has changed between patch releases.
+addresses of clouds' metadata services. Python's `is_global` is not used: its result for the same
+address has changed between patch releases.
 """
 
 from collections.abc import Sequence
@@ -68,11 +68,11 @@ def read_address(text: str) -> Address:
 
 
 def blocked_reason(address: Address, allowed: Sequence[Network]) -> str | None:
-    """Say what an address is that no request may go to, or return None where one may.
+    """Return why no request may go to an address, or None if one may.
 
-    What stands for an IPv4 address (IPv4-mapped, and NAT64 by its well-known prefix, through which
-    hosts without IPv4 reach the public ones) is judged as that. No `allowed` network opens what
-    can never be an endpoint.
+    An address that embeds an IPv4 address (IPv4-mapped, and NAT64 by its well-known prefix, through
+    which hosts without IPv4 reach public ones) is checked as that. `allowed` networks do not allow
+    addresses that can never be an endpoint.
     """
     meant = _unwrapped(address)
     if found := _find(meant, _NEVER) or _find(address, _NEVER):

@@ -1,7 +1,7 @@
-"""The guard before every request: only origins that an operator listed, only public addresses.
+"""The allow list of requests: only origins that an operator listed, only public addresses.
 
-It is asked twice: about a definition's address before anything is looked up, and about each IP
-address that a connection is about to be opened to. What was checked is what is connected to.
+It is checked twice: with a definition's URL before the DNS lookup, and with each IP address before
+a connection is opened. The connection goes to the address that was checked.
 """
 
 import re
@@ -23,7 +23,7 @@ class TargetRefused(Exception):
 
 
 class AddressRefused(OSError):
-    """A name stands for an address that no request may go to.
+    """A name resolves to an address that no request may go to.
 
     An OSError, because that is what the client passes on when a connection cannot be opened.
     """
@@ -31,14 +31,14 @@ class AddressRefused(OSError):
 
 @dataclass(frozen=True, slots=True)
 class AllowedOrigin:
-    """What may be called: a scheme, a host or a pattern of hosts, and a port or any."""
+    """An allowed origin: a scheme, a host or a pattern of hosts, and a port or any port."""
 
     scheme: str
     host: str
     port: int | None
 
     def allows(self, url: HttpUrl) -> bool:
-        """Tell whether a request to `url` is one of these. A pattern covers names alone."""
+        """Return whether a request to `url` is allowed. A pattern covers names only."""
         if url.scheme != self.scheme or self.port not in {None, url.port}:
             return False
         if self.host == _ANY_HOST:
@@ -51,7 +51,7 @@ class AllowedOrigin:
 def read_origin(text: str) -> AllowedOrigin:
     """Read ``hooks.example.com``, ``https://*.example.com:8443``, ``http://10.0.0.7:*`` or ``*``.
 
-    https where no scheme is given, and the scheme's own port where none is. Raises ValueError.
+    The default scheme is https; the default port is the scheme's. Raises ValueError.
     """
     match = _ORIGIN.fullmatch(text)
     if match is None:
@@ -80,25 +80,25 @@ def read_origin(text: str) -> AllowedOrigin:
 
 @final
 class AllowList:
-    """What this worker may call."""
+    """The origins and networks that this worker may call."""
 
     def __init__(self, origins: Sequence[AllowedOrigin], networks: Sequence[Network] = ()) -> None:
         self._origins = tuple(origins)
         self._networks = tuple(networks)
 
     def check_url(self, url: HttpUrl) -> None:
-        """Raise TargetRefused unless the origin is listed and the host, if an address, may be."""
+        """Raise TargetRefused unless the origin is listed and an address as host is allowed."""
         if not any(origin.allows(url) for origin in self._origins):
             raise TargetRefused(f"{url.origin} is not among the origins that may be called")
         if url.address is not None and (what := blocked_reason(url.address, self._networks)):
             raise TargetRefused(f"{url.origin} is {what}")
 
     def check_address(self, host: str, address: str) -> None:
-        """Raise AddressRefused where `host` stands for an address that no request may go to."""
+        """Raise AddressRefused if `host` resolves to an address that no request may go to."""
         try:
             what = blocked_reason(read_address(address), self._networks)
         except ValueError:
             what = "no address without a zone id"
         if what:
-            # The address itself is left out: who writes definitions is not told of this network.
+            # The address is left out: authors of definitions must not learn about this network.
             raise AddressRefused(f"{host} stands for an address that is {what}")

@@ -30,7 +30,7 @@ _EVALUATION_FAILED: Final = (
 
 
 class BodyFailed(Exception):
-    """An item does not carry what its body asks for."""
+    """An item lacks a value that its body needs."""
 
 
 @final
@@ -96,7 +96,7 @@ def _encode(value: object) -> bytes:
 
 
 def _count_values(value: object) -> None:
-    """Refuse what is short as a path and huge written out: ``[@,@]|[@,@]|…`` doubles each time."""
+    """Reject a value that grew too large: ``[@,@]|[@,@]|…`` doubles with each step."""
     left, waiting = VALUES_MAX, [value]
     while waiting:
         inner = _inner(waiting.pop())

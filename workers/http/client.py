@@ -1,4 +1,4 @@
-"""The only door to HTTP: one exchange, to a checked address, bounded in size and in time.
+"""The HTTP client: one exchange with a checked address, bounded in size and in time.
 
 aiohttp and not httpx2: a request costs a seventh of the CPU (95 against 680 microseconds, measured
 with 50 at once), and its connections are pooled by name while a resolver of our own says which
@@ -52,7 +52,7 @@ class RequestFailed(Exception):
 
 @final
 class HttpClient:
-    """Sends requests. Neither proxies, cookies, redirects nor compression: what is sent is sent."""
+    """Sends requests, without proxies, cookies, redirects and compression."""
 
     def __init__(
         self,
@@ -211,10 +211,10 @@ def _readable(value: str) -> str:
 
 
 async def _read(response: ClientResponse, ends_at: float) -> tuple[bytes, bool]:
-    """Read the beginning of a body; tell whether it was all.
+    """Read the beginning of a body; return whether it was complete.
 
-    The status has been said by then. A body that dribbles or breaks off does not unsay it: what
-    was received would be worked a second time.
+    The status was received before. A slow or broken body does not change it: a retry would execute
+    the item a second time.
     """
     body = bytearray()
     ends_at = min(ends_at, asyncio.get_running_loop().time() + BODY_SECONDS)
@@ -240,13 +240,13 @@ def _verifying_context(ca_file: Path | None) -> ssl.SSLContext:
 
 
 def _verifying(error: Exception) -> str:
-    """Say why a certificate was not accepted."""
+    """Return why a certificate was rejected."""
     why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "invalid"
     return f"the certificate is not accepted: {why}"
 
 
 def _connecting(error: OSError) -> str:
-    """Say why no connection came about, without the client's long message."""
+    """Return why no connection was opened, without the client's long message."""
     if isinstance(error, socket.gaierror):
         return "the host's name cannot be looked up"
     return f"no connection: {error.strerror or type(error).__name__}"

@@ -1,8 +1,8 @@
-"""The database's real time, carried on between two looks at it.
+"""The database's machine clock, extrapolated between two reads.
 
-A signature says when it was made, and the receiver compares that with its own clock. That is no
-decision of ours, but a claim about now, and the clock that decides here is the database's: its
-machine time, since business time may be simulated and a receiver's is not.
+A signature has the time when it was made, and the receiver compares it with its own clock. The time
+comes from the database's machine clock, because business time may be simulated and the receiver's
+is not.
 """
 
 from collections.abc import Callable
@@ -16,25 +16,25 @@ from dueledger.ledger.store.clock import read_machine_now
 
 @final
 class DatabaseClock:
-    """Tells the time once it was looked up. In between, this process's monotonic clock counts."""
+    """Returns the time as last read, plus what this process's monotonic clock counted since."""
 
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._read: tuple[datetime, float] | None = None
 
     async def synchronise(self, connection: Connection) -> None:
-        """Look at the database's clock."""
+        """Read the database's clock."""
         began = self._clock()
         now = await read_machine_now(connection)
         self.set(now, at=(began + self._clock()) / 2)
 
     def set(self, now: datetime, *, at: float) -> None:
-        """Let it have been `now` when the monotonic clock showed `at`."""
+        """Set the time: it was `now` when the monotonic clock was `at`."""
         self._read = now, at
 
     def now(self) -> datetime:
         """Return the time, as an aware datetime in UTC."""
         if self._read is None:
-            raise RuntimeError("nobody looked at the clock yet")
+            raise RuntimeError("the database's clock was not read yet")
         now, at = self._read
         return now + timedelta(seconds=self._clock() - at)

@@ -1,4 +1,4 @@
-"""The handler behind every endpoint: an item goes out as one request, its status is the verdict."""
+"""The handler of HTTP dispatch: sends an item as one request; the response's status decides."""
 
 import random
 import re
@@ -136,7 +136,7 @@ class HttpDispatcher:
 
 
 def _cloudevents_headers(item: "DueItem") -> dict[str, str]:
-    """Return what the Kafka contract tells in `ce_…` headers, as CloudEvents names it in HTTP."""
+    """Return the `ce_…` headers of the Kafka contract, under CloudEvents' names for HTTP."""
     due_at = format_instant(item.due_at).decode()
     return {
         "ce-specversion": SPECVERSION,

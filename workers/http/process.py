@@ -1,4 +1,4 @@
-"""A worker that sends: reads the endpoints from the ledger, works their kinds, follows changes."""
+"""The HTTP worker's process: reads the endpoints, works their kinds, and applies changes."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -62,7 +62,7 @@ class HttpEndpoints:
         return handlers
 
     def is_sent_by_http(self, flow: DueFlow) -> bool:
-        """Tell whether a flow is sent by HTTP: another tenant's of the same kind may not be."""
+        """Return whether a flow is sent by HTTP: another tenant's flow of the kind may not be."""
         return self.targets.find(flow.tenant, flow.kind) is not None
 
     def topics(self) -> tuple[str, ...]:

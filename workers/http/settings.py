@@ -1,4 +1,4 @@
-"""What an operator may choose about a worker that sends items by HTTP."""
+"""The settings of a worker that sends items by HTTP."""
 
 import json
 from collections.abc import Callable

@@ -18,7 +18,7 @@ from dueledger.workers.http.webhook import SigningKey, read_keys
 if TYPE_CHECKING:
     from dueledger.workers.http.settings import HttpSettings
 
-# What is left of a lease goes to recording the outcome before somebody else may start the item.
+# The rest of a lease is for recording the outcome before another worker may start the item.
 LEASE_SHARE: Final = 0.8
 ANSWER_SECONDS: Final = 5.0  # beyond the exchange's own end, after which something is broken
 _BODILESS: Final = frozenset({"GET", "DELETE"})

@@ -1,4 +1,4 @@
-"""Outcomes that consumers in other languages report by Kafka become what the ledger records."""
+"""The intake of outcomes that consumers in other languages report by Kafka."""
 
 from dueledger.workers.outcomes.outcome_intake import OutcomeIntake
 from dueledger.workers.outcomes.process import open_outcome_intake, run_outcome_intake

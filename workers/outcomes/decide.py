@@ -1,4 +1,4 @@
-"""What becomes of reported outcomes, once it is known what each of them names. Pure."""
+"""Decides what is recorded of reported outcomes, given their runs and items. Pure."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -101,7 +101,7 @@ def decide_outcomes(
 ) -> OutcomeDecisions:
     """Decide about each in its order: of two that end one item, the first is right.
 
-    `actor_no` is whom a refusal is recorded under where the fence tells of nobody.
+    A refusal is recorded under `actor_no` if its fence is unknown.
     """
     judge_of = _OutcomeDecider(now, actor_no)
     for arrival, there in zip(arrivals, found, strict=True):
@@ -151,15 +151,15 @@ class _OutcomeDecider:
         ended: _RecordedEnd | None = None,
     ) -> None:
         record, report = arrival
-        told: dict[str, object] = {
+        details: dict[str, object] = {
             "item": str(report.item),
             "verdict": report.verdict,
             "origin": f"{record.topic}/{record.partition}/{record.offset}",
         }
         if report.detail is not None:
-            told["reported"] = orjson.Fragment(report.detail)
+            details["reported"] = orjson.Fragment(report.detail)
         if ended is not None and ended.event is not None:
-            told["ended_as"] = ended.event.label
+            details["ended_as"] = ended.event.label
         self.judgement.refused.append(
             RefusedOutcome(
                 reason,
@@ -168,7 +168,7 @@ class _OutcomeDecider:
                 report.position,
                 there.run.run_no if there.run else None,
                 there.item.item_no if there.item else None,
-                orjson.dumps(told).decode(),
+                orjson.dumps(details).decode(),
             )
         )
         if reason in _WRONG:
@@ -202,9 +202,9 @@ def _ended(item: ClaimedItem, first: ReportedOutcome | None) -> _RecordedEnd | N
 
 
 def _is_repeated(report: ReportedOutcome, ended: _RecordedEnd) -> bool:
-    """Tell whether the item ended as reported; a failure at its cap of attempts was parked.
+    """Return whether the item ended as reported; a failure at its last attempt was parked.
 
-    Of two completions the evidence must agree. Why something failed may be told in other words.
+    Two completions must have the same evidence. Two failures may have different reasons.
     """
     verdict, ended_as = report.verdict, ended.event
     if ended_as is None:

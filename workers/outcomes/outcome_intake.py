@@ -1,7 +1,7 @@
 """Reported outcomes from Kafka, a poll at a time.
 
-Kafka's offsets move last: after the ledger's commit, and after what was rejected is acknowledged
-in the reject topic. Whatever dies in between is taken in again and is a duplicate by then.
+Kafka's offsets are committed last: after the ledger's commit, and after Kafka has acknowledged the
+rejected records. If the process dies in between, the poll is read again, as duplicates.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """Reading a reported outcome off Kafka: a CloudEvent `dueledger.outcome`, binary or structured.
 
-What breaks the contract is refused with the name of the field, so that its sender finds it. Pure.
+A record that breaks the contract is rejected with the name of the field. Pure.
 """
 
 import json
@@ -51,7 +51,7 @@ _ACCEPTED: Final = {
 
 @final
 class ReportedVerdict(StrEnum):
-    """What a consumer may answer about an item."""
+    """The verdicts that a consumer may report about an item."""
 
     HEARTBEAT = "heartbeat"
     COMPLETED = "completed"
@@ -178,13 +178,18 @@ def _object(field: str, document: object) -> dict[str, object]:
 
 def _report(members: dict[str, object], evidence: Callable[[], object]) -> ReportedOutcome:
     try:
-        told = _OutcomeDocument.model_validate(members)
+        document = _OutcomeDocument.model_validate(members)
     except ValidationError as error:
         problems = [_problem(details) for details in error.errors(include_url=False)]
         raise InvalidOutcome(_UNREADABLE, problems) from None
-    _check_unused_fields(told)
+    _check_unused_fields(document)
     return ReportedOutcome(
-        told.item, told.fence, told.position, told.verdict, told.after, _detail(told, evidence)
+        document.item,
+        document.fence,
+        document.position,
+        document.verdict,
+        document.after,
+        _detail(document, evidence),
     )
 
 
@@ -202,31 +207,31 @@ def _problem(details: ErrorDetails) -> Problem:
     return Problem(field, shown, reason, _ACCEPTED.get(field))
 
 
-def _check_unused_fields(told: _OutcomeDocument) -> None:
-    """Refuse what the verdict has no use for: it would be lost without a word."""
-    verdict = told.verdict
+def _check_unused_fields(document: _OutcomeDocument) -> None:
+    """Reject fields that the verdict does not use: they would be lost silently."""
+    verdict = document.verdict
     waits = verdict in (ReportedVerdict.RETRY, ReportedVerdict.SNOOZE)
-    if told.after is not None and not waits:
+    if document.after is not None and not waits:
         _refuse("after", f"belongs to retry and snooze, not to {verdict}")
-    if told.after is None and verdict is ReportedVerdict.SNOOZE:
+    if document.after is None and verdict is ReportedVerdict.SNOOZE:
         _refuse("after", "is missing: until when is it snoozed?", _AFTER_ACCEPTED)
-    if told.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
+    if document.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
         _refuse("evidence", "a heartbeat proves nothing", "evidence with what ends the item")
-    if told.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
+    if document.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
         _refuse("reason", f"belongs to the other verdicts, not to {verdict}", "`evidence`")
-    if not told.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):
+    if not document.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):
         _refuse("reason", f"is missing: {verdict} is shown to a person", _ACCEPTED["reason"])
 
 
-def _detail(told: _OutcomeDocument, exact: Callable[[], object]) -> str | None:
+def _detail(document: _OutcomeDocument, exact: Callable[[], object]) -> str | None:
     """Return what the journal keeps: the evidence of a completion, or why there is none."""
-    evidence = None if told.evidence is None else _evidence_text(told.evidence, exact)
-    if told.verdict is ReportedVerdict.COMPLETED:
+    evidence = None if document.evidence is None else _evidence_text(document.evidence, exact)
+    if document.verdict is ReportedVerdict.COMPLETED:
         return evidence
     detail: dict[str, object] = {}
-    if told.reason:
-        prefix = "not due: " if told.verdict is ReportedVerdict.NOT_DUE else ""
-        detail["reason"] = make_storable(prefix + told.reason)
+    if document.reason:
+        prefix = "not due: " if document.verdict is ReportedVerdict.NOT_DUE else ""
+        detail["reason"] = make_storable(prefix + document.reason)
     if evidence is not None:
         detail["evidence"] = orjson.Fragment(evidence)
     return orjson.dumps(detail).decode() if detail else None

@@ -1,4 +1,4 @@
-"""The intake of outcomes as a process: its connections, its topics, and its loop."""
+"""The outcome intake's process: its connections, its topics, and its loop."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -18,7 +18,7 @@ _PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
 
 @asynccontextmanager
 async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator[OutcomeIntake]:
-    """Have an intake of outcomes under an actor name of its own, its topics made.
+    """Open an outcome intake under a new actor name; make its topics.
 
     Raises Unavailable when Postgres or Kafka cannot be reached.
     """
@@ -45,7 +45,7 @@ async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator
 
 
 async def run_outcome_intake(settings: OutcomeIntakeSettings, stop: Stop) -> None:
-    """Take outcomes in until a stop is asked for. Any number of processes may."""
+    """Record outcomes until a stop is requested. Any number of processes may run."""
     await run_to_stop(_run(settings, stop), stop)
 
 

@@ -1,4 +1,4 @@
-"""Reported outcomes into the ledger: a part of a poll is one transaction and few statements."""
+"""Records reported outcomes: a part of a poll is one transaction with few statements."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ SLOTS_MAX: Final = 200_000
 @final
 @dataclass(slots=True)
 class OutcomeIntakeResult:
-    """What became of the records of one poll. All but `rejected` count outcomes."""
+    """The results of one poll. All but `rejected` count outcomes."""
 
     settled: int = 0
     heartbeats: int = 0
@@ -67,14 +67,14 @@ class OutcomeIntakeResult:
 
 @final
 class OutcomeRecorder:
-    """Settles what records report. `actor_no` is whom nameless refusals are recorded under."""
+    """Settles reported outcomes. Refusals with an unknown fence are recorded under `actor_no`."""
 
     def __init__(self, pool: Pool, *, actor_no: int) -> None:
         self._pool = pool
         self._actor_no = actor_no
 
     async def record(self, records: Sequence[ConsumedRecord]) -> OutcomeIntakeResult:
-        """Settle what records report; what is rejected is returned, not yet sent anywhere."""
+        """Settle the outcomes of records; return the rejected ones, which are not sent yet."""
         done = OutcomeIntakeResult()
         arrivals: list[OutcomeRecord] = []
         for record in records:
@@ -107,7 +107,7 @@ class OutcomeRecorder:
         await self._take(arrivals[half:], done)
 
     async def _settle(self, arrivals: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
-        """Judge and write in one transaction; write nothing where its runs are too large."""
+        """Decide and write in one transaction; write nothing if its runs are too large."""
         fences = [arrival.report.fence for arrival in arrivals]
         positions = [arrival.report.position for arrival in arrivals]
         items = [arrival.report.item for arrival in arrivals]
@@ -124,9 +124,9 @@ class OutcomeRecorder:
 
 
 async def _write(connection: Connection, judgement: OutcomeDecisions) -> None:
-    """Write it all. The runs are locked, so that nothing of it can be refused any more.
+    """Write the decisions. The runs are locked, so that none can be refused any more.
 
-    Extended is what is left after settling: most runs of a few items are closed by then.
+    Leases are extended after settling: most runs of a few items are closed by then.
     """
     for holder_no in sorted(judgement.runs):
         refused = await settle_runs(connection, judgement.settlements(holder_no), holder_no)

@@ -7,7 +7,7 @@ from dueledger.ledger.runtime.settings import Settings
 
 
 class OutcomeIntakeSettings(Settings):
-    """How outcomes that consumers in other languages report are taken in."""
+    """The settings of the outcome intake."""
 
     outcome_topic: str = Field(
         default=OUTCOME_TOPIC, min_length=1, max_length=249, description="where outcomes come"
