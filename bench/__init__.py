@@ -1,1 +1,1 @@
-"""Measurements of this code on this machine, each printed as JSON; never a test."""
+"""Benchmarks of this code on this machine. Each prints JSON; none is a test."""

@@ -1,8 +1,8 @@
-"""The claim rate however much waits, and however long a forgotten transaction holds a snapshot.
+"""The claim rate with a growing backlog, and while a forgotten transaction holds a snapshot.
 
-What is timed is the allocator's transaction: rows taken, claims recorded, committed; and as often
-as an allocator asks, from where on its flows' rows are to be looked for next. What was claimed is
-replaced at once, untimed, so that as much waits at the end as at the beginning.
+The allocator's transaction is timed: rows taken, claims recorded, committed. So is the query for
+the next floors, as often as an allocator makes it. Claimed items are replaced at once, untimed, so
+that the backlog is as large at the end as at the start.
 """
 
 import asyncio
@@ -43,7 +43,7 @@ QUIET_ITEMS: Final = 50_000
 @final
 @dataclass(frozen=True, slots=True)
 class BacklogOptions:
-    """How much waits, one measurement each; what is claimed at a time, and in all.
+    """The sizes of the backlog, one measurement each; the items of one claim, and of all claims.
 
     The snapshot is held while `hold_items` are claimed and replaced, spread over `hold_seconds`.
     """
@@ -57,12 +57,12 @@ class BacklogOptions:
 
 
 def pending_levels(pending_max: int) -> tuple[int, ...]:
-    """Return the levels from ten thousand up to what waits at most."""
+    """Return the sizes of the backlog, from ten thousand to the largest."""
     return tuple(sorted({*(level for level in LEVELS if level < pending_max), pending_max}))
 
 
 async def bench_backlog(rig: Rig, options: BacklogOptions) -> Measured:
-    """Measure with more and more waiting, then with a snapshot held."""
+    """Measure with a growing backlog, then while a snapshot is held."""
     levels = sorted(options.pending)
     held_at = max(level for level in levels if level <= max(options.hold_pending_max, levels[0]))
     rates: dict[int, dict[int, int]] = {}
@@ -96,7 +96,7 @@ async def bench_backlog(rig: Rig, options: BacklogOptions) -> Measured:
 
 @final
 class _Backlog:
-    """What waits in one ledger, and a hand that claims from it as an allocator does."""
+    """The pending items of one ledger, and one claimer that claims as an allocator does."""
 
     def __init__(self, rig: Rig, ledger: Ledger) -> None:
         self.dsn = ledger.dsn

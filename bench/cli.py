@@ -1,4 +1,4 @@
-"""Measurements, each of which prints JSON."""
+"""The command `dueledger bench`: each benchmark prints JSON."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Ours and the peers', the same no-op jobs on the same server, rounds interleaved."""
+"""Dueledger and its peers with the same no-op jobs on the same server, rounds interleaved."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -69,10 +69,10 @@ async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:
     return _measured(rounds, errors)
 
 
-async def _ours(rig: Rig, items: int, crew: ProcessSet) -> Drained:
+async def _ours(rig: Rig, items: int, processes: ProcessSet) -> Drained:
     async with rig.ledger() as ledger:
-        rig.say(f"dueledger: {'direct' if crew.direct else 'pipeline'}")
-        return await drain(rig, ledger, items, crew)
+        rig.say(f"dueledger: {'direct' if processes.direct else 'pipeline'}")
+        return await drain(rig, ledger, items, processes)
 
 
 def _measured(rounds: dict[str, list[BenchRound]], errors: dict[str, str]) -> Measured:
@@ -101,7 +101,7 @@ def _measured(rounds: dict[str, list[BenchRound]], errors: dict[str, str]) -> Me
 
 
 def _ratio(medians: dict[str, float], mine: str, theirs: str) -> float | None:
-    """Return how much faster; None where one of them could not run."""
+    """Return the ratio of the rates; None if one of them could not run."""
     if mine not in medians or theirs not in medians:
         return None
     return round(medians[mine] / medians[theirs], 2)

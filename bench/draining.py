@@ -1,4 +1,4 @@
-"""What several benchmarks share: so many items that wait, worked off by a crew, and how fast."""
+"""Drains a number of pending items with a set of processes, and measures the rate."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
@@ -22,7 +22,7 @@ Fill = Callable[[], Awaitable[None]]
 @final
 @dataclass(frozen=True, slots=True)
 class ProcessSet:
-    """Which processes work: with `direct`, workers that claim for themselves, without Kafka."""
+    """The processes that work; with `direct`, workers that claim rows themselves, without Kafka."""
 
     workers: int = 1
     allocators: int = 1
@@ -37,7 +37,7 @@ class ProcessSet:
 
 @dataclass(frozen=True, slots=True)
 class Drained:
-    """How a number of items were worked off."""
+    """The measurements of one drain."""
 
     items: int
     emit_seconds: float | None
@@ -51,25 +51,25 @@ class Drained:
 
 
 @asynccontextmanager
-async def working(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[None]:
-    """Run a whole crew for the length of the block, warmed up."""
-    async with _workers(rig, ledger, crew), _allocators(rig, ledger, crew):
+async def working(rig: Rig, ledger: Ledger, processes: ProcessSet) -> AsyncGenerator[None]:
+    """Run all processes for the length of the block, warmed up."""
+    async with _workers(rig, ledger, processes), _allocators(rig, ledger, processes):
         await _warm_up(rig, ledger)
         yield
 
 
 async def drain(
-    rig: Rig, ledger: Ledger, items: int, crew: ProcessSet, *, fill: Fill | None = None
+    rig: Rig, ledger: Ledger, items: int, processes: ProcessSet, *, fill: Fill | None = None
 ) -> Drained:
-    """Emit items while nobody claims, then let the crew work them off.
+    """Emit items while nobody claims, then let the processes work them off.
 
     `fill` emits them in another way, under the same prefix, and what else shall wait meanwhile.
     Raises Unbalanced where an item is missing at the end, and ProcessDied where a process ends.
     """
-    async with _workers(rig, ledger, crew) as workers:
-        async with _allocators(rig, ledger, crew):
+    async with _workers(rig, ledger, processes) as workers:
+        async with _allocators(rig, ledger, processes):
             await _warm_up(rig, ledger)
-        with suspended(workers) if crew.direct else nullcontext():
+        with suspended(workers) if processes.direct else nullcontext():
             if fill is None:
                 emit_seconds = await ledger.emit(items, prefix=PREFIX)
             else:
@@ -77,7 +77,7 @@ async def drain(
                 await fill()
             await ledger.rest()
             rig.say("measuring")
-        async with _allocators(rig, ledger, crew):
+        async with _allocators(rig, ledger, processes):
             meter = rig.meter()
             await ledger.until_ended(WARM_UP_ITEMS + items, watch=rig.require_alive)
             usage = meter.read()
@@ -87,14 +87,16 @@ async def drain(
 
 
 @asynccontextmanager
-async def _workers(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[list[Process]]:
-    async with rig.several("worker", crew.workers, ledger, *crew.work) as workers:
+async def _workers(
+    rig: Rig, ledger: Ledger, processes: ProcessSet
+) -> AsyncGenerator[list[Process]]:
+    async with rig.several("worker", processes.workers, ledger, *processes.work) as workers:
         yield workers
 
 
 @asynccontextmanager
-async def _allocators(rig: Rig, ledger: Ledger, crew: ProcessSet) -> AsyncGenerator[None]:
-    count = 0 if crew.direct else crew.allocators
+async def _allocators(rig: Rig, ledger: Ledger, processes: ProcessSet) -> AsyncGenerator[None]:
+    count = 0 if processes.direct else processes.allocators
     async with rig.several("allocator", count, ledger, "allocate"):
         yield
 

@@ -24,7 +24,7 @@ EMIT_GOAL: Final = 100_000
 @final
 @dataclass(frozen=True, slots=True)
 class EmitOptions:
-    """How many items, and from how many connections, one measurement each."""
+    """The number of items, and the numbers of connections, one measurement each."""
 
     items: int = 200_000
     connections: tuple[int, ...] = (1, 2)
@@ -33,7 +33,7 @@ class EmitOptions:
 @final
 @dataclass(frozen=True, slots=True)
 class _Emission:
-    """The same items emitted twice: the second time nothing is new."""
+    """The rates of emitting the same items twice: the second time no item is new."""
 
     items: int
     seconds: float

@@ -1,6 +1,6 @@
-"""A million items of one flow, due at once, while fifty other flows go on as before.
+"""A flood: a million items of one flow are due at once, while fifty other flows go on.
 
-Twice: once the flood has a kind, and so a topic, of its own; once it shares theirs.
+It is measured twice: the flood has a kind, and so a topic, of its own; and it shares theirs.
 """
 
 from dataclasses import dataclass

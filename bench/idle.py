@@ -1,7 +1,7 @@
-"""What an installation costs while nothing is due and a million items wait for later.
+"""The cost of an installation while nothing is due and a million items are pending.
 
-The reconciler's first pass, which reads everything, is over before they are watched; the whole pass
-of each hour is not among what is measured.
+The reconciler's first pass, which reads everything, is over before the measurement starts. The
+hourly full pass is not measured.
 """
 
 import asyncio

@@ -56,7 +56,7 @@ async def bench_lag(rig: Rig, options: LagOptions) -> Measured:
 
 
 def lead_seconds(items: int) -> float:
-    """Say how long before its first item is due a load begins, so that it is done by then."""
+    """Return the seconds before the first item's due time at which the load must start."""
     return REST_SECONDS + items / LOAD_PER_SECOND
 
 
@@ -105,7 +105,7 @@ async def _one(rig: Rig, way: str, rate: int, options: LagOptions) -> _One:
 
 
 def _goals(one: _One) -> list[Goal]:
-    """Return what is asked of this way at this rate, if anything."""
+    """Return the goal for this way and rate, if there is one."""
 
     def at_most(figure: float, name: str, bound: float) -> Goal:
         says = f"{name} ≤ {bound:g} ms at {one.rate:,}/s, {one.way}"

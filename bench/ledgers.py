@@ -28,14 +28,14 @@ STUCK_SECONDS: Final = 120.0
 
 
 class MeasurementFailed(DueledgerError):
-    """A measurement cannot be made, or what it found is worth nothing."""
+    """A measurement cannot be made, or its result is not valid."""
 
     code = "MEASUREMENT_FAILED"
 
 
 @final
 class _Progress:
-    """Counts towards a number, and gives up when the count stands still."""
+    """Waits for a count, and raises when the count does not change any more."""
 
     def __init__(self, wanted: int) -> None:
         self._wanted = wanted

@@ -1,4 +1,4 @@
-"""What a benchmark sets up and reads back: its databases, its load, and how long steps took."""
+"""The databases and the load of a benchmark, and the times of the items' steps."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
@@ -63,7 +63,7 @@ class TableGrowth:
 
 @dataclass(frozen=True, slots=True)
 class BenchServer:
-    """What a measurement must say of its server."""
+    """The server's version and settings that a measurement reports."""
 
     version: str
     fsync: str

@@ -50,7 +50,7 @@ class Peer:
 @final
 @dataclass(frozen=True, slots=True)
 class PeerRound:
-    """How a peer worked off its jobs once."""
+    """The measurements of one round of a peer."""
 
     items: int
     seconds: float

@@ -1,7 +1,7 @@
 """Claim → publish → start → complete, every item with its evidence: through Kafka, and direct.
 
-The servers keep their promises (fsync on, acks from all); the rate is what the database's clock
-saw, from the first claim to the last completion.
+The servers are durable (fsync on, acks from all). The rate is measured on the database's clock,
+from the first claim to the last completion.
 """
 
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ class DirectOptions:
 
 
 async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
-    """Measure the way through Kafka."""
-    crew = ProcessSet(workers=options.workers, allocators=options.allocators)
+    """Measure the pipeline through Kafka."""
+    processes = ProcessSet(workers=options.workers, allocators=options.allocators)
     async with rig.ledger() as ledger:
-        drained = await drain(rig, ledger, options.items, crew)
+        drained = await drain(rig, ledger, options.items, processes)
     says = f"{PIPELINE_GOAL:,} items/s through Kafka"
     return Measured(
         [Goal(says, drained.items_per_second, PIPELINE_GOAL)],
@@ -49,10 +49,10 @@ async def bench_pipeline(rig: Rig, options: PipelineOptions) -> Measured:
 
 
 async def bench_direct(rig: Rig, options: DirectOptions) -> Measured:
-    """Measure workers that claim for themselves."""
-    crew = ProcessSet(workers=options.workers, direct=True)
+    """Measure workers in direct mode."""
+    processes = ProcessSet(workers=options.workers, direct=True)
     async with rig.ledger() as ledger:
-        drained = await drain(rig, ledger, options.items, crew)
+        drained = await drain(rig, ledger, options.items, processes)
     says = f"{DIRECT_GOAL:,} items/s without Kafka"
     return Measured(
         [Goal(says, drained.items_per_second, DIRECT_GOAL)],
@@ -63,7 +63,7 @@ async def bench_direct(rig: Rig, options: DirectOptions) -> Measured:
 
 
 def drained_fields(drained: Drained) -> dict[str, Any]:
-    """Return the figures of items that were worked off."""
+    """Return the figures of a drain."""
     emitted = drained.emit_seconds
     return {
         "items_per_second": drained.items_per_second,

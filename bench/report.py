@@ -1,4 +1,4 @@
-"""What a measurement found, against what it was meant to find."""
+"""The document of a benchmark: its figures and their goals."""
 
 import platform
 from collections.abc import Awaitable, Callable
@@ -50,7 +50,7 @@ class Goal:
 @final
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a benchmark gives back. `usage` is of the stretch that its main figure comes from."""
+    """The result of a benchmark. `usage` is of the time that its main figure is measured in."""
 
     goals: list[Goal]
     figures: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Where benchmarks stand: real servers, databases of their own, and processes that are measured."""
+"""The rig of benchmarks: real servers, a database for each, and the measured processes."""
 
 import os
 import secrets
@@ -32,7 +32,7 @@ BENCH: str = "bench"
 
 @contextmanager
 def open_rig(say: Callable[[str], None]) -> Generator["Rig"]:
-    """Start PostgreSQL and Kafka for the length of the block, both keeping their promises."""
+    """Start PostgreSQL and Kafka for the length of the block, both with durable settings."""
     # Imported here: the embedded extra is no runtime dependency.
     from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
-"""Half the peak for twenty minutes: memory, dead rows and lag must be at the end what they were.
+"""Half the peak rate for twenty minutes: memory, dead rows and lag must not grow.
 
-The peak is what is worked off while it is emitted, since both share the machine here too.
+The peak is measured while items are emitted, because emitting and working share the machine.
 """
 
 import asyncio

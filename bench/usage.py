@@ -1,4 +1,4 @@
-"""CPU and memory of processes, read from outside, and what they say bounds a measurement."""
+"""CPU and memory of processes, read from outside, and which of them limits a measurement."""
 
 import os
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ class Meter:
 
 
 def bound_by(usage: Usage) -> str:
-    """Say in one line what bounds a measurement, from the figures alone."""
+    """Return in one line what limits a measurement, computed from the figures."""
     shares = _shares_by_role(usage)
     total = sum(shares.values()) or 1.0
     parts = ", ".join(f"{name} {used / total:.0%}" for name, used in shares.items() if used)
