@@ -36,9 +36,9 @@ Owe = Callable[[list[ItemDraft]], Awaitable[None]]
 
 RECONCILE = """
 import asyncio, sys
-from dueledger.reconciler import ReconcilerSettings, Sources, SqlPopulation, reconcile_once
+from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, SqlPopulation, reconcile_once
 dsn, query, servers = sys.argv[1:]
-sources = Sources((SqlPopulation(dsn, query, "policies", True),))
+sources = ReconcilerSources((SqlPopulation(dsn, query, "policies", True),))
 settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)
 asyncio.run(reconcile_once(settings, sources, mode="execute"))
 """
