@@ -7,7 +7,7 @@ import pytest
 
 MEASURE = """
 import gc, resource
-from dueledger.ledger.runtime.memory import keep_memory
+from dueledger.ledger.runtime.memory import tune_memory
 {start}
 record = b"x" * 530
 for number in range(60):
@@ -31,6 +31,6 @@ def measure(start: str) -> tuple[int, int]:
 def test_batches_use_the_memory_of_those_before_them() -> None:
     if measure("")[0] < 5000:
         pytest.skip("this C library keeps freed memory by itself")
-    faults, frozen = measure("keep_memory()")
+    faults, frozen = measure("tune_memory()")
     assert faults < 500
     assert frozen > 5000
