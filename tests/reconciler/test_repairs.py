@@ -36,7 +36,8 @@ Owe = Callable[[list[ItemDraft]], Awaitable[None]]
 
 RECONCILE = """
 import asyncio, sys
-from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, SqlPopulation, reconcile_once
+from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, SqlPopulation
+from dueledger.reconciler import reconcile_once
 dsn, query, servers = sys.argv[1:]
 sources = ReconcilerSources((SqlPopulation(dsn, query, "policies", True),))
 settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)
