@@ -126,9 +126,9 @@ def lag(
     json: JsonOption = False,
 ) -> None:
     """Measure start − due at rates spread evenly, through Kafka and direct."""
-    from bench.lag import CREWS, LagOptions, bench_lag
+    from bench.lag import PROCESSES_OF_WAY, LagOptions, bench_lag
 
-    _require_known(ways, list(CREWS))
+    _require_known(ways, list(PROCESSES_OF_WAY))
     default = LagOptions()
     options = LagOptions(
         seconds, warm_seconds, tuple(rates or default.rates), tuple(ways or default.ways)

@@ -17,7 +17,7 @@ LOAD_PER_SECOND: Final = 15_000
 REST_SECONDS: Final = 15.0
 KAFKA: Final = "kafka"
 DIRECT: Final = "direct"
-CREWS: Final = {KAFKA: ProcessSet(), DIRECT: ProcessSet(direct=True)}
+PROCESSES_OF_WAY: Final = {KAFKA: ProcessSet(), DIRECT: ProcessSet(direct=True)}
 
 _EVEN: Final = 1_000
 _FAST: Final = 5_000
@@ -61,7 +61,7 @@ def lead_seconds(items: int) -> float:
 
 
 async def whole_lag(ledger: Ledger, *, prefix: str, since: datetime, until: datetime) -> Lag:
-    """Measure the lag of all items of a prefix that were started in a stretch of time.
+    """Measure the lag of all items of a prefix that were started in a window of time.
 
     Raises MeasurementFailed where one was started early, or none at all.
     """
@@ -83,7 +83,7 @@ def lag_fields(lag: Lag) -> dict[str, Any]:
 async def _one(rig: Rig, way: str, rate: int, options: LagOptions) -> _One:
     rig.say(f"{rate:,} items/s, {way}")
     items = round(rate * (options.warm_seconds + options.seconds))
-    async with rig.ledger() as ledger, working(rig, ledger, CREWS[way]):
+    async with rig.ledger() as ledger, working(rig, ledger, PROCESSES_OF_WAY[way]):
         begins = after(await ledger.now(), lead_seconds(items))
         await ledger.load(
             items,

@@ -41,7 +41,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How long after their time items were started, of those started in one stretch of time."""
+    """How long after their time items were started, of those started in one window of time."""
 
     bucket: int
     items: int

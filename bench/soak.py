@@ -23,7 +23,7 @@ SHARE_OF_PEAK: Final = 0.5
 EMIT_SECONDS: Final = 0.25
 AHEAD_SECONDS: Final = 1.0
 SAMPLES: Final = 120
-STRETCHES: Final = 20
+WINDOWS: Final = 20
 MEMORY_GOAL: Final = 1.1
 MEMORY_SLACK_BYTES: Final = 16 << 20
 DEAD_GOAL: Final = 1.5
@@ -82,8 +82,8 @@ async def bench_soak(rig: Rig, options: SoakOptions) -> Measured:
             started_from=began,
             started_until=after(began, AHEAD_SECONDS + seconds),
             key_prefix=PREFIX,
-            every_nth_run=EVERY_NTH_RUN if seconds > STRETCHES * 10 else 1,
-            bucket_seconds=seconds / STRETCHES,
+            every_nth_run=EVERY_NTH_RUN if seconds > WINDOWS * 10 else 1,
+            bucket_seconds=seconds / WINDOWS,
         )
     return _measured(samples, lags, usage, peak=peak, rate=rate, behind=behind)
 

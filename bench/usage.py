@@ -16,7 +16,7 @@ READINGS_MAX: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What each process used in a stretch of time, by name; `cores_busy` counts strangers too.
+    """What each process used in a window of time, by name; `cores_busy` counts all processes.
 
     `cores` are those that this process may run on, and what it starts with it.
     """

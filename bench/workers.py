@@ -30,10 +30,10 @@ async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
     for count in options.counts:
         rig.say(f"{count} worker{'s' if count > 1 else ''}")
         items = max(round(PER_SECOND * options.seconds * count), count)
-        crew = ProcessSet(workers=count, handlers=NAPPING)
+        processes = ProcessSet(workers=count, handlers=NAPPING)
         settings = {"DUELEDGER_TOPIC_PARTITIONS": PARTITIONS}
         async with rig.ledger(settings=settings) as ledger:
-            drained[count] = await drain(rig, ledger, items, crew)
+            drained[count] = await drain(rig, ledger, items, processes)
     first = options.counts[0]
     each = drained[first].items_per_second / first
     efficiency = {

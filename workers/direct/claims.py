@@ -57,7 +57,7 @@ class DirectClaims:
         self._lease_seconds = lease_seconds
 
     async def claim_shared(self, shares: Sequence[Share]) -> ClaimResult:
-        """Take of flows that share claims: one claim and run a crew and hard end.
+        """Claim from flows that share claims: one claim and run for each pool and hard end.
 
         A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
         """

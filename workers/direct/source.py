@@ -270,7 +270,7 @@ class DirectSource:
         return {"taken": self._open(claimed_runs, asked_at)}
 
     def _wait_for_calls(self) -> dict[str, int]:
-        """Wait for calls to end; a handler that outlasts its time keeps its place in the crew."""
+        """Wait for calls to end; a handler past its timeout keeps its call slot."""
         self._poll_at = monotonic() + FULL_SECONDS
         return {}
 
@@ -324,7 +324,7 @@ class DirectSource:
         except UnseenPartition:
             raise  # the caller claims these shares once more
         except BaseException as error:
-            self._list_at = float("-inf")  # those whose turn it was are listed again
+            self._list_at = float("-inf")  # list the claimed flows again
             if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):
                 self._has_lost_answer = True
             raise

@@ -57,7 +57,7 @@ class HttpDispatcher:
         target = self._targets.find(item.tenant, item.kind)
         match target:
             case None:
-                # Its definition hands it out in another way now, and so will the allocator.
+                # Its definition has another dispatch by now; the allocator follows it.
                 return NotAttempted(
                     ENDPOINT_CHANGED_SECONDS, "the kind is not sent by HTTP any more"
                 )

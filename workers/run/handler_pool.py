@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
-FULL_WAIT_SECONDS_MAX: Final = 30.0  # waiting for a crew that is full is no longer than this
+FULL_WAIT_SECONDS_MAX: Final = 30.0  # most seconds that an item waits for a full pool
 CANCEL_GRACE_SECONDS: Final = (
     2.0  # in which a handler that was cancelled at its time's end must answer
 )
