@@ -1,4 +1,4 @@
-"""The closed list of findings and what each means: who owns it, how bad it is, what mends it."""
+"""The closed list of finding types: what each means, its owner, its severity, its repair."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from typing import Final
 
 
 class FindingType(StrEnum):
-    """What can be wrong between what was owed and what happened."""
+    """What can differ between what was owed and what happened."""
 
     MISSING = "MISSING"
     UNEXPECTED = "UNEXPECTED"
@@ -41,7 +41,7 @@ class Severity(StrEnum):
 
 
 class Resolution(StrEnum):
-    """Where a finding stands."""
+    """Whether a finding is open, and if not, why."""
 
     OPEN = "open"
     EXPLAINED = "explained"
@@ -63,7 +63,7 @@ class RepairAction(StrEnum):
 
 
 class RepairStatus(StrEnum):
-    """Where a repair stands. Executed and refused are final."""
+    """The status of a repair. Executed and refused are final."""
 
     PROPOSED = "proposed"
     EXECUTED = "executed"
@@ -71,7 +71,7 @@ class RepairStatus(StrEnum):
 
 
 class Owner(StrEnum):
-    """Who has to look."""
+    """Who has to act on a finding."""
 
     DOMAIN = "domain"
     OPERATOR = "operator"
@@ -98,10 +98,10 @@ _CRITICAL = Severity.CRITICAL
 
 FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     FindingType.MISSING: FindingRule(
-        _DOMAIN, _ERROR, RepairAction.MATERIALISE, "Expected, and no item stands for it"
+        _DOMAIN, _ERROR, RepairAction.MATERIALISE, "Expected, and the ledger has no such item"
     ),
     FindingType.UNEXPECTED: FindingRule(
-        _DOMAIN, _WARNING, None, "An item that no definition, event or population accounts for"
+        _DOMAIN, _WARNING, None, "An item that no definition, event or population expects"
     ),
     FindingType.DUPLICATE: FindingRule(
         _DOMAIN, _ERROR, None, "Two items for one business occurrence under different keys"
@@ -111,7 +111,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN, _ERROR, None, "Same key, other payload or definition version"
     ),
     FindingType.WITHDRAWN: FindingRule(
-        _DOMAIN, _ERROR, RepairAction.CANCEL, "The domain ended the subject, the item still lives"
+        _DOMAIN,
+        _ERROR,
+        RepairAction.CANCEL,
+        "The domain ended the subject, and the item is still open",
     ),
     FindingType.OVERDUE: FindingRule(
         _OPERATOR, _ERROR, RepairAction.REDRIVE, "Due, past its grace and not ended"
@@ -120,7 +123,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _PLATFORM, _ERROR, RepairAction.RELEASE, "A lease or deadline lapsed and nothing acted"
     ),
     FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
-        _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and nothing came back in the window"
+        _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"
     ),
     FindingType.OUTCOME_REJECTED: FindingRule(
         _PLATFORM, _INFORMATION, None, "A zombie's outcome was refused by the fence"
@@ -136,20 +139,20 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     ),
     FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after the promise"),
     FindingType.LATE_ARRIVING: FindingRule(
-        _DOMAIN, _WARNING, None, "Learned after the close of its period"
+        _DOMAIN, _WARNING, None, "Received after the close of its period"
     ),
     FindingType.EVENT_UNMATCHED: FindingRule(
         _DOMAIN, _WARNING, None, "A domain event that produced nothing, and no rule says so"
     ),
     FindingType.UNBALANCED: FindingRule(
-        _PLATFORM, _CRITICAL, None, "Items and the places they can stand in do not add up"
+        _PLATFORM, _CRITICAL, None, "The number of items and the sum of their states differ"
     ),
     FindingType.ORPHAN_RECORD: FindingRule(
         _PLATFORM, _ERROR, None, "A record in Kafka without a row in the ledger"
     ),
     FindingType.TAMPERED: FindingRule(_PLATFORM, _CRITICAL, None, "A seal does not verify"),
     FindingType.SOURCE_FAILED: FindingRule(
-        _OPERATOR, _ERROR, None, "A source could not tell, so nothing was concluded from it"
+        _OPERATOR, _ERROR, None, "A source could not be read, so nothing was concluded from it"
     ),
     FindingType.DEFINITION_FAILED: FindingRule(
         _DOMAIN, _ERROR, None, "A definition could not be expanded"

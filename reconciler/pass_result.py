@@ -1,4 +1,4 @@
-"""What a pass looks at, what bounds it, and what it saw."""
+"""The scope of a pass, its limits, and its result."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ JUDGED: Final = frozenset(
         FindingType.DEFINITION_FAILED,
     }
 )
-"""The types whose absence from a pass closes them. LATE is history and is never open."""
+"""A finding of these types is closed by a pass that does not find it. LATE is never open."""
 
 EXPECTATION_TYPES: Final = frozenset(
     {FindingType.MISSING, FindingType.UNEXPECTED, FindingType.DUPLICATE}
@@ -37,14 +37,14 @@ EXPECTATION_TYPES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PassScope:
-    """What a pass looks at: a half-open range of effective dates."""
+    """The half-open range of effective dates that a pass reads."""
 
     from_date: date = FIRST_DATE
     to_date: date = END_DATE
 
     @property
     def whole(self) -> bool:
-        """Tell whether nothing is left out."""
+        """Return whether the range has every date."""
         return self.from_date <= FIRST_DATE and self.to_date >= END_DATE
 
     @property
@@ -63,10 +63,10 @@ class PassLimits:
 
 @dataclass(slots=True)
 class PassResult:
-    """What a pass saw. `found` counts what holds now, `created` what was not known before.
+    """The counts of a pass. `found` counts findings that hold now, `created` the new ones of them.
 
-    `cached_windows` and `cached_items` count what was not read again but taken as an earlier pass
-    of the same process had read it: a pass with any of them is not a whole one.
+    `cached_windows` and `cached_items` count what was taken from the partition cache instead of
+    being read. A pass that has any is not a full pass.
     """
 
     reconciliation_no: int
@@ -94,5 +94,5 @@ class PassResult:
 
     @property
     def open_found(self) -> int:
-        """Count what holds now and is more than information."""
+        """Count the findings that hold now and are more than information."""
         return sum(count for type_, count in self.found.items() if type_ is not FindingType.LATE)

@@ -1,4 +1,4 @@
-"""Running a reconciler: a loop of passes, or once with repairs and a report."""
+"""The reconciler process: a loop of passes, or one pass with repairs and a report."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -33,9 +33,9 @@ RepairMode = Literal["none", "dry_run", "execute"]
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationResult:
-    """What a reconciliation came to. `findings_open` 0 is what everybody wants to see.
+    """The result of a reconciliation; `findings_open` is 0 where nothing is wrong.
 
-    `planned` are the repairs that the findings asked for; a dry run executes none of them.
+    `planned` are the repairs of the open findings. A dry run executes none of them.
     """
 
     report: ReconciliationReport
@@ -49,10 +49,10 @@ class ReconciliationResult:
 
 @dataclass(slots=True)
 class Reconciler:
-    """Makes passes over a ledger and mends what may be mended.
+    """Makes passes over a ledger and executes repairs.
 
-    `since` is the number of its first pass: reports tell of everything found since then. `carried`
-    is what the passes of its loop hand on; a pass outside the loop reads everything.
+    `since` is the number of its first pass: reports list everything found since then. `cache` is
+    what the passes of its loop keep for the next one. A pass outside the loop reads everything.
     """
 
     pool: Pool
@@ -69,16 +69,16 @@ class Reconciler:
     stop: Stop = field(default_factory=Stop)
 
     async def run_pass(
-        self, scope: PassScope | None = None, *, carried: PartitionCache | None = None
+        self, scope: PassScope | None = None, *, cache: PartitionCache | None = None
     ) -> PassResult:
-        """Make one bounded pass: read, compare, record findings, close those that are over."""
+        """Make one bounded pass: read, compare, record findings, close those that ended."""
         result = await ReconciliationPass(
             self.pool,
             self.sources,
             actor_no=self.actor_no,
             scope=scope or PassScope(),
             limits=self.limits,
-            carried=carried,
+            cache=cache,
         ).run()
         if self.since is None:
             self.since = result.reconciliation_no
@@ -86,7 +86,7 @@ class Reconciler:
         return result
 
     async def plan(self) -> list[PlannedRepair]:
-        """Return the repairs that the open findings ask for; nothing is recorded."""
+        """Return the repairs of the open findings; nothing is recorded."""
         rows: list[findings.Record] = []
         after: findings.PageAfter | None = None
         async with self.pool.acquire() as connection:
@@ -101,30 +101,30 @@ class Reconciler:
     async def repair(self, planned: list[PlannedRepair]) -> int:
         """Execute planned repairs, each once; return how many were executed now.
 
-        Raises BlastRadiusExceeded, and then nothing is done.
+        Raises BlastRadiusExceeded before anything is executed.
         """
         check_blast_radius(planned, self.repair_max)
         executor = RepairExecutor(self.pool, self.actor_no, self.publisher)
         return await executor.execute(planned)
 
     async def _pass_unless_stopped(self) -> PassResult | None:
-        """Make a pass, or leave it where it is when asked to stop.
+        """Make a pass, or cancel it when a stop is requested.
 
-        Each of its statements is whole or undone, and a pass that never ended closes nothing and
-        moves no watermark: the next one begins anew.
+        Each of its statements is committed or rolled back as a whole. A pass that did not end
+        closes no finding and moves no watermark; the next one begins anew.
         """
-        making = asyncio.create_task(self.run_pass(carried=self.cache))
-        asked = asyncio.create_task(self.stop.wait())
+        making = asyncio.create_task(self.run_pass(cache=self.cache))
+        stopping = asyncio.create_task(self.stop.wait())
         try:
-            await asyncio.wait({making, asked}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({making, stopping}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            asked.cancel()
+            stopping.cancel()
             making.cancel()
             await asyncio.wait({making})
         return None if making.cancelled() else making.result()
 
     async def tick(self) -> Mapping[str, int]:
-        """Make a pass of the loop and, in mode `execute`, repair; counts only what has changed."""
+        """Make a pass of the loop and, in mode `execute`, repair; return counts of changes only."""
         result = await self._pass_unless_stopped()
         if result is None:
             return {}
@@ -146,9 +146,9 @@ class Reconciler:
         return counts
 
     async def report(self, planned: list[PlannedRepair] | None = None) -> ReconciliationReport:
-        """Report everything found since this reconciler's first pass, as of its last."""
+        """Return the report of everything found since the first pass, as of the last."""
         if self.last is None or self.since is None:
-            raise RuntimeError("a report tells of a pass, and none was made")
+            raise RuntimeError("there is no report before the first pass: call run_pass first")
         async with self.pool.acquire() as connection:
             return await build_report(
                 connection, self.last, since=self.since, dry_run=planned or ()
@@ -193,7 +193,7 @@ async def open_reconciler(
 async def run_reconciler(
     settings: ReconcilerSettings, sources: ReconcilerSources, stop: Stop
 ) -> None:
-    """Reconcile until a stop is asked for."""
+    """Reconcile until a stop is requested."""
     await run_to_stop(_run(settings, sources, stop), stop)
 
 
@@ -218,8 +218,8 @@ async def reconcile_once(
 ) -> ReconciliationResult:
     """Make one pass, plan or execute repairs, pass again after executing, and report.
 
-    A repair that others carry out (a redriven item, a command to the domain) has its effect later:
-    what is open after the second pass is told as it stands.
+    The effect of some repairs comes later (a redriven item, a command to the domain): their
+    findings are still open in the report.
     """
     async with open_reconciler(settings, sources, mode=mode) as reconciler:
         await reconciler.run_pass()

@@ -1,4 +1,4 @@
-"""One pass: read what should be, hold it against what is, record what differs."""
+"""One pass: compute what is expected, compare it with the ledger, record what differs."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,10 +47,10 @@ STUCK_MAX: Final = 1_000
 
 
 class ReconciliationPass:
-    """One bounded pass over a scope. Made anew for each; safe to repeat after any failure.
+    """One bounded pass over a scope. One object a pass; safe to repeat after any failure.
 
-    With `carried`, partitions that an earlier pass of the same process left there are taken as they
-    were read, where nothing about them can have changed; the whole ledger is the scope then.
+    `cache` has the results of an earlier pass of the same process. A partition that cannot have
+    changed since is taken from it. It is used only where the scope is the whole ledger.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class ReconciliationPass:
         actor_no: int,
         scope: PassScope,
         limits: PassLimits,
-        carried: PartitionCache | None = None,
+        cache: PartitionCache | None = None,
     ) -> None:
         self._pool = pool
         self._sources = sources
@@ -70,15 +70,15 @@ class ReconciliationPass:
         self._limits = limits
         self._evidence = EvidenceChecks(sources.evidence)
         self._facts: dict[KindKey, FlowRules] = {}
-        self._cache = carried if scope.whole else None
+        self._cache = cache if scope.whole else None
         self._cached: dict[DateRange, PartitionResult] = {}
         self._unread: list[DateRange] = []
-        self._readings: dict[DateRange, PartitionResult] = {}
+        self._results: dict[DateRange, PartitionResult] = {}
         self._open: OpenSnapshot | None = None
         self._open_mark: str | None = None
 
     async def run(self) -> PassResult:
-        """Read, compare, record and close; return what was seen."""
+        """Read, compare, record and close findings; return the counts."""
         began = monotonic()
         async with self._pool.acquire() as connection:
             opened = await findings.begin_reconciliation(
@@ -133,12 +133,12 @@ class ReconciliationPass:
         }
         for flow in flows.values():
             self._facts.setdefault((flow.tenant, flow.kind), flow)
-        return Comparison(as_of, flows, expectation.is_excused, expectation.is_beyond_horizon)
+        return Comparison(as_of, flows, expectation.is_explained, expectation.is_beyond_horizon)
 
     async def _compare_windows(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        """Read and compare everything in the scope but what is carried over, by ascending date."""
+        """Read and compare the scope by ascending date, except what the cache has."""
         marks = await self._read_marks(connection)
         if self._cache is not None:
             self._cached = self._cache.valid_results(
@@ -148,17 +148,17 @@ class ReconciliationPass:
         self._unread = list(join(span for span in spans if span not in self._cached))
         days = await self._count_days(connection, expectation)
         for span in spans:
-            if reading := self._cached.get(span):
-                self._add_cached(reading, result)
-                self._readings[span] = reading
+            if part_result := self._cached.get(span):
+                self._add_cached(part_result, result)
+                self._results[span] = part_result
                 continue
-            reading = PartitionResult(marks.get(span, ""), result.as_of)
-            await self._read_span(connection, expectation, days.within(span), reading, result)
-            if reading.mark:
-                self._readings[span] = reading
+            part_result = PartitionResult(marks.get(span, ""), result.as_of)
+            await self._read_span(connection, expectation, days.within(span), part_result, result)
+            if part_result.mark:
+                self._results[span] = part_result
 
     async def _read_marks(self, connection: Connection) -> dict[DateRange, str]:
-        """Read the marks of partitions, before any of their rows; none where nothing is carried."""
+        """Read the marks of partitions, before any of their rows; none without a cache."""
         if self._cache is None:
             return {}
         marks: dict[DateRange, str] = {}
@@ -180,44 +180,44 @@ class ReconciliationPass:
             counts.update(expected.within(window))
         return DayCounts(counts)
 
-    def _add_cached(self, reading: PartitionResult, result: PassResult) -> None:
-        """Take up what an earlier pass read, as though it had been read again."""
-        result.expected_count += reading.owed.things
-        result.comparison.merge(reading.tallies, reading.unverified)
-        for key, tally in reading.tallies.items():
+    def _add_cached(self, part_result: PartitionResult, result: PassResult) -> None:
+        """Add what an earlier pass read, as if this one had read it."""
+        result.expected_count += part_result.owed.things
+        result.comparison.merge(part_result.tallies, part_result.unverified)
+        for key, tally in part_result.tallies.items():
             self._recorder.add_known(FindingType.LATE, key, tally.lateness.late_count)
-        result.cached_windows += reading.windows
-        result.cached_items += reading.items
+        result.cached_windows += part_result.windows
+        result.cached_items += part_result.items
 
     async def _read_span(
         self,
         connection: Connection,
         expectation: Expectation,
         days: Mapping[int, int],
-        reading: PartitionResult,
+        part_result: PartitionResult,
         result: PassResult,
     ) -> None:
-        """Read and compare a range of dates, a window at a time, and tell what differs."""
+        """Read and compare a range of dates, a window at a time, and record what differs."""
         omitted = result.omitted.total()
         for window in plan_windows(days):
             expected = expectation.read_window(window)
-            owed = ExpectedDigest.of(expected) if reading.mark else ExpectedDigest()
+            owed = ExpectedDigest.of(expected) if part_result.mark else ExpectedDigest()
             result.expected_count += len(expected)
-            part = result.comparison.compare_window(expected)
+            comparison = result.comparison.compare_window(expected)
             after = (window.from_date, 0)
             while True:
                 rows = await findings.list_item_outcomes(
                     connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
                 )
                 await self._load_new_flows(connection, expectation, result.comparison, rows)
-                part.add([ActualItem._make(row) for row in rows])
+                comparison.add([ActualItem._make(row) for row in rows])
                 if len(rows) < PAGE_ROWS:
                     break
                 after = (rows[-1]["effective_date"], rows[-1]["item_no"])
-            found = part.finish()
-            reading.add(found, owed, self._facts)
+            found = comparison.finish()
+            part_result.add(found, owed, self._facts)
             await self._window_findings.record(connection, found)
-        reading.is_settled = reading.is_settled and omitted == result.omitted.total()
+        part_result.is_settled = part_result.is_settled and omitted == result.omitted.total()
 
     async def _load_new_flows(
         self,
@@ -226,7 +226,7 @@ class ReconciliationPass:
         comparison: Comparison,
         rows: Sequence[findings.Record],
     ) -> None:
-        """Learn flows that were made since the pass began."""
+        """Read the rules of flows that were made since the pass began."""
         if any(row["flow_no"] not in comparison.flows for row in rows):
             fresh = await self._comparison(connection, expectation, comparison.as_of)
             comparison.flows.update(fresh.flows)
@@ -234,7 +234,7 @@ class ReconciliationPass:
     async def _check_whole_ledger(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        """Find what is wrong with runs, claims, the identity, sources and definitions."""
+        """Find what is wrong with runs, claims, the accounting, sources and definitions."""
         margin = self._limits.stuck_seconds
         for row in await findings.list_stuck_runs(connection, margin, STUCK_MAX):
             self._recorder.add(
@@ -278,7 +278,7 @@ class ReconciliationPass:
         )
 
     async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
-        """Read the identity: beside what is carried over if it holds there, else in full."""
+        """Read the accounting: with the cache if it balances so, else in full."""
         if self._cache is not None and self._cached:
             known = self._cache.open
             rows = await read_accounting_beside_cache(
@@ -297,18 +297,18 @@ class ReconciliationPass:
         return rows
 
     def _update_cache(self, expectation: Expectation, result: PassResult) -> None:
-        """Leave to the next pass what this one came to, now that it has ended."""
+        """Keep the results of this pass, which has ended, for the next one."""
         if self._cache is not None:
-            whole_at = None if self._cached else result.started_at
-            self._cache.replace(self._readings, self._open, expectation, whole_at=whole_at)
+            full_pass_at = None if self._cached else result.started_at
+            self._cache.replace(self._results, self._open, expectation, full_pass_at=full_pass_at)
 
     async def _close(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        """Close what no longer holds, move the watermarks, record what was read."""
-        judged = set(JUDGED)
+        """Close findings that no longer hold, move watermarks, record the sources read."""
+        closable = set(JUDGED)
         if expectation.failed:
-            judged -= EXPECTATION_TYPES
+            closable -= EXPECTATION_TYPES
         unjudged = {*self._evidence.unjudged, *result.omitted}
         unjudged |= {
             (type_, failed.tenant, failed.kind)
@@ -316,11 +316,11 @@ class ReconciliationPass:
             for type_ in EXPECTATION_TYPES
         }
         if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
-            judged.discard(FindingType.STUCK)
+            closable.discard(FindingType.STUCK)
         closed = await findings.close_findings(
             connection,
             result.reconciliation_no,
-            sorted(judged),
+            sorted(closable),
             sorted(unjudged),
             (self._scope.from_date, self._scope.to_date),
         )
@@ -357,7 +357,7 @@ class ReconciliationPass:
 
 
 def _failed_once(expectation: Expectation) -> Iterable[FailedVersion]:
-    """Return each definition that fails once: what it fails in itself, or in the materialiser."""
+    """Return one failure of each definition: in this pass, or else in the materialiser."""
     failed: dict[tuple[str, str, str], FailedVersion] = {}
     for each in (*expectation.failures, *expectation.unmaterialised):
         failed.setdefault((each.tenant, each.kind, each.name), each)

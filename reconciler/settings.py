@@ -1,4 +1,4 @@
-"""What a reconciler is told: how often it looks, what it may do, and which sources it asks."""
+"""Settings of a reconciler: how often it makes a pass, what it may repair, and its sources."""
 
 import os
 from pathlib import Path
@@ -37,7 +37,7 @@ class ReconcilerSettings(Settings):
         default=3_600.0,
         ge=0,
         le=86_400,
-        description="how long passes of the loop may carry over, until one reads everything",
+        description="how long passes of the loop may use the cache, until one reads everything",
     )
     reconcile_stuck_seconds: float = Field(
         default=60.0, ge=0, le=86_400, description="how long past a lease or deadline is stuck"
@@ -108,7 +108,7 @@ class SourcesFile(BaseModel):
 
 
 class ReconcilerSources:
-    """The sources outside the ledger that a reconciler asks."""
+    """The sources outside the ledger that a reconciler reads."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class ReconcilerSources:
 
 
 def load_sources(path: Path | None) -> ReconcilerSources:
-    """Read the file of sources. Raises InvalidSetting naming the field; no address is told."""
+    """Read the file of sources. Raises InvalidSetting naming the field, without addresses."""
     if path is None:
         return ReconcilerSources()
     try:

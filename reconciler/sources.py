@@ -1,7 +1,7 @@
-"""The truth outside the ledger: what a domain says is owed, and proof that it happened.
+"""Sources outside the ledger: what a domain says is owed, and evidence that it happened.
 
-A source that cannot tell raises `SourceFailed`; silence never means "gone". The addresses of
-sources are secrets and stand in no error, log or report.
+A source that cannot be read raises `SourceFailed`; a missing answer never means "gone". The
+addresses of sources are secrets: no error, log or report has them.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ EvidenceKey = bytes | tuple[str, ...]
 
 
 class SourceFailed(DueledgerError):
-    """A source could not tell. Nothing may be concluded from it."""
+    """A source could not be read. Nothing may be concluded from it."""
 
     code = "SOURCE_FAILED"
     exit_code = 3
@@ -50,7 +50,7 @@ class SourceFailed(DueledgerError):
 
 @dataclass(slots=True)
 class SourceTotals:
-    """What was read of one source: its control totals."""
+    """Control totals of what was read of one source."""
 
     row_count: int = 0
     hash_total: int = 0
@@ -76,7 +76,7 @@ class SourceRead:
 
 
 class PopulationRow(NamedTuple):
-    """One thing a domain says is owed. A tuple: a frozen dataclass costs a microsecond more."""
+    """One item that a domain says is owed. A tuple: a frozen dataclass costs a microsecond more."""
 
     id: bytes
     tenant: str
@@ -92,32 +92,32 @@ class PopulationRow(NamedTuple):
 class PopulationReader(Protocol):
     """What a domain says is owed, read from outside the ledger.
 
-    Where it is `complete`, an item of its kinds that it does not name is UNEXPECTED.
+    If it is `complete`, an item of its kinds that it does not name is UNEXPECTED.
     """
 
     @property
     def name(self) -> str:
-        """Return what reports call it."""
+        """Return its name in reports."""
         ...
 
     @property
     def complete(self) -> bool:
-        """Tell whether it names everything that is owed of its kinds."""
+        """Return whether it names everything that is owed of its kinds."""
         ...
 
     @property
     def digest(self) -> str:
-        """Return the digest of what is asked."""
+        """Return the digest of its query."""
         ...
 
     def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
-        """Yield rows in chunks and count them. Raises SourceFailed where it cannot tell."""
+        """Yield rows in chunks and count them. Raises SourceFailed."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceQuery:
-    """A completed item whose evidence is looked for."""
+    """A completed item that needs evidence."""
 
     id: bytes
     business_key: str
@@ -126,16 +126,16 @@ class EvidenceQuery:
 
 
 class EvidenceReader(Protocol):
-    """Proof outside the ledger that a completed item had its effect."""
+    """Evidence outside the ledger that a completed item had its effect."""
 
     @property
     def name(self) -> str:
-        """Return what reports call it."""
+        """Return its name in reports."""
         ...
 
     @property
     def tenant(self) -> str:
-        """Return whose completed items need it."""
+        """Return the tenant whose completed items need it."""
         ...
 
     @property
@@ -150,13 +150,13 @@ class EvidenceReader(Protocol):
 
     @property
     def digest(self) -> str:
-        """Return the digest of what is asked."""
+        """Return the digest of its query."""
         ...
 
     async def find_lacking(
         self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
     ) -> list[EvidenceQuery]:
-        """Return those without evidence. Raises SourceFailed where it cannot tell."""
+        """Return those without evidence. Raises SourceFailed."""
         ...
 
 
@@ -165,7 +165,7 @@ class SqlPopulation:
     """A query on the domain's database.
 
     Its rows give tenant, kind, business_key, cycle, effective_date (date), due_at (timestamptz),
-    and, for items that must be made up for, payload (JSON as text) and partition_key. Read once a
+    and, for items that a repair may emit, payload (JSON as text) and partition_key. Read once a
     pass, through a cursor in a read-only transaction.
     """
 
@@ -205,8 +205,8 @@ class SqlEvidence:
     """A query on the domain's database for the rule "Completed of `kind` requires evidence".
 
     Its rows give `reference` (null is no evidence) and either item_id or business_key, the latter
-    with cycle and effective_date where one key has several. Only the rows of the items in
-    question are asked for, so an index on that column serves.
+    with cycle and effective_date where one key has several. Only rows of the items in question
+    are read, so an index on that column is used.
     """
 
     dsn: str = field(repr=False)
@@ -224,7 +224,7 @@ class SqlEvidence:
     async def find_lacking(
         self, wanted: Sequence[EvidenceQuery], extract: SourceTotals
     ) -> list[EvidenceQuery]:
-        """Return those of `wanted` for which the domain shows nothing."""
+        """Return those of `wanted` without evidence."""
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
             columns = {
@@ -284,7 +284,7 @@ def _wanted_key(item: EvidenceQuery, given: tuple[str, ...], *, by_id: bool) -> 
 
 
 def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow | str:
-    """Return the row, or why it has to be skipped."""
+    """Return the row, or the reason to skip it."""
     texts: dict[str, str] = {}
     for name in ("tenant", "kind", "business_key", "cycle"):
         value: Any = record[name]
@@ -324,7 +324,7 @@ def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow 
 
 @asynccontextmanager
 async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[asyncpg.Record]]":
-    """Open one read-only transaction on the source; whatever goes wrong in it is its failure."""
+    """Open one read-only transaction on the source; an error in it raises SourceFailed."""
     try:
         connection = await asyncpg.connect(
             dsn,
@@ -346,7 +346,7 @@ async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[
 
 
 def _reason(error: BaseException) -> str:
-    """Return what can be told without telling the address."""
+    """Return the reason without the address."""
     match error:
         case asyncpg.ClientConfigurationError():
             return "its address is not valid"

@@ -9,7 +9,7 @@ from operator import attrgetter
 from typing import Final
 
 WINDOW_ROWS_MAX: Final = 200_000
-"""A window closes at the day that reaches this many rows; a single fuller day stands alone."""
+"""A window ends before it would exceed this; a day with more rows is a window of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class DateRange:
 
     @property
     def to_date(self) -> date:
-        """Return the first date behind."""
+        """Return the first date after it."""
         return date.fromordinal(self.to_day)
 
 
@@ -65,7 +65,7 @@ def disjoint(windows: Iterable[DateRange]) -> Iterator[DateRange]:
 
 
 def compose(whole: DateRange, parts: Iterable[DateRange]) -> Iterator[DateRange]:
-    """Yield, ascending, windows that compose to `whole`: its parts and what lies between them.
+    """Yield, ascending, windows that compose to `whole`: its parts and the gaps between them.
 
     The parts ascend and do not overlap.
     """
@@ -80,33 +80,33 @@ def compose(whole: DateRange, parts: Iterable[DateRange]) -> Iterator[DateRange]
 
 
 def join(windows: Iterable[DateRange]) -> Iterator[DateRange]:
-    """Yield ascending windows with those that touch made one."""
-    held: DateRange | None = None
+    """Yield ascending windows; adjacent ones are joined."""
+    joined: DateRange | None = None
     for window in windows:
-        if held is not None and held.to_day == window.from_day:
-            held = DateRange(held.from_day, window.to_day)
+        if joined is not None and joined.to_day == window.from_day:
+            joined = DateRange(joined.from_day, window.to_day)
             continue
-        if held is not None:
-            yield held
-        held = window
-    if held is not None:
-        yield held
+        if joined is not None:
+            yield joined
+        joined = window
+    if joined is not None:
+        yield joined
 
 
 def plan_windows(counts: Mapping[int, int], rows_max: int = WINDOW_ROWS_MAX) -> Iterator[DateRange]:
-    """Yield ascending windows that hold every counted day, none of two windows.
+    """Yield ascending windows that have every counted day, each day once.
 
-    Days without rows between two windows belong to none: nothing is expected and nothing stands.
+    Days without rows between two windows belong to none: nothing is expected and no item exists.
     """
     from_day = last_day = 0
-    held = 0
+    row_count = 0
     for day in sorted(counts):
-        if held and held + counts[day] > rows_max:
+        if row_count and row_count + counts[day] > rows_max:
             yield DateRange(from_day, last_day + 1)
-            held = 0
-        if not held:
+            row_count = 0
+        if not row_count:
             from_day = day
-        held += max(1, counts[day])
+        row_count += max(1, counts[day])
         last_day = day
-    if held:
+    if row_count:
         yield DateRange(from_day, last_day + 1)

@@ -1,4 +1,4 @@
-"""Hold what was expected against what stands in the ledger, one window at a time. Pure."""
+"""Compare what was expected with the items of the ledger, one window at a time. Pure."""
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from dueledger.reconciler.compare.lateness import Lateness
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
 SKIPPED: Final = int(TransitionEvent.SKIPPED)
-EXCUSING: Final = frozenset(
+EXPLAINING: Final = frozenset(
     {
         int(TransitionEvent.CANCELLED),
         SUPERSEDED,
@@ -24,13 +24,13 @@ EXCUSING: Final = frozenset(
 
 
 class ExpectedItem(NamedTuple):
-    """One thing that should stand in the ledger.
+    """One item that the ledger should have.
 
-    `source` is the place of its source in the pass. `live` is false where the domain withdrew it:
-    then no item is owed, and one that stands is accounted for. `reference` is what the source
-    needs to find the terms again (an event's number), `extra` what it cannot find again. `lapsed`
-    tells that its event, `received` so many microseconds after the epoch, came too late to owe it:
-    it stands as skipped.
+    `source` is the index of its source in the pass. `is_live` is false where the domain withdrew
+    it: then no item is owed, and one that exists is no finding. `reference` is what the source
+    needs to find the terms again (an event's number); `payload` and `partition_key` are a
+    population's, which is not read again. `is_missed`: its event, `received` so many microseconds
+    after the epoch, came too late to owe it, and the item is recorded as skipped.
     """
 
     id: bytes
@@ -75,7 +75,7 @@ KindKey = tuple[str, str]
 
 @dataclass(slots=True)
 class KindTally:
-    """What became of one kind's expected items. `expected` counts each thing once."""
+    """Counts of one kind's items. `expected` counts each expected item once."""
 
     expected: int = 0
     open: int = 0
@@ -88,13 +88,13 @@ class KindTally:
     blocked_by: bytes | None = None
 
     def block_watermark(self, due_at: datetime, identity: bytes) -> None:
-        """Keep the earliest thing that the watermark cannot pass."""
+        """Keep the earliest item that the watermark cannot pass."""
         if self.blocked_at is None or due_at < self.blocked_at:
             self.blocked_at = due_at
             self.blocked_by = identity
 
     def merge(self, other: "KindTally") -> None:
-        """Add what another part of the ledger, read after this one, came to."""
+        """Add the counts of another part of the ledger, read after this one."""
         self.expected += other.expected
         self.open += other.open
         self.not_due += other.not_due
@@ -108,16 +108,17 @@ class KindTally:
 
 
 def no_tallies() -> defaultdict[KindKey, KindTally]:
-    """Return tallies of kinds, each begun when it is first asked for."""
+    """Return tallies by kind; each is made when it is first used."""
     return defaultdict[KindKey, KindTally](KindTally)
 
 
 @dataclass(frozen=True, slots=True)
 class FlowRules:
-    """What the comparison must know of the flow an item belongs to.
+    """What the comparison needs to know about the flow of an item.
 
-    `covered`: some source speaks for the kind, so that an item in none is UNEXPECTED. `single`:
-    one item a business key and effective date. `evidenced`: Completed must be proven outside.
+    `is_covered`: some source names the kind's items, so an item that none names is UNEXPECTED.
+    `is_single`: one item for a business key and effective date. `needs_evidence`: a completed item
+    needs evidence from outside.
     """
 
     tenant: str
@@ -129,7 +130,7 @@ class FlowRules:
 
 
 class DuplicatePair(NamedTuple):
-    """Two items for one business occurrence; the second is the one too many."""
+    """Two items for one business occurrence; `extra` is the one that should not exist."""
 
     kept: ActualItem
     extra: ActualItem
@@ -139,7 +140,7 @@ class DuplicatePair(NamedTuple):
 class WindowResult:
     """What one window's comparison found, before anything is looked up or recorded.
 
-    `deferred` counts items that no source names and that only a later pass can judge. `changes_at`
+    `deferred` counts items that no source names and that a later pass decides about. `changes_at`
     is the first instant at which an open item becomes due or overdue.
     """
 
@@ -156,7 +157,7 @@ class WindowResult:
 
     @property
     def is_settled(self) -> bool:
-        """Tell whether nothing differs, and nothing is left for others or for later to judge."""
+        """Return whether nothing differs and nothing is left to check."""
         return not (
             self.missing
             or self.unexpected
@@ -171,24 +172,24 @@ class WindowResult:
 class Comparison:
     """The tallies of all windows of a pass.
 
-    `as_of` is business time at the start of the pass: what was emitted later is not judged.
-    `excused` tells whether an item that no source names is accounted for all the same, for good;
-    `deferred` whether it is not to be judged yet.
+    `as_of` is business time at the start of the pass: items emitted later are not checked. For an
+    item that no source names, `explained` returns whether it is no finding, now or later;
+    `deferred` returns whether it cannot be checked yet.
     """
 
     as_of: datetime
     flows: dict[int, FlowRules]
-    excused: Callable[[ActualItem], bool]
+    explained: Callable[[ActualItem], bool]
     deferred: Callable[[ActualItem], bool]
     tallies: defaultdict[KindKey, KindTally] = field(default_factory=no_tallies)
     unverified: set[KindKey] = field(default_factory=set[KindKey])
 
     def compare_window(self, expected: dict[bytes, tuple[Any, ...]]) -> "WindowComparison":
-        """Begin a window; `expected` holds Expected as plain tuples by id, and is consumed."""
+        """Begin a window; `expected` has ExpectedItem tuples by id, and is consumed."""
         return WindowComparison(self, expected)
 
     def merge(self, tallies: Mapping[KindKey, KindTally], unverified: set[KindKey]) -> None:
-        """Add what a part of the ledger came to; parts come by ascending effective date."""
+        """Add the tallies of a part of the ledger; parts come by ascending effective date."""
         for key, tally in tallies.items():
             self.tallies[key].merge(tally)
         self.unverified |= unverified
@@ -207,7 +208,7 @@ class WindowComparison:
     )
 
     def add(self, chunk: Sequence[ActualItem]) -> None:
-        """Match items with what was expected, and count each where it stands."""
+        """Match items with what was expected, and count each by its state."""
         whole, expected, result = self.whole, self.expected, self.result
         for item in chunk:
             flow = whole.flows[item.flow_no]
@@ -221,25 +222,25 @@ class WindowComparison:
             elif not flow.is_covered:
                 result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
-            elif item.event in EXCUSING or whole.excused(item):
+            elif item.event in EXPLAINING or whole.explained(item):
                 tally.expected += 1
             elif item.emitted_at >= whole.as_of or whole.deferred(item):
                 tally.expected += 1
                 result.deferred += 1
             else:
                 result.unexpected.append(item)
-            if flow.is_single and item.event not in EXCUSING:
+            if flow.is_single and item.event not in EXPLAINING:
                 place = (item.flow_no, item.business_key, item.effective_date)
                 other = self.kept.setdefault(place, item)
                 if other is not item:
                     result.duplicates.append(DuplicatePair(other, item))
 
     def _expect_again(self, item: ActualItem, row: tuple[Any, ...]) -> None:
-        """Expect the next issue of a round that a schedule owes though it was withdrawn.
+        """Expect the next issue of an occurrence that a schedule owes although it was withdrawn.
 
-        Where it was skipped instead, that accounts for it; yet a newer tz database may have issued
-        it again. The next issue stands behind the one before, if it stands: items come in the order
-        in which they were numbered, and both have the same date.
+        A skipped occurrence needs no next issue, but a newer tz database may have made one. Items
+        come in the order of their numbers and both issues have the same date, so the next issue
+        comes after the one before.
         """
         if item.event not in (SUPERSEDED, SKIPPED):
             return
@@ -256,7 +257,7 @@ class WindowComparison:
             self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, is_live=live))
 
     def finish(self) -> WindowResult:
-        """Return what is left over on either side, and add the window's tallies to the whole."""
+        """Return what has no match on either side, and add the window's tallies to the pass."""
         result = self.result
         self.whole.merge(result.tallies, result.unverified)
         if result.duplicates:
@@ -266,7 +267,7 @@ class WindowComparison:
         return result
 
     def _mark_duplicates(self) -> None:
-        """Say DUPLICATE instead of UNEXPECTED, of the item that no source names where one does."""
+        """Report a duplicate once: as DUPLICATE, for the item that no source names."""
         matched, result = self.matched, self.result
         pairs = [
             DuplicatePair(extra, kept) if kept.id not in matched and extra.id in matched else pair
@@ -278,7 +279,7 @@ class WindowComparison:
         result.unexpected = [item for item in result.unexpected if item.id not in extra_ids]
 
     def _count_item(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
-        """Count the item where it stands, and note what is wrong with its time."""
+        """Count the item by its state, and note whether it is overdue or late."""
         whole, result = self.whole, self.result
         tally.hash_total += int.from_bytes(item.id[:8])
         due_at, ended_at = item.due_at, item.ended_at

@@ -1,4 +1,4 @@
-"""How late things were: a histogram that merges, from which percentiles are read."""
+"""How late items were: a histogram that can be merged and gives percentiles."""
 
 import math
 from collections import Counter
@@ -23,7 +23,7 @@ BUCKETS: Final[tuple[tuple[float, str], ...]] = (
 
 @dataclass(slots=True)
 class Lateness:
-    """The lateness of one kind's completed items against the time they were due."""
+    """How long after `due_at` one kind's items were completed."""
 
     count: int = 0
     late_count: int = 0
@@ -39,7 +39,7 @@ class Lateness:
         self.steps[step] += 1
 
     def merge(self, other: "Lateness") -> None:
-        """Add what was counted elsewhere."""
+        """Add another histogram."""
         self.count += other.count
         self.late_count += other.late_count
         self.greatest_seconds = max(self.greatest_seconds, other.greatest_seconds)
@@ -60,8 +60,8 @@ class Lateness:
         counts = [0] * len(BUCKETS)
         for step, count in self.steps.items():
             seconds = min(_upper(step), self.greatest_seconds)
-            place = next(i for i, (limit, _) in enumerate(BUCKETS) if seconds <= limit)
-            counts[place] += count
+            index = next(i for i, (limit, _) in enumerate(BUCKETS) if seconds <= limit)
+            counts[index] += count
         return [(label, counts[i]) for i, (_, label) in enumerate(BUCKETS)]
 
 

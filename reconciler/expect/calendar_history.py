@@ -1,7 +1,7 @@
-"""Which version of a calendar counted when: for a schedule as recorded, for an event by its coming.
+"""Which version of a calendar counted when: for a schedule as recorded, for an event at receipt.
 
-A new version moves nothing that is materialised, so what was expected is computed by the version
-that counted then.
+A new version changes nothing that is materialised. So what was expected is computed with the
+version that counted at the time.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,14 +24,14 @@ from dueledger.ledger.store.calendars import (
 
 @dataclass(frozen=True, slots=True)
 class CalendarPeriod:
-    """From `from_at` on a definition observed this calendar; `before` is the one it took over."""
+    """From `from_at` on a definition observed this calendar, and `before` until then."""
 
     from_at: datetime
     definition: Definition
     before: Calendar | None = None
 
     def may_occur_twice(self, instant: datetime) -> bool:
-        """Tell whether an occurrence so near may stand on the other side of the change as well."""
+        """Return whether an occurrence so near may also occur on the other side of the change."""
         if self.before is None:
             return False
         return abs(instant - self.from_at) <= change_reach(self.definition, self.before)
@@ -39,7 +39,7 @@ class CalendarPeriod:
 
 @dataclass(frozen=True, slots=True)
 class CalendarHistory:
-    """Every version of the calendars that definitions name, and what was expanded by which."""
+    """Every version of the calendars that definitions name, and which version was used when."""
 
     versions: Mapping[CalendarKey, list[CalendarVersion]]
     uses: Mapping[int, list[CalendarUse]]
@@ -56,7 +56,7 @@ class CalendarHistory:
     def phases(
         self, definition: Definition, definition_no: int, materialised_until: datetime | None
     ) -> tuple[CalendarPeriod, ...]:
-        """Return by which versions a definition is expected, in order; none where one is enough."""
+        """Return the calendars that a definition observed, in order; none where it names none."""
         if definition.calendar_name is None:
             return ()
         versions = self.versions[definition.tenant, definition.calendar_name]
@@ -88,6 +88,6 @@ async def read_history(connection: Connection, named: Collection[CalendarKey]) -
     versions: dict[CalendarKey, list[CalendarVersion]] = {}
     for version in await list_calendar_versions(connection, named):
         versions.setdefault((version.tenant, version.name), []).append(version)
-    numbers = {each.calendar_no for line in versions.values() for each in line}
+    numbers = {each.calendar_no for each_calendar in versions.values() for each in each_calendar}
     days = await CalendarCache().by_number(connection, numbers)
     return CalendarHistory(versions, await list_calendar_uses(connection), days)

@@ -1,7 +1,7 @@
-"""What the recorded domain events owe, in the order of their own times.
+"""What the recorded domain events owe, in the order of event time.
 
-An item is born of the earliest event that implies it and ended by the first withdrawal after its
-birth, so that any order of arrival, duplicates included, expects the same.
+The earliest event that implies an item counts as its beginning, and the first withdrawal after that
+ends it. So any order of arrival gives the same expectation, duplicates included.
 """
 
 from bisect import bisect_right
@@ -22,16 +22,17 @@ from dueledger.reconciler.expect.versions import DefinitionSpan
 REASON_CHARS_MAX: Final = 200
 
 EventOrderKey = tuple[int, str, str]
-"""When an event happened, in microseconds, and its source and id, which settle ties."""
+"""When an event happened, in microseconds, and its source and id, which decide ties."""
 
 ExpectedSubject = tuple[str, str, str]
-"""Tenant, kind and business key: what a withdrawal ends items of."""
+"""Tenant, kind and business key: a withdrawal ends items of one subject."""
 
 
 class EventItem(NamedTuple):
-    """An event implies an item; `lapsed`: it came too late to owe it, if it came first.
+    """An item that an event implies.
 
-    `received` is when it came, in microseconds.
+    `received` is when the event was received, in microseconds; `is_missed`: that was too late to
+    owe the item, if no other event of it was received earlier.
     """
 
     id: bytes
@@ -44,7 +45,7 @@ class EventItem(NamedTuple):
 
 
 class InboxFacts(NamedTuple):
-    """What the inbox knows of an event beside the event."""
+    """What the inbox records about an event."""
 
     moment: EventOrderKey
     event_no: int
@@ -52,7 +53,7 @@ class InboxFacts(NamedTuple):
 
 
 class ExpectedWithdrawal(NamedTuple):
-    """An event ends the items of its key born before it; `spares` is the one it implies itself."""
+    """An event ends its subject's earlier items; `spared_item` is the one it implies itself."""
 
     moment: EventOrderKey
     key: ExpectedSubject
@@ -62,37 +63,37 @@ class ExpectedWithdrawal(NamedTuple):
 
 @dataclass(slots=True)
 class EventEffects:
-    """What one event means under the versions that were in force when it arrived."""
+    """What one event does under the versions that were in force when it was received."""
 
-    births: list[tuple[EventItem, ItemDraft]] = field(
+    implied: list[tuple[EventItem, ItemDraft]] = field(
         default_factory=list[tuple[EventItem, ItemDraft]]
     )
     withdrawals: list[ExpectedWithdrawal] = field(default_factory=list[ExpectedWithdrawal])
 
 
 class WithdrawalIndex:
-    """Every withdrawal, by what it ends items of."""
+    """Every withdrawal, by subject."""
 
     def __init__(self) -> None:
         self._by_key: defaultdict[ExpectedSubject, list[ExpectedWithdrawal]] = defaultdict(list)
 
     def add(self, withdrawal: ExpectedWithdrawal) -> None:
-        """Take a withdrawal up; a repeated one changes nothing."""
+        """Add a withdrawal; a repeated one changes nothing."""
         self._by_key[withdrawal.key].append(withdrawal)
 
-    def is_withdrawn(self, birth: EventItem) -> bool:
-        """Tell whether the item is ended.
+    def is_withdrawn(self, implied_item: EventItem) -> bool:
+        """Return whether the item is withdrawn.
 
-        A cancellation at the instant of the birth ends it; of two events that supersede at one
-        instant the later in identity stands, or both would fall.
+        A cancellation at the same instant withdraws it. Of two events that supersede at one
+        instant, the item of the later by source and id stays, or both would be withdrawn.
         """
-        for withdrawal in self._by_key.get(birth.key, ()):
-            if withdrawal.spared_item == birth.id:
+        for withdrawal in self._by_key.get(implied_item.key, ()):
+            if withdrawal.spared_item == implied_item.id:
                 continue
             if withdrawal.cancels:
-                if withdrawal.moment[0] >= birth.moment[0]:
+                if withdrawal.moment[0] >= implied_item.moment[0]:
                     return True
-            elif withdrawal.moment > birth.moment:
+            elif withdrawal.moment > implied_item.moment:
                 return True
         return False
 
@@ -107,19 +108,21 @@ class ExpectedEventRules:
                 by_name[version.definition.tenant, version.name].append(version)
         self._by_type: defaultdict[tuple[str, str], list[list[DefinitionSpan]]] = defaultdict(list)
         types: set[str] = set()
-        for (tenant, _), line in by_name.items():
-            line.sort(key=lambda version: (version.effective_from, version.number))
-            known = {type_ for version in line for type_ in version.definition.event_types}
+        for (tenant, _), versions_of_name in by_name.items():
+            versions_of_name.sort(key=lambda version: (version.effective_from, version.number))
+            known = {
+                type_ for version in versions_of_name for type_ in version.definition.event_types
+            }
             types |= known
             for type_ in known:
-                self._by_type[tenant, type_].append(line)
+                self._by_type[tenant, type_].append(versions_of_name)
         self.types = sorted(types)
 
     def apply(self, row: Record, refused: Counter[str]) -> EventEffects:
-        """Apply the rules to an inbox row; what a rule cannot read is counted in `refused`."""
+        """Apply the rules to an inbox row; unreadable rows are counted in `refused`."""
         applied = EventEffects()
-        lines = self._by_type.get((row["tenant"], row["type"]))
-        if not lines:
+        definitions = self._by_type.get((row["tenant"], row["type"]))
+        if not definitions:
             return applied
         event = DomainEvent(
             tenant=row["tenant"],
@@ -132,14 +135,14 @@ class ExpectedEventRules:
             traceparent=row["traceparent"],
         )
         moment = (microseconds_of(event.time), event.source, event.id)
-        for line in lines:
-            version = _in_force(line, row["received_at"])
+        for versions_of_name in definitions:
+            version = _in_force(versions_of_name, row["received_at"])
             if version is None:
                 continue
             try:
                 definition = version.definition_at(row["received_at"])
-                landed = InboxFacts(moment, row["event_no"], row["received_at"])
-                _apply_version(version, definition, event, landed, applied)
+                facts = InboxFacts(moment, row["event_no"], row["received_at"])
+                _apply_version(version, definition, event, facts, applied)
             except InvalidInput as refusal:
                 refused[str(refusal)[:REASON_CHARS_MAX]] += 1
         return applied
@@ -149,15 +152,15 @@ def _apply_version(
     version: DefinitionSpan,
     definition: Definition,
     event: DomainEvent,
-    landed: InboxFacts,
+    facts: InboxFacts,
     applied: EventEffects,
 ) -> None:
-    moment = landed.moment
+    moment = facts.moment
     found: EventEffects = EventEffects()
     for consequence in apply_rule(definition, event):
         match consequence:
             case ItemDraft() as draft:
-                found.births.append(_birth(draft, version, landed))
+                found.implied.append(_implied_item(draft, version, facts))
             case Cancellation(tenant=tenant, kind=kind, business_key=business_key):
                 found.withdrawals.append(
                     ExpectedWithdrawal(
@@ -165,33 +168,36 @@ def _apply_version(
                     )
                 )
             case Supersession(tenant=tenant, kind=kind, business_key=business_key) as change:
-                birth = _birth(change.replacement, version, landed)
-                found.births.append(birth)
+                implied_item = _implied_item(change.replacement, version, facts)
+                found.implied.append(implied_item)
                 found.withdrawals.append(
                     ExpectedWithdrawal(
-                        moment, (tenant, kind, business_key), cancels=False, spared_item=birth[0].id
+                        moment,
+                        (tenant, kind, business_key),
+                        cancels=False,
+                        spared_item=implied_item[0].id,
                     )
                 )
-    applied.births += found.births
+    applied.implied += found.implied
     applied.withdrawals += found.withdrawals
 
 
-def _birth(
-    draft: ItemDraft, version: DefinitionSpan, landed: InboxFacts
+def _implied_item(
+    draft: ItemDraft, version: DefinitionSpan, facts: InboxFacts
 ) -> tuple[EventItem, ItemDraft]:
-    birth = EventItem(
+    implied_item = EventItem(
         draft.id.bytes,
         (draft.tenant, draft.kind, draft.business_key),
-        landed.moment,
+        facts.moment,
         version.definition_no,
-        landed.event_no,
-        microseconds_of(landed.received_at),
-        draft.is_too_late(landed.received_at),
+        facts.event_no,
+        microseconds_of(facts.received_at),
+        draft.is_too_late(facts.received_at),
     )
-    return birth, draft
+    return implied_item, draft
 
 
-def _in_force(line: Sequence[DefinitionSpan], at: datetime) -> DefinitionSpan | None:
-    """Return the version of a definition that decided at an instant; the line is in order."""
-    place = bisect_right(line, at, key=lambda version: version.effective_from)
-    return line[place - 1] if place else None
+def _in_force(versions_of_name: Sequence[DefinitionSpan], at: datetime) -> DefinitionSpan | None:
+    """Return the version in force at an instant; the versions are in order."""
+    place = bisect_right(versions_of_name, at, key=lambda version: version.effective_from)
+    return versions_of_name[place - 1] if place else None

@@ -1,7 +1,7 @@
-"""What should stand in the ledger: by the definitions in force then, the events, and populations.
+"""What the ledger should have: by the definitions in force at the time, events, and populations.
 
-Computed from the documents and the inbox anew, by the pure modules alone; nothing that made the
-rows is asked.
+It is computed again from documents and inbox by the pure modules alone. The code that made the rows
+is not used.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -45,9 +45,9 @@ EVENTS_A_READ: Final = 5_000
 NEVER: Final = (0, "", "")
 
 MissedRanges = dict[int, list[tuple[datetime, datetime]]]
-"""By definition, the ranges of occurrences that are recorded as owed no more."""
+"""By definition, the recorded ranges of occurrences that catch-up does not owe any more."""
 
-# Rows stay plain tuples until something is wrong with one; making Expected of each costs time.
+# Rows stay plain tuples until something is wrong with one: making each an ExpectedItem costs time.
 _ID: Final = ExpectedItem._fields.index("id")
 _SOURCE: Final = ExpectedItem._fields.index("source")
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
@@ -69,7 +69,7 @@ class FailedVersion:
 
 @dataclass(slots=True)
 class Expectation:
-    """Everything expected, put aside by effective date. `reads` are its sources, by place."""
+    """Everything expected, spooled by effective date. `reads` are its sources, by index."""
 
     versions: list[DefinitionSpan]
     spool: Spool
@@ -81,45 +81,45 @@ class Expectation:
     horizons: dict[int, datetime] = field(default_factory=dict[int, datetime])
     chained: set[int] = field(default_factory=set[int])
     triggered: set[int] = field(default_factory=set[int])
-    lapses: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
+    missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
 
     @property
     def failed(self) -> bool:
-        """Tell whether a source could not tell, so that nothing may be concluded from silence."""
+        """Return whether a source could not be read, so that a missing row proves nothing."""
         return any(read.failure for read in self.reads)
 
     def is_covered(self, tenant: str, kind: str) -> bool:
-        """Tell whether an item of the kind that no source names is UNEXPECTED."""
+        """Return whether an item of the kind that no source names is UNEXPECTED."""
         broken = any((failed.tenant, failed.kind) == (tenant, kind) for failed in self.failures)
         return not self.failed and not broken and (tenant, kind) in self.covered
 
     def is_single(self, tenant: str, kind: str) -> bool:
-        """Tell whether one business key and effective date owe one item of the kind."""
+        """Return whether one business key and effective date owe one item of the kind."""
         return not self.failed and (tenant, kind) in self.single
 
     def is_population(self, source: int) -> bool:
-        """Tell whether a source's place is a population's."""
+        """Return whether the source of that index is a population."""
         return source >= FIRST_POPULATION
 
-    def is_excused(self, item: ActualItem) -> bool:
-        """Tell whether the item is accounted for though no source names it.
+    def is_explained(self, item: ActualItem) -> bool:
+        """Return whether the item is no finding although no source names it.
 
-        It follows one that ended, or a person wanted it: that stands in the ledger by name.
+        Either it follows one that ended (a fixed delay), or a person triggered it, by name.
         """
         return (item.definition_no or 0) in self.chained or item.item_no in self.triggered
 
     def is_beyond_horizon(self, item: ActualItem) -> bool:
-        """Tell whether the item lies beyond what its schedule was expanded to."""
+        """Return whether the item is due after the time up to which its schedule was expanded."""
         horizon = self.horizons.get(item.definition_no or 0)
         return horizon is not None and item.due_at >= horizon
 
     def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
-        """Return what is expected in a window, each thing once, whatever sources name it.
+        """Return what is expected in a window, each item once, whatever sources name it.
 
-        Of the events that owe one item the earliest counts, and the one that came first tells
-        whether it came too late; a population's word that it is owed stands above their having
-        withdrawn it.
+        Of several events that imply one item, the earliest in event time counts, and the one
+        received first decides whether it came too late. An item that a population names is owed,
+        also where an event withdrew it.
         """
         found: dict[bytes, SpooledRow] = {}
         first: dict[bytes, tuple[Any, ...]] = {}
@@ -138,19 +138,19 @@ class Expectation:
                 found[identity] = row
         for identity, arrival in first.items():
             if arrival[-1] != found[identity][_MISSED]:
-                told = ExpectedItem._make(found[identity])
-                found[identity] = tuple(told._replace(is_missed=arrival[-1]))
+                expected = ExpectedItem._make(found[identity])
+                found[identity] = tuple(expected._replace(is_missed=arrival[-1]))
         for identity, row in found.items():
             if row[_SOURCE] == EVENTS and identity not in asserted:
                 expected = ExpectedItem._make(row)
-                if self.withdrawn.is_withdrawn(_birth(expected)):
+                if self.withdrawn.is_withdrawn(_event_item(expected)):
                     found[identity] = tuple(expected._replace(is_live=False))
         return found
 
     async def terms_of(
         self, connection: Connection, missing: Sequence[ExpectedItem]
     ) -> dict[bytes, str]:
-        """Return the terms under which missing items have to be emitted."""
+        """Return the terms with which missing items have to be emitted."""
         terms: dict[bytes, str] = {}
         by_number = {version.definition_no: version for version in self.versions}
         for expected in missing:
@@ -171,40 +171,45 @@ class Expectation:
             if expected.source == EVENTS
         }
         numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})
-        for birth, draft in await self._births(connection, numbers):
-            if birth.id in wanted:
-                told = terms_of_draft(
-                    draft, birth.definition_no, birth.event_no, skip_reason=wanted[birth.id]
+        for implied_item, draft in await self._implied_items(connection, numbers):
+            if implied_item.id in wanted:
+                event_terms = terms_of_draft(
+                    draft,
+                    implied_item.definition_no,
+                    implied_item.event_no,
+                    skip_reason=wanted[implied_item.id],
                 )
-                terms.setdefault(birth.id, told)
+                terms.setdefault(implied_item.id, event_terms)
         return terms
 
     async def implied_since(
         self, connection: Connection, items: Sequence[ActualItem]
     ) -> set[bytes]:
-        """Return which items' own events imply them after all: those that came during the pass."""
+        """Return the items whose own events imply them: events received during the pass."""
         numbers = sorted({item.event_no for item in items if item.event_no is not None})
-        return {birth.id for birth, _ in await self._births(connection, numbers)}
+        return {
+            implied_item.id for implied_item, _ in await self._implied_items(connection, numbers)
+        }
 
-    async def _births(
+    async def _implied_items(
         self, connection: Connection, event_nos: Sequence[int]
     ) -> list[tuple[EventItem, ItemDraft]]:
         rules = ExpectedEventRules(self.versions)
-        births: list[tuple[EventItem, ItemDraft]] = []
+        implied: list[tuple[EventItem, ItemDraft]] = []
         for begin in range(0, len(event_nos), EVENTS_A_READ):
             rows = await findings.list_numbered_events(
                 connection, event_nos[begin : begin + EVENTS_A_READ]
             )
             for row in rows:
-                births += rules.apply(row, self.reads[EVENTS].extract.skipped).births
-        return births
+                implied += rules.apply(row, self.reads[EVENTS].extract.skipped).implied
+        return implied
 
 
 @asynccontextmanager
 async def build_expectation(
     connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
 ) -> AsyncGenerator[Expectation]:
-    """Read every source once and put what it expects aside; a source that fails is marked so."""
+    """Read every source once and spool what it expects; a source that fails is marked."""
     versions, failures = await read_versions(connection)
     reads = [
         SourceRead("definitions", "definitions", None),
@@ -217,9 +222,9 @@ async def build_expectation(
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
         expectation.triggered = await findings.list_expedited(connection)
-        expectation.lapses = await findings.list_missed_ranges(connection)
-        with Spool() as rounds:
-            _put_schedules(expectation, SharedOccurrences(versions, rounds), as_of)
+        expectation.missed = await findings.list_missed_ranges(connection)
+        with Spool() as occurrences:
+            _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
         await _put_events(connection, expectation)
         for place, population in enumerate(populations, FIRST_POPULATION):
             await _put_population(expectation, population, place)
@@ -236,12 +241,12 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         if isinstance(version.definition.when, AfterCompletion):
             expectation.chained.add(version.definition_no)
         horizon = version.horizon(as_of)
-        lapses = expectation.lapses.get(version.definition_no, ())
+        missed = expectation.missed.get(version.definition_no, ())
         expectation.horizons[version.definition_no] = horizon
         try:
             for draft in expected_drafts(version, horizon):
                 identity, at = draft.id.bytes, occurrence_of(draft)
-                live = version.is_owed(at) and not within(lapses, at)
+                live = version.is_owed(at) and not within(missed, at)
                 if live:
                     read.extract.add(identity)
                     shared.add(version, draft, identity)
@@ -302,9 +307,9 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
         rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
         for row in rows:
             applied = rules.apply(row, read.extract.skipped)
-            for birth, draft in applied.births:
-                read.extract.add(birth.id)
-                _put_birth(expectation.spool, birth, draft)
+            for implied_item, draft in applied.implied:
+                read.extract.add(implied_item.id)
+                _put_event_item(expectation.spool, implied_item, draft)
             for withdrawal in applied.withdrawals:
                 expectation.withdrawn.add(withdrawal)
         if len(rows) < EVENTS_A_READ:
@@ -313,12 +318,12 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
     read.duration_seconds = monotonic() - began
 
 
-def _put_birth(spool: Spool, birth: EventItem, draft: ItemDraft) -> None:
+def _put_event_item(spool: Spool, implied_item: EventItem, draft: ItemDraft) -> None:
     day = draft.effective_date.toordinal()
     spool.add(
         day,
         (
-            birth.id,
+            implied_item.id,
             draft.tenant,
             draft.kind,
             draft.business_key,
@@ -327,13 +332,13 @@ def _put_birth(spool: Spool, birth: EventItem, draft: ItemDraft) -> None:
             microseconds_of(draft.due_at),
             EVENTS,
             True,
-            birth.definition_no,
-            birth.event_no,
+            implied_item.definition_no,
+            implied_item.event_no,
             None,
             None,
-            birth.moment,
-            birth.received,
-            birth.is_missed,
+            implied_item.moment,
+            implied_item.received,
+            implied_item.is_missed,
         ),
     )
 
@@ -378,11 +383,11 @@ async def _put_population(
 
 
 def _arrival(row: SpooledRow) -> tuple[Any, ...]:
-    """Return what orders the events of one item as the intake took them, and the verdict last."""
+    """Return the key that orders an item's events as the intake did, and `is_missed` last."""
     return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_MISSED]
 
 
-def _birth(expected: ExpectedItem) -> EventItem:
+def _event_item(expected: ExpectedItem) -> EventItem:
     return EventItem(
         expected.id,
         (expected.tenant, expected.kind, expected.business_key),
@@ -393,6 +398,6 @@ def _birth(expected: ExpectedItem) -> EventItem:
 
 
 def _instant_span(expected: ExpectedItem, smear: timedelta | None) -> tuple[datetime, datetime]:
-    """Return where its occurrence lies: it is due no earlier, and later by less than its smear."""
+    """Return the span of its occurrence: `due_at` is later than it by less than the smear."""
     due_at = instant_of(expected.due_microseconds)
     return due_at - (smear or timedelta()), instant_of(expected.due_microseconds + 1)

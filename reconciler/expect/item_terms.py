@@ -1,4 +1,4 @@
-"""The terms of an item that is missing, kept as JSON until a repair emits it."""
+"""The terms of a missing item, kept as JSON until a repair emits it."""
 
 from datetime import UTC, date, datetime
 from typing import Any, Final
@@ -32,7 +32,7 @@ def terms_of_draft(
     *,
     skip_reason: str | None = None,
 ) -> str:
-    """Return a draft as terms; with a reason it is to be recorded as skipped."""
+    """Return a draft as terms; with a skip reason the repair records it as skipped."""
     return orjson.dumps(
         {
             "tenant": draft.tenant,
@@ -61,7 +61,7 @@ def terms_of_draft(
 
 
 def terms_of_population(expected: ExpectedItem) -> str:
-    """Return what a population says is owed as terms."""
+    """Return the terms of an item that a population names."""
     draft = ItemDraft(
         tenant=expected.tenant,
         kind=expected.kind,

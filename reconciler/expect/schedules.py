@@ -14,18 +14,18 @@ from dueledger.reconciler.expect.calendar_history import CalendarPeriod
 from dueledger.reconciler.expect.versions import DefinitionSpan
 
 SLICE: Final = timedelta(days=7)
-"""How much of a schedule is expanded at once: at a second's beat 604,800 occurrences."""
+"""How much of a schedule is expanded at once: every second gives 604,800 occurrences."""
 
 
 def occurrence_of(draft: ItemDraft) -> datetime:
-    """Return when the schedule's own occurrence falls, from which smear moved the item."""
+    """Return the instant of the occurrence, before smear moved the item."""
     return draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
 
 
-def within(lapses: Sequence[tuple[datetime, datetime]], instant: datetime) -> bool:
-    """Tell whether an instant lies in one of the half-open ranges, which are in order."""
-    place = bisect_right(lapses, instant, key=itemgetter(0))
-    return place > 0 and instant < lapses[place - 1][1]
+def within(missed_ranges: Sequence[tuple[datetime, datetime]], instant: datetime) -> bool:
+    """Return whether an instant lies in one of the half-open ranges, which are in order."""
+    index = bisect_right(missed_ranges, instant, key=itemgetter(0))
+    return index > 0 and instant < missed_ranges[index - 1][1]
 
 
 def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
@@ -37,9 +37,9 @@ def schedule_slices(start: datetime, end: datetime) -> Iterator[tuple[datetime, 
 
 
 def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
-    """Yield what a schedule owes from its beginning up to `end`, each once.
+    """Yield what a schedule owes from its beginning up to `end`, each item once.
 
-    Where another version of its calendar took over, what was owed already stays where it is.
+    Another version of its calendar changes nothing that was owed before it counted.
     """
     changes = [phase for phase in version.phases if phase.before is not None]
     near: set[bytes] = set()
@@ -55,10 +55,10 @@ def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraf
 def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
     for start, until in schedule_slices(version.effective_from, end):
         yield from schedule_drafts(version, start, until)
-    # It was expanded further, and a newer version took over from an instant before that.
-    reached = version.materialised_until or end
+    # It was expanded further, and another calendar version counted from an instant before that.
+    expanded_until = version.materialised_until or end
     for phase in version.phases:
-        if end <= phase.from_at < reached:
+        if end <= phase.from_at < expanded_until:
             for draft in drafts_moved_before_change(version, phase):
                 if occurrence_of(draft) < end:
                     yield draft
@@ -67,7 +67,8 @@ def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
 def schedule_drafts(version: DefinitionSpan, start: datetime, end: datetime) -> Iterator[ItemDraft]:
     """Yield what a schedule owes in a slice, occurrences recorded as skipped included.
 
-    With the slice in which a calendar took over comes what it owes before that and nobody emitted.
+    A slice in which another calendar version begins also has the items that this version moves to
+    before its beginning: no version emitted them.
     """
     changes = [phase for phase in version.phases if start < phase.from_at < end]
     for begin, until in pairwise((start, *(phase.from_at for phase in changes), end)):
@@ -81,7 +82,7 @@ def schedule_drafts(version: DefinitionSpan, start: datetime, end: datetime) -> 
 
 
 def drafts_moved_before_change(version: DefinitionSpan, phase: CalendarPeriod) -> list[ItemDraft]:
-    """Return what a calendar owes before it took over, and the one before would have later."""
+    """Return what a calendar owes before its own beginning and the one before owed after it."""
     if phase.before is None:
         return []
     since, at = version.effective_from, phase.from_at

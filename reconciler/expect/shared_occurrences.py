@@ -1,4 +1,4 @@
-"""Rounds that schedules of two names owe under one identity: one of the two lacks its item."""
+"""Occurrences that two definitions owe under one identity: one of the two lacks its item."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ ScheduleSubject = tuple[str, str, str]
 
 
 class SharedOccurrences:
-    """The rounds of schedules that have a business key in common, put aside until all are known."""
+    """Occurrences of schedules that share a business key, spooled until all are known."""
 
     def __init__(self, versions: Sequence[DefinitionSpan], spool: Spool) -> None:
         names: defaultdict[ScheduleSubject, set[str]] = defaultdict(set)
@@ -25,22 +25,22 @@ class SharedOccurrences:
         self._spool = spool
 
     def add(self, version: DefinitionSpan, draft: ItemDraft, identity: bytes) -> None:
-        """Put a round that is owed aside, where another definition might owe it as well."""
+        """Spool an owed occurrence, where another definition might owe it as well."""
         if (draft.tenant, draft.kind, draft.business_key) in self._subjects:
             row = (identity, version.definition_no, draft.cycle)
             self._spool.add(draft.effective_date.toordinal(), row)
 
     def find(self) -> Iterator[tuple[DefinitionSpan, str]]:
-        """Yield the versions whose rounds an older definition owes as well, and why, each once."""
-        told: set[int] = set()
+        """Yield each version once of which an older definition owes an occurrence too, and why."""
+        reported: set[int] = set()
         for day in sorted(self._spool.counts):
             first: dict[bytes, DefinitionSpan] = {}
             rows = sorted(self._spool.read(day, day + 1), key=itemgetter(1, 2))
             for identity, definition_no, cycle in rows:
                 version = self._versions[definition_no]
                 kept = first.setdefault(identity, version)
-                if kept.name != version.name and definition_no not in told:
-                    told.add(definition_no)
+                if kept.name != version.name and definition_no not in reported:
+                    reported.add(definition_no)
                     yield version, _reason(version, kept, cycle)
 
 

@@ -1,4 +1,4 @@
-"""Rows put aside by effective date, so that a pass needs memory for one window, not for all."""
+"""Rows in a temporary file by effective date, so that a pass holds one window in memory."""
 
 import marshal
 import tempfile
@@ -10,13 +10,13 @@ from typing import Any, Final, Self
 _BUFFERED_ROWS_MAX: Final = 100_000
 
 SpooledRow = tuple[Any, ...]
-"""What is put aside: only what marshal writes without a class, which makes it fast."""
+"""A tuple of what marshal can write; that is faster than classes."""
 
 
 class Spool:
-    """Put rows aside under a day (its proleptic ordinal) and read them back a day at a time.
+    """Write rows under a day (its proleptic ordinal) and read them back a day at a time.
 
-    One temporary file without a name, which the system removes with the process. At most
+    It is one temporary file without a name, which the system removes with the process. At most
     100,000 rows wait in memory; a day is read back whole.
     """
 
@@ -39,7 +39,7 @@ class Spool:
         self._file.close()
 
     def add(self, day: int, row: SpooledRow) -> None:
-        """Put one row aside under `day`."""
+        """Add one row under `day`."""
         self._buffered[day].append(row)
         self.counts[day] += 1
         self._buffered_count += 1

@@ -24,7 +24,7 @@ VersionFailure = tuple[str, str, str, int, str]
 class DefinitionSpan:
     """One version: in force from `effective_from` until `superseded_at`, if there is one.
 
-    `definition` observes the newest calendar, each of `phases` the one that counted from then on.
+    `definition` observes the newest calendar; each of `phases` one that counted for a time.
     """
 
     definition_no: int
@@ -39,14 +39,14 @@ class DefinitionSpan:
 
     def definition_at(self, instant: datetime) -> Definition:
         """Return the definition with the calendar that counted for an instant."""
-        place = bisect_right(self.phases, instant, key=attrgetter("from_at"))
-        return self.phases[max(place - 1, 0)].definition if self.phases else self.definition
+        index = bisect_right(self.phases, instant, key=attrgetter("from_at"))
+        return self.phases[max(index - 1, 0)].definition if self.phases else self.definition
 
     def is_owed(self, occurrence_at: datetime) -> bool:
-        """Tell whether an occurrence must have its item, as far as what is missed decides.
+        """Return whether an occurrence must have its item, as far as catch-up decides.
 
-        Where what is missed may be owed no more, the materialiser decides it, by the time at which
-        it comes to it: until then nothing can be said.
+        With catch-up `latest` or `skip`, the materialiser decides when it reaches an occurrence
+        whether it is still owed. Before that nothing can be expected.
         """
         if self.definition.catch_up.keeps_all or self.materialised_until is None:
             return True
@@ -54,9 +54,9 @@ class DefinitionSpan:
 
     @property
     def unmaterialised(self) -> str | None:
-        """Why the materialiser cannot expand it, while it still has something to expand."""
-        reached, end = self.materialised_until, self.superseded_at
-        finished = reached is not None and end is not None and reached >= end
+        """Why the materialiser cannot expand it; None where nothing is left to expand."""
+        until, end = self.materialised_until, self.superseded_at
+        finished = until is not None and end is not None and until >= end
         return None if finished else self.failure
 
     @property
@@ -65,13 +65,13 @@ class DefinitionSpan:
         return self.definition.tenant, self.definition.kind
 
     def in_force(self, at: datetime) -> bool:
-        """Tell whether this version decides at an instant."""
+        """Return whether this version is in force at an instant."""
         return self.effective_from <= at and (self.superseded_at is None or at < self.superseded_at)
 
     def horizon(self, as_of: datetime) -> datetime:
         """Return up to when a schedule's items must exist: what is due, and what is materialised.
 
-        The materialiser's word is taken only for more than is due already, never for less.
+        The materialised watermark can only move it later than what is due, never earlier.
         """
         until = max(as_of, self.materialised_until or as_of)
         return until if self.superseded_at is None else min(until, self.superseded_at)
@@ -80,7 +80,7 @@ class DefinitionSpan:
 async def read_versions(
     connection: Connection,
 ) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
-    """Read every version with the calendars it observed; what cannot be read is a failure."""
+    """Read every version with the calendars it observed; one that cannot be read is a failure."""
     rows = await findings.list_definition_versions(connection)
     named = {(row["tenant"], name) for row in rows if (name := calendar_name_of(row["document"]))}
     return _parse_versions(rows, await read_history(connection, named))

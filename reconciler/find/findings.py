@@ -1,4 +1,4 @@
-"""A finding: its stable identity, both sides of its evidence, and the sentence a person reads."""
+"""A finding: its stable id, both sides of its evidence, and a sentence for people."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ EvidenceFields = dict[str, str | int | float | bool | None]
 
 
 def uuid8(*parts: str) -> UUID:
-    """Return the UUIDv8 (RFC 9562) of `parts`, made the way item ids are made."""
+    """Return the UUIDv8 (RFC 9562) of `parts`, computed as item ids are."""
     digest = bytearray(hashlib.sha256(_SEPARATOR.join(parts).encode()).digest()[:16])
     digest[6] = digest[6] & 0x0F | 0x80
     digest[8] = digest[8] & 0x3F | 0x80
@@ -30,7 +30,7 @@ def repair_id(finding_id: UUID, action: RepairAction, opened_count: int) -> UUID
 
 @dataclass(frozen=True, slots=True)
 class FindingSubject:
-    """What a finding is about. `name` tells it apart within its type, tenant and kind."""
+    """What a finding is about. `name` is unique within its type, tenant and kind."""
 
     tenant: str
     kind: str
@@ -43,7 +43,7 @@ class FindingSubject:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong now. `terms` is what an item would be emitted with, as JSON."""
+    """One difference that holds now. `terms` are those of an item to emit, as JSON."""
 
     type: FindingType
     subject: FindingSubject
@@ -54,7 +54,7 @@ class Finding:
 
     @property
     def id(self) -> UUID:
-        """Return the id: the same subject has the same finding in every pass."""
+        """Return the id: the same subject has the same id in every pass."""
         subject = self.subject
         return uuid8("finding", self.type, subject.tenant, subject.kind, subject.name)
 
@@ -65,7 +65,7 @@ class Finding:
 
 
 def source_failed(name: str, reason: str) -> Finding:
-    """Say that `name` could not be read; nothing may be concluded from its silence."""
+    """Return the finding that `name` could not be read; its missing rows prove nothing."""
     return Finding(
         FindingType.SOURCE_FAILED,
         FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, name),
@@ -76,7 +76,7 @@ def source_failed(name: str, reason: str) -> Finding:
 
 
 def definition_failed(tenant: str, kind: str, name: str, version: int, reason: str) -> Finding:
-    """Say that a definition in force could not be expanded."""
+    """Return the finding that a definition in force could not be expanded."""
     return Finding(
         FindingType.DEFINITION_FAILED,
         FindingSubject(tenant, kind, name),
@@ -87,7 +87,7 @@ def definition_failed(tenant: str, kind: str, name: str, version: int, reason: s
 
 
 def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Finding:
-    """Say that the accounting identity of a kind is broken by some items."""
+    """Return the finding that the accounting identity of a kind does not hold."""
     accounted = sum(places.values())
     off = items - accounted
     what = f"{off} stand nowhere" if off > 0 else f"{-off} stand in two places at once"
@@ -104,7 +104,7 @@ def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Fi
 def stuck_run(
     *, run_no: int, fence: int, open_count: int, worker: str, lease_until: datetime, lapsed: float
 ) -> Finding:
-    """Say that a run's lease lapsed long ago and nobody took its items back."""
+    """Return the finding that a run's lease lapsed and its items were not released."""
     return Finding(
         FindingType.STUCK,
         FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
@@ -118,7 +118,7 @@ def stuck_run(
 def stuck_claim(
     *, fence: int, open_count: int, topic: str, deadline: datetime, lapsed: float
 ) -> Finding:
-    """Say that a claim's deadline passed long ago with items that nobody started."""
+    """Return the finding that a claim's deadline passed and items were not released."""
     return Finding(
         FindingType.STUCK,
         FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
@@ -130,7 +130,7 @@ def stuck_claim(
 
 
 def span(seconds: float) -> str:
-    """Return a length of time in the largest unit that says it, as in ``3 h``."""
+    """Return a length of time in the largest unit that fits, as in ``3 h``."""
     for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.0f} {unit}"

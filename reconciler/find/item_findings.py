@@ -1,4 +1,4 @@
-"""What is wrong with one item, in words and with both sides of the evidence."""
+"""Findings about one item: a sentence, and both sides of the evidence."""
 
 from datetime import date, timedelta
 from uuid import UUID
@@ -18,7 +18,7 @@ from dueledger.reconciler.sources import EvidenceReader
 
 
 def missing(expected: ExpectedItem, source: str, terms: str | None) -> Finding:
-    """Say that `source` expects what no item stands for."""
+    """Return the finding that `source` expects an item that the ledger does not have."""
     effective = date.fromordinal(expected.day)
     due_at = instant_of(expected.due_microseconds)
     identity = UUID(bytes=expected.id)
@@ -48,7 +48,7 @@ def missing(expected: ExpectedItem, source: str, terms: str | None) -> Finding:
 
 
 def unexpected(item: ActualItem, flow: FlowRules) -> Finding:
-    """Say that an item stands for which there is no reason."""
+    """Return the finding that no source expects an item."""
     return Finding(
         FindingType.UNEXPECTED,
         _subject(item, flow),
@@ -60,7 +60,7 @@ def unexpected(item: ActualItem, flow: FlowRules) -> Finding:
 
 
 def duplicate(pair: DuplicatePair, flow: FlowRules) -> Finding:
-    """Say that one business occurrence has two items."""
+    """Return the finding that one business occurrence has two items."""
     kept, extra = pair
     return Finding(
         FindingType.DUPLICATE,
@@ -72,31 +72,31 @@ def duplicate(pair: DuplicatePair, flow: FlowRules) -> Finding:
     )
 
 
-def overdue(item: ActualItem, flow: FlowRules, standing: Record, waited: timedelta) -> Finding:
-    """Say that an item is past its grace, and where it stands."""
-    state = State(standing["state"]).label if standing["state"] else None
-    match standing["state"]:
+def overdue(item: ActualItem, flow: FlowRules, described: Record, waited: timedelta) -> Finding:
+    """Return the finding that an open item is past its grace, with its state."""
+    state = State(described["state"]).label if described["state"] else None
+    match described["state"]:
         case State.MANUAL_REVIEW:
-            where = f"it is parked: {standing['reason']}"
+            state_text = f"it is parked: {described['reason']}"
         case State.RETRYABLE_FAILURE:
-            where = f"it waits for attempt {standing['attempt'] + 1}"
+            state_text = f"it waits for attempt {described['attempt'] + 1}"
         case State.SCHEDULED:
-            where = "it waits to be claimed"
+            state_text = "it waits to be claimed"
         case _:
-            where = "it is handed out, or stands nowhere"
+            state_text = "it is handed out, or stands nowhere"
     late = (waited - flow.grace).total_seconds()
     return Finding(
         FindingType.OVERDUE,
         _subject(item, flow),
         f"{_what(item, flow)} was due {item.due_at:%Y-%m-%d %H:%M} UTC and its grace ended "
-        f"{span(late)} ago; {where}.",
+        f"{span(late)} ago; {state_text}.",
         expected={"ended_by": (item.due_at + flow.grace).isoformat()},
-        actual={"state": state, "attempt": standing["attempt"], "reason": standing["reason"]},
+        actual={"state": state, "attempt": described["attempt"], "reason": described["reason"]},
     )
 
 
 def late(item: ActualItem, flow: FlowRules) -> Finding:
-    """Say that an item was completed after its promise."""
+    """Return the finding that an item was completed after it was promised."""
     promised = item.complete_by or item.due_at + flow.grace
     ended_at = item.ended_at or promised
     after = (ended_at - promised).total_seconds()
@@ -111,7 +111,7 @@ def late(item: ActualItem, flow: FlowRules) -> Finding:
 
 
 def effect_missing(item: ActualItem, flow: FlowRules, evidence: EvidenceReader) -> Finding:
-    """Say that a completed item left no trace where its effect should be."""
+    """Return the finding that there is no evidence for a completed item."""
     ended_at = item.ended_at or item.due_at
     return Finding(
         FindingType.EFFECT_MISSING,

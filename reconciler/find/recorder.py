@@ -1,4 +1,4 @@
-"""Findings taken up during a pass and recorded in batches, up to the cap of their type and kind."""
+"""Findings of a pass, recorded in batches, up to the cap of their type and kind."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ class FindingRecorder:
         self._listed: Counter[tuple[FindingType, str, str]] = Counter()
 
     def add(self, found: Iterable[Finding]) -> None:
-        """Take findings up for recording; beyond the cap they are only counted."""
+        """Add findings to be recorded; beyond the cap they are only counted."""
         result = self._result
         for finding in found:
             place = (finding.type, finding.subject.tenant, finding.subject.kind)
@@ -42,7 +42,7 @@ class FindingRecorder:
         return self._findings_max - self._listed[type_, *key]
 
     def add_known(self, type_: FindingType, key: KindKey, count: int) -> None:
-        """Count findings of a kind that an earlier pass recorded, as though they were taken up."""
+        """Count findings of a kind that an earlier pass recorded, as if they were added."""
         if not count:
             return
         place = (type_, *key)
@@ -53,7 +53,7 @@ class FindingRecorder:
             self._result.omitted[place] += count - listed
 
     async def flush(self, connection: Connection) -> None:
-        """Record what was taken up, each id once."""
+        """Record the added findings, each id once."""
         unique = list({finding.id: finding for finding in self._waiting}.values())
         self._waiting = []
         for begin in range(0, len(unique), RECORDED_ROWS):
@@ -66,7 +66,7 @@ class FindingRecorder:
 
 
 def finding_record(finding: Finding) -> findings.FindingRecord:
-    """Return a finding as it is recorded: information is explained at once."""
+    """Return the record of a finding: one that is information only is explained at once."""
     subject = finding.subject
     informative = finding.severity is Severity.INFORMATION
     return findings.FindingRecord(
@@ -89,7 +89,7 @@ def finding_record(finding: Finding) -> findings.FindingRecord:
 
 
 def population_record(read: SourceRead, result: PassResult) -> findings.PopulationRecord:
-    """Return a source as it was read, as it is recorded."""
+    """Return the record of a source as it was read."""
     return findings.PopulationRecord(
         name=read.name,
         origin=read.origin,

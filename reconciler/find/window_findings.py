@@ -1,4 +1,4 @@
-"""What differs in one window, told as findings after looking again where it may have healed."""
+"""Findings of one window. Items that may have been emitted meanwhile are looked up again."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -21,9 +21,10 @@ CHUNK_ROWS: Final = 10_000
 
 
 class EvidenceChecks:
-    """The evidence that a pass asks for, by kind, and how each of its sources was read.
+    """The evidence sources of a pass, by kind, and how each was read.
 
-    `unjudged` are the type, tenant and kind of findings that a source's failure left untold.
+    `unjudged` are the type, tenant and kind of findings that could not be checked because a source
+    failed.
     """
 
     def __init__(self, evidence: Sequence[EvidenceReader]) -> None:
@@ -36,7 +37,7 @@ class EvidenceChecks:
 
 
 class WindowFindings:
-    """Tells what the windows of one pass came to."""
+    """Turns the results of windows into findings."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class WindowFindings:
     async def _still_missing(
         self, connection: Connection, missing: Sequence[ExpectedItem]
     ) -> list[ExpectedItem]:
-        """Leave out what was emitted while this pass read, or ended years ago."""
+        """Return those that were not emitted meanwhile and did not end years ago."""
         found: set[bytes] = set()
         for begin in range(0, len(missing), CHUNK_ROWS):
             chunk = missing[begin : begin + CHUNK_ROWS]
@@ -105,7 +106,7 @@ class WindowFindings:
         return [expected for expected in missing if expected.id not in found]
 
     async def _find_overdue(self, connection: Connection, overdue: Sequence[ActualItem]) -> None:
-        """Tell of overdue items; those beyond the cap of their kind are not looked up."""
+        """Add findings of overdue items; those beyond the cap of their kind are not looked up."""
         result, flows = self._result, self._result.comparison.flows
         shown: list[ActualItem] = []
         listed: Counter[KindKey] = Counter()
@@ -119,14 +120,14 @@ class WindowFindings:
                 result.found[FindingType.OVERDUE] += 1
         for begin in range(0, len(shown), CHUNK_ROWS):
             chunk = shown[begin : begin + CHUNK_ROWS]
-            standings = await findings.describe_open_items(
+            descriptions = await findings.describe_open_items(
                 connection, [item.item_no for item in chunk]
             )
             self._recorder.add(
                 item_findings.overdue(
-                    item, flows[item.flow_no], standing, result.as_of - item.due_at
+                    item, flows[item.flow_no], described, result.as_of - item.due_at
                 )
-                for item, standing in zip(chunk, standings, strict=True)
+                for item, described in zip(chunk, descriptions, strict=True)
             )
 
     async def _find_missing_effects(self, completed: Sequence[ActualItem]) -> None:

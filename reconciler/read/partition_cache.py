@@ -1,17 +1,18 @@
-"""What a pass hands on to the next one of its process: partitions that need no second reading.
+"""Results of table partitions that a pass keeps for the next one of its process.
 
-What a partition's dates come to depends on its rows, on what is expected there, on the facts of its
-kinds, on what excuses items, and on the time. All but the rows is compared in each pass. For the
-rows stands a mark: PostgreSQL's counters of what was inserted, updated and deleted.
+The result of a partition depends on its rows, on what is expected there, on the facts of its kinds,
+on what explains items, and on the time. Each pass compares all of these except the rows. For the
+rows it compares a mark: PostgreSQL's counters of inserted, updated and deleted rows.
 
-A pass reads the marks first, and rows after them. PostgreSQL counts a transaction after it has
-become visible. So a change that the rows did not show came later than they were read, was counted
-later still, and is not in the mark that was read before them: a later mark differs from it. What
-the rows showed and the mark did not yet costs one reading too many. Counters only grow; that they
-were reset or lost is in the mark too, by when it was and when the server began, so that no mark
-comes twice. How late a change is counted has no bound (seconds as a rule, longer while its session
-stays in a next transaction), and counting can be switched off by a superuser: therefore all is read
-again from time to time.
+A pass reads the marks first and the rows after them. PostgreSQL counts a transaction after it has
+become visible. So a change that the rows did not show became visible after they were read, was
+counted later still, and is not in the mark read before them: a later mark differs. A change that
+the rows showed and the mark did not costs one unneeded read. Counters only grow. The mark also has
+the times at which they were reset and at which the server started, so that no mark occurs twice.
+
+There is no bound on how late a change is counted: seconds as a rule, longer while its session stays
+in a next transaction. A superuser can switch counting off. So everything is read again from time to
+time.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,9 +37,9 @@ _LIVE: Final = ExpectedItem._fields.index("is_live")
 
 @dataclass(frozen=True, slots=True)
 class ExpectedDigest:
-    """What is expected in a range of dates: counts, and sums of hashes that no order changes.
+    """What is expected in a range of dates: counts, and sums of hashes in any order.
 
-    The hashes are Python's, keyed by the process: equal only within one.
+    The hashes are Python's, with a key of the process: comparable only within one process.
     """
 
     things: int = 0
@@ -48,12 +49,12 @@ class ExpectedDigest:
 
     @classmethod
     def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "ExpectedDigest":
-        """Sum up what is expected: rows of Expected by id."""
+        """Return the digest of ExpectedItem rows by id."""
         live = [identity for identity, row in expected.items() if row[_LIVE]]
         return cls(len(expected), sum(map(hash, expected)), len(live), sum(map(hash, live)))
 
     def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
-        """Return what is expected in two ranges that do not overlap."""
+        """Return the digest of two ranges that do not overlap."""
         return ExpectedDigest(
             self.things + other.things,
             self.things_hash + other.things_hash,
@@ -65,7 +66,7 @@ class ExpectedDigest:
 def digest_within(
     expectation: Expectation, window: DateRange, expected: DayCounts
 ) -> ExpectedDigest:
-    """Sum up what is expected in a window, a day at a time."""
+    """Return the digest of a window, read a day at a time."""
     owed = ExpectedDigest()
     for day in expected.days(window):
         owed += ExpectedDigest.of(expectation.read_window(DateRange(day, day + 1)))
@@ -74,10 +75,10 @@ def digest_within(
 
 @dataclass(slots=True)
 class PartitionResult:
-    """What the dates of one partition came to when they were read: tallies, no rows.
+    """The result of one partition's dates: tallies, no rows.
 
-    `as_of` is when, in business time; `changes_at` the first instant at which an open item becomes
-    due or overdue.
+    `as_of` is when it was read, in business time; `changes_at` the first instant at which an open
+    item becomes due or overdue.
     """
 
     mark: str
@@ -92,13 +93,13 @@ class PartitionResult:
 
     @property
     def items(self) -> int:
-        """Count the items that stand there."""
+        """Count the items of the partition."""
         return sum(tally.open + sum(tally.ended.values()) for tally in self.tallies.values())
 
     def add(
         self, window: WindowResult, owed: ExpectedDigest, facts: Mapping[KindKey, FlowRules]
     ) -> None:
-        """Add one window, of those that compose to the partition by ascending date."""
+        """Add one window of the partition; windows come by ascending date."""
         self.windows += 1
         self.owed += owed
         self.is_settled = self.is_settled and window.is_settled
@@ -110,7 +111,7 @@ class PartitionResult:
             self.changes_at = min(self.changes_at or window.changes_at, window.changes_at)
 
     def is_valid(self, mark: str, as_of: datetime, facts: Mapping[KindKey, FlowRules]) -> bool:
-        """Tell whether rows, time and kinds are such that reading them again would say the same."""
+        """Return whether result the rows again would give the same result."""
         return (
             self.mark == mark
             and self.as_of <= as_of
@@ -121,14 +122,14 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class PartitionCache:
-    """What the last whole or carried pass of this process left: one reading a partition at most.
+    """Results of the last pass of this process: at most one a partition.
 
-    Only passes that ended leave anything. `whole_seconds` is how old the last pass may be that read
-    everything, in machine time.
+    Only a pass that ended writes to it. `full_pass_seconds` is how old the last pass that read
+    everything may be, in machine time.
     """
 
     full_pass_seconds: float = 3_600.0
-    readings: dict[DateRange, PartitionResult] = field(
+    results: dict[DateRange, PartitionResult] = field(
         default_factory=dict[DateRange, PartitionResult]
     )
     open: OpenSnapshot | None = None
@@ -145,34 +146,34 @@ class PartitionCache:
         as_of: datetime,
         started_at: datetime,
     ) -> dict[DateRange, PartitionResult]:
-        """Return the readings that still hold; none where all is to be read again."""
-        if not self._excused_within(expectation) or self._is_stale(started_at):
+        """Return the results that are still valid; none where everything is to be read again."""
+        if not self._explains_as_before(expectation) or self._is_stale(started_at):
             return {}
         expected = DayCounts(expectation.spool.counts)
         return {
-            window: reading
+            window: result
             for window, mark in marks.items()
-            if (reading := self.readings.get(window)) is not None
-            and reading.is_valid(mark, as_of, facts)
-            and reading.owed == digest_within(expectation, window, expected)
+            if (result := self.results.get(window)) is not None
+            and result.is_valid(mark, as_of, facts)
+            and result.owed == digest_within(expectation, window, expected)
         }
 
     def replace(
         self,
-        readings: Mapping[DateRange, PartitionResult],
+        results: Mapping[DateRange, PartitionResult],
         open_: OpenSnapshot | None,
         expectation: Expectation,
         *,
-        whole_at: datetime | None,
+        full_pass_at: datetime | None,
     ) -> None:
-        """Hand on what a pass came to that has ended; `whole_at` if it read everything."""
-        self.readings = {window: each for window, each in readings.items() if each.is_settled}
+        """Keep the results of a pass that ended; `full_pass_at` if it read everything."""
+        self.results = {window: each for window, each in results.items() if each.is_settled}
         self.open = open_
         self.chained, self.triggered = expectation.chained, expectation.triggered
-        self.full_pass_at = whole_at or self.full_pass_at
+        self.full_pass_at = full_pass_at or self.full_pass_at
 
-    def _excused_within(self, expectation: Expectation) -> bool:
-        """Tell whether what excused an item before does so still."""
+    def _explains_as_before(self, expectation: Expectation) -> bool:
+        """Return whether everything that explained an item still does."""
         return self.chained <= expectation.chained and self.triggered <= expectation.triggered
 
     def _is_stale(self, started_at: datetime) -> bool:
@@ -180,10 +181,10 @@ class PartitionCache:
         return age is None or not timedelta() <= age < timedelta(seconds=self.full_pass_seconds)
 
 
-def merged_tallies(readings: Iterable[PartitionResult]) -> dict[KindKey, KindTally]:
-    """Return the tallies of readings as one."""
+def merged_tallies(results: Iterable[PartitionResult]) -> dict[KindKey, KindTally]:
+    """Return the sum of the tallies of all results."""
     tallies = no_tallies()
-    for reading in readings:
-        for key, tally in reading.tallies.items():
+    for result in results:
+        for key, tally in result.tallies.items():
             tallies[key].merge(tally)
     return tallies

@@ -1,4 +1,4 @@
-"""Commands to the domain: what only the owner of an effect can mend, published to `due-repairs`."""
+"""Commands to the domain, published to `due-repairs`: repairs that only the domain can make."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
@@ -20,7 +20,7 @@ _SEND_SECONDS: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class RepairCommand:
-    """One command to the domain. `id` is the repair's: who applies it keys on that."""
+    """One command to the domain. `id` is the repair's: use it as the idempotency key."""
 
     id: str
     tenant: str
@@ -33,7 +33,7 @@ class RepairCommand:
 
 
 class RepairPublisher(Protocol):
-    """Publishes commands; returns only when all of them are durable in Kafka."""
+    """Publishes commands and returns when all of them are durable in Kafka."""
 
     async def publish(self, commands: Sequence[RepairCommand]) -> None:
         """Publish all of them. Raises Unavailable; some may then have been published."""

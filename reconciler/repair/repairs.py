@@ -1,4 +1,4 @@
-"""Repairs as records: proposed and executed once an opening of a finding, reconciled after."""
+"""Repairs as records: one each time a finding opens, executed once, and reconciled after."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ REPAIRS_A_TRANSACTION: Final = 500
 REAPED_MAX: Final = 1_000
 
 RepairChoice = Mapping[FindingType, RepairAction | None]
-"""Which repair mends which type of finding, where it is not the default."""
+"""The repair of a type of finding, where it is not the default."""
 
 RepairOutcome = tuple[RepairStatus, dict[str, Any]]
 
 
 class BlastRadiusExceeded(DueledgerError):
-    """More would be changed than one pass may change."""
+    """The plan has more repairs of one action than one pass may execute."""
 
     code = "BLAST_RADIUS_EXCEEDED"
 
@@ -50,7 +50,7 @@ class BlastRadiusExceeded(DueledgerError):
 
 @dataclass(frozen=True, slots=True)
 class PlannedRepair:
-    """A repair that one open finding asks for. `would` says what it does, for a person."""
+    """A repair of one open finding. `would` is a sentence for people: what it does."""
 
     id: UUID
     finding_id: UUID
@@ -65,9 +65,9 @@ class PlannedRepair:
 
 
 def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> list[PlannedRepair]:
-    """Return the repairs that open findings (rows of `list_findings`) ask for. Pure.
+    """Return the repairs of open findings (rows of `list_findings`). Pure.
 
-    A finding whose repair cannot apply to it, such as redriving what is not parked, asks for none.
+    A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
     """
     planned: list[PlannedRepair] = []
     for row in rows:
@@ -76,10 +76,10 @@ def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> 
         action = choice.get(type_, default) if choice else default
         if action is None or row["closed_at"] is not None:
             continue
-        told = _command(action, row)
-        if told is None:
+        found = _command(action, row)
+        if found is None:
             continue
-        would, command = told
+        would, command = found
         planned.append(
             PlannedRepair(
                 id=repair_id(row["id"], action, row["opened_count"]),
@@ -101,24 +101,24 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
     """Return the sentence and the command of one repair, or None where it cannot apply."""
     what = f"{row['kind']} of {row['business_key']}, effective {row['effective_date']}"
     item = {"item": str(row["item_id"]), "reason": f"finding {row['id']}"}
-    told: tuple[str, dict[str, Any]] | None = None
+    command: tuple[str, dict[str, Any]] | None = None
     match action:
         case RepairAction.MATERIALISE:
             if row["terms"] is not None:
-                told = _emission(what, row), row["terms"]
+                command = _emission(what, row), row["terms"]
         case RepairAction.REDRIVE:
             if row["actual"].get("state") == State.MANUAL_REVIEW.label:
-                told = f"Send {what} back to work, its attempts counted anew.", item
+                command = f"Send {what} back to work, its attempts counted anew.", item
         case RepairAction.CANCEL:
-            told = f"Cancel {what}.", item
+            command = f"Cancel {what}.", item
         case RepairAction.RELEASE:
             holder = row["subject"]
-            told = f"Take back what {holder} holds past its time.", {"holder": holder}
+            command = f"Take back what {holder} holds past its time.", {"holder": holder}
         case RepairAction.ESCALATE:
-            told = f"Ask the domain to make up for the effect of {what}.", _escalation(row)
+            command = f"Ask the domain to make up for the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:
             pass
-    return told
+    return command
 
 
 def _emission(what: str, row: Record) -> str:
@@ -168,8 +168,8 @@ class RepairExecutor:
     async def execute(self, planned: Sequence[PlannedRepair]) -> int:
         """Record and execute; return how many were executed now. Repeating it is harmless.
 
-        Executing and recording that it was executed commit together; a command to the domain may
-        be published twice, under one id, where the COMMIT behind it is lost.
+        A repair and the record of its execution commit together. A command to the domain may be
+        published twice under one id, where the COMMIT after it is lost.
         """
         executed = 0
         for begin in range(0, len(planned), REPAIRS_A_TRANSACTION):
@@ -283,13 +283,13 @@ class RepairExecutor:
     ) -> dict[UUID, RepairOutcome]:
         claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
         runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
-        told = {
+        counts = {
             "claims_released": claims.released,
             "runs_released": runs.released,
             "retried": runs.retried,
             "parked": runs.parked,
         }
-        return {repair.id: (RepairStatus.EXECUTED, told) for repair in repairs}
+        return {repair.id: (RepairStatus.EXECUTED, counts) for repair in repairs}
 
     async def _escalate(
         self, connection: Connection, repairs: Sequence[PlannedRepair]

@@ -1,4 +1,4 @@
-"""A report out of what a pass saw and what the ledger recorded of it."""
+"""Build the report from the result of a pass and the recorded findings."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ async def build_report(
     since: int,
     dry_run: Sequence[PlannedRepair] = (),
 ) -> model.ReconciliationReport:
-    """Report what passes since number `since` found, and where it stands after this one."""
+    """Report what passes since number `since` found, as of this one."""
     rows = await _all_findings(connection, since)
     rows.sort(key=lambda row: (row["closed_at"] is not None, row["type"] == FindingType.LATE))
     shown = [_finding(row) for row in rows[: model.FINDINGS_SHOWN_MAX]]

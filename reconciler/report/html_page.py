@@ -1,4 +1,4 @@
-"""The report as one HTML file: no script, no address, prints, and follows the reader's theme."""
+"""The report as one HTML file: without scripts or links, printable, in the reader's theme."""
 
 from datetime import datetime
 from typing import Final, cast

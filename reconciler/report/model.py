@@ -1,4 +1,4 @@
-"""The report of a reconciliation: what the JSON, its schema and the page all come from."""
+"""The report of a reconciliation: the model of its JSON, its schema and the page."""
 
 from datetime import date, datetime
 from enum import StrEnum
@@ -31,7 +31,7 @@ Fact = str | int | float | bool | None
 
 
 class StatementVerdict(StrEnum):
-    """What the statement comes to."""
+    """The verdict of the statement."""
 
     COMPLETE = "complete"
     COMPLETE_WITH_EXPLAINED = "complete_with_explained"
@@ -51,7 +51,10 @@ class ReportStatement(_ReportPart):
 
 
 class Watermark(_ReportPart):
-    """Everything of the kind expected before `complete_before` is accounted for."""
+    """Everything expected of the kind before `complete_before` is completed or explained.
+
+    `held_by` names what blocks it.
+    """
 
     tenant: str
     kind: str
@@ -62,8 +65,8 @@ class Watermark(_ReportPart):
 class AccountingRow(_ReportPart):
     """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
 
-    `verified` is false where no definition, event rule or population speaks for the kind: then
-    what stands in the ledger is taken as expected.
+    `verified` is false where no definition, event rule or population names the kind's items: then
+    the ledger's own items count as expected.
     """
 
     tenant: str
@@ -99,7 +102,7 @@ class IdentityRow(_ReportPart):
 
 
 class SummaryRow(_ReportPart):
-    """What was found of one type, and what is left of it."""
+    """Counts of the findings of one type."""
 
     type: FindingType
     severity: Severity
@@ -180,7 +183,7 @@ class SourceRow(_ReportPart):
 
 
 class RuleRow(_ReportPart):
-    """A version of a definition that something was expected from."""
+    """A version of a definition that was used for the expectation."""
 
     tenant: str
     definition: str
@@ -222,7 +225,7 @@ class RejectedWrites(_ReportPart):
 
 
 class ReconciliationReport(_ReportPart):
-    """One reconciliation, whole."""
+    """The report of one reconciliation."""
 
     schema_version: str = SCHEMA_VERSION
     software_version: str
@@ -249,12 +252,12 @@ class ReconciliationReport(_ReportPart):
 
     @property
     def findings_found(self) -> int:
-        """Count what was found of more than informative weight, mended or not."""
+        """Count the findings that are more than information, repaired or not."""
         return sum(row.found for row in self.summary if row.severity is not Severity.INFORMATION)
 
     @property
     def findings_open(self) -> int:
-        """Count what is still open."""
+        """Count the findings that are still open."""
         return sum(row.open for row in self.summary)
 
     @property
@@ -289,7 +292,7 @@ def make_statement(
     oldest_days: float,
     complete_before: datetime | None,
 ) -> ReportStatement:
-    """Put the result into one sentence."""
+    """Return the result as one sentence."""
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
@@ -299,7 +302,7 @@ def make_statement(
             complete_before=complete_before,
         )
     if repaired or explained:
-        told = [
+        parts = [
             f"{count:,} {word}"
             for count, word in ((repaired, "repaired"), (explained, "explained"))
             if count
@@ -309,11 +312,11 @@ def make_statement(
         )
         return ReportStatement(
             verdict=verdict,
-            sentence=f"Complete, with {' and '.join(told)}.",
+            sentence=f"Complete, with {' and '.join(parts)}.",
             complete_before=complete_before,
         )
     return ReportStatement(
         verdict=StatementVerdict.COMPLETE,
-        sentence="Complete: everything that was owed is completed, excused or not yet due.",
+        sentence="Complete: everything that was owed is completed, explained or not yet due.",
         complete_before=complete_before,
     )

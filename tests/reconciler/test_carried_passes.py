@@ -280,7 +280,7 @@ async def test_g11_carried_passes_say_what_a_whole_one_says(
         await world.pass_time(1)
         await frozen.execute("select pg_stat_force_next_flush()")
 
-        part = await loop.run_pass(carried=loop.cache)
+        part = await loop.run_pass(cache=loop.cache)
         left = await standing(frozen)
         whole = await make_reconciler(sources, limits=limits).run_pass()
 

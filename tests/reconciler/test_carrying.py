@@ -106,7 +106,7 @@ async def test_a_pass_outside_the_loop_or_of_a_part_carries_nothing(make_reconci
     await tick(reconciler)
 
     assert (await reconciler.run_pass()).cached_windows == 0
-    part = await reconciler.run_pass(PassScope(APRIL, MAY), carried=reconciler.cache)
+    part = await reconciler.run_pass(PassScope(APRIL, MAY), cache=reconciler.cache)
     assert part.cached_windows == 0
     assert (await tick(reconciler)).cached_windows == 2
 
@@ -454,7 +454,7 @@ async def test_a_pass_that_is_cut_off_hands_nothing_on(
     hanging = Hanging(f"{kind}Proven")
     reconciler = make_reconciler(ReconcilerSources((), (hanging,)))
     await tick(reconciler)
-    before = dict(reconciler.cache.readings)
+    before = dict(reconciler.cache.results)
     await frozen.execute(CHANGES["transition"], APRIL)
     proven = make_drafts(1, due_at=NOON, effective_date=MAY, kind=hanging.kind)
     await emit_items(frozen, proven, actor_no=actor_no)
@@ -466,7 +466,7 @@ async def test_a_pass_that_is_cut_off_hands_nothing_on(
     reconciler.stop.request()
     assert await ticking == {}
 
-    assert reconciler.cache.readings == before
+    assert reconciler.cache.results == before
     assert len(standing) == 7
     await at(NOON + 2 * MINUTE)
     again = make_reconciler()
