@@ -1,4 +1,4 @@
-"""Looks over an installation: each check says ok, warn or fail, and what to do."""
+"""Checks of an installation: each is ok, warn or fail, with what to do."""
 
 import asyncio
 import platform
@@ -25,7 +25,7 @@ _XMIN_WARN: Final = (
 
 
 class Health(StrEnum):
-    """How one check went."""
+    """The result of one check."""
 
     OK = "ok"
     WARN = "warn"
@@ -34,7 +34,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One line of the doctor's answer. `remedy` is None where nothing is to be done."""
+    """One line of the doctor's output. `remedy` is None where nothing is to be done."""
 
     name: str
     health: Health
@@ -43,7 +43,7 @@ class DoctorCheck:
 
 
 async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
-    """Yield one check after the other, the cheap ones first."""
+    """Yield the checks, cheap ones first."""
     yield _python()
     yield _tzdata()
     try:

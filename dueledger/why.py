@@ -24,7 +24,7 @@ _SUPERSEDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`code` is stable; `remedy` is None where there is nothing to do but wait."""
+    """The reason. `code` is stable; `remedy` is None where one can only wait."""
 
     code: str
     sentence: str
@@ -34,7 +34,7 @@ class Explanation:
 def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) -> Explanation:
     """Explain an item as `ledger.store.items.show_item` shows it.
 
-    `hindrances` are what `ledger.store.flows.find_hindrances` says of one that waits.
+    `blockers` are what `ledger.store.flows.find_blockers` returns for a pending item.
     """
     state = _BY_LABEL[item["state"]]
     match state:
@@ -71,7 +71,7 @@ def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) 
 
 
 def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
-    """Return why an item ended, as its last record says; None where that says nothing."""
+    """Return why an item ended, from its last transition; None where that has no reason."""
     detail = item["detail"]
     if state is State.COMPLETED or not isinstance(detail, dict):
         return None  # evidence is the handler's own, whatever its members are called
@@ -87,13 +87,13 @@ def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
 
 
 def _nominal(item: Mapping[str, Any]) -> str:
-    """Return the local time that an item stands for, as a person reads it."""
+    """Return the nominal local time of an item as text."""
     if item["nominal"] is None:
         return item["effective_date"].isoformat()
     return f"{item['nominal'].replace('T', ' ')} in {item['zone']}"
 
 
-def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any]) -> Explanation:
+def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any]) -> Explanation:
     now, available_at = item["now"], item["available_at"]
     if item["paused_at"] is not None:
         return Explanation(
@@ -102,8 +102,8 @@ def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any
             f"{item['pause_reason'] or 'no reason given'}.",
             "`dueledger flow pauses` says by whom; `dueledger resume` ends it.",
         )
-    if hindrances.get("blocked"):
-        behind = hindrances.get("behind")
+    if blockers.get("blocked"):
+        behind = blockers.get("behind")
         return Explanation(
             "BEHIND",
             "It waits for another of its key to end"
@@ -130,7 +130,7 @@ def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any
             f"{_span(available_at - now)} from now.",
             None,
         )
-    held_back = _explain_limits(item, hindrances) if hindrances else None
+    held_back = _explain_limits(item, blockers) if blockers else None
     return held_back or Explanation(
         "NOT_CLAIMED",
         f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
@@ -138,35 +138,35 @@ def _waiting(item: Mapping[str, Any], state: State, hindrances: Mapping[str, Any
     )
 
 
-def _explain_limits(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> Explanation | None:
-    """Explain by the flow's limits, the strictest first."""
+def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Explanation | None:
+    """Explain an item by its flow's limits, the strictest first."""
     flow = f"{item['tenant']} {item['kind']}" + (f" --lane {item['lane']}" if item["lane"] else "")
-    in_flight = hindrances["handed_out"] + hindrances["running"]
-    by_topic = hindrances["settled_by"] == "topic"
-    if hindrances["circuit"] != "closed":
+    in_flight = blockers["handed_out"] + blockers["running"]
+    by_topic = blockers["settled_by"] == "topic"
+    if blockers["circuit"] != "closed":
         return Explanation(
             "CIRCUIT_OPEN",
-            f"Its flow failed too often: the circuit is {hindrances['circuit'].replace('_', '-')} "
-            f"since {_at(hindrances['circuit_at'])}.",
-            f"A probe is let through {hindrances['circuit_rest_seconds']:g} seconds after it "
+            f"Its flow failed too often: the circuit is {blockers['circuit'].replace('_', '-')} "
+            f"since {_at(blockers['circuit_at'])}.",
+            f"A probe is let through {blockers['circuit_rest_seconds']:g} seconds after it "
             f"opened; `dueledger flow set {flow} --circuit none` ends the breaker.",
         )
-    if hindrances["concurrency_max"] is not None and in_flight >= hindrances["concurrency_max"]:
+    if blockers["concurrency_max"] is not None and in_flight >= blockers["concurrency_max"]:
         return Explanation(
             "CONCURRENCY",
-            f"Its flow may have {hindrances['concurrency_max']} items handed out and running at "
+            f"Its flow may have {blockers['concurrency_max']} items handed out and running at "
             f"once, and has {in_flight}.",
             f"`dueledger flow set {flow} --concurrency COUNT` changes that.",
         )
-    if hindrances["rate_per_second"] is not None and hindrances["tokens"] < 1:
+    if blockers["rate_per_second"] is not None and blockers["tokens"] < 1:
         return Explanation(
             "RATE",
-            f"Its flow is limited to {hindrances['rate_per_second']:g} items a second, and others "
+            f"Its flow is limited to {blockers['rate_per_second']:g} items a second, and others "
             "of it are before it.",
             f"`dueledger flow set {flow} --rate NUMBER` changes that.",
         )
-    window = hindrances["window_items"]
-    waiting = in_flight if by_topic else hindrances["handed_out"]
+    window = blockers["window_items"]
+    waiting = in_flight if by_topic else blockers["handed_out"]
     if window is not None and waiting >= window:
         return Explanation(
             "WINDOW",
@@ -174,22 +174,22 @@ def _explain_limits(item: Mapping[str, Any], hindrances: Mapping[str, Any]) -> E
             f"{'answered' if by_topic else 'started'}, and has {waiting}.",
             f"See that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
         )
-    return _explain_missing_consumer(item, hindrances, in_flight)
+    return _explain_missing_consumer(item, blockers, in_flight)
 
 
 def _explain_missing_consumer(
-    item: Mapping[str, Any], hindrances: Mapping[str, Any], in_flight: int
+    item: Mapping[str, Any], blockers: Mapping[str, Any], in_flight: int
 ) -> Explanation | None:
-    by_topic = hindrances["settled_by"] == "topic"
-    if hindrances["silent_since"] is not None and in_flight > 0:
+    by_topic = blockers["settled_by"] == "topic"
+    if blockers["silent_since"] is not None and in_flight > 0:
         return Explanation(
             "SILENT_CONSUMER",
             f"Nobody answers what is handed out to {item['topic']}, so since "
-            f"{_at(hindrances['silent_since'])} its flow has one item there at a time.",
+            f"{_at(blockers['silent_since'])} its flow has one item there at a time.",
             f"See that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: with "
             "the next answer it goes on as before.",
         )
-    if not by_topic and hindrances["dispatch"] != "direct" and hindrances["granted"] == 0:
+    if not by_topic and blockers["dispatch"] != "direct" and blockers["granted"] == 0:
         return Explanation(
             "NO_CONSUMER",
             f"No live worker asks for {item['topic']}, so it is not handed out.",

@@ -1,1 +1,1 @@
-"""Calendars on their way into the ledger: read from files and libraries, compared, put."""
+"""Calendars from files and libraries: read, compared, and put into the ledger."""

@@ -1,4 +1,4 @@
-"""Holidays out of a CSV file: a header `date`, or `date,name`, and a line a day."""
+"""Holidays from a CSV file: a header `date`, or `date,name`, and a line a day."""
 
 import csv
 from datetime import date
@@ -40,7 +40,7 @@ def read_csv(
 ) -> SourceCalendar:
     """Read holidays; the first day known is the earliest listed where none is given.
 
-    Raises InvalidInput with each line that is wrong: no date, given twice, outside the range.
+    Raises InvalidInput with each wrong line: not a date, given twice, or outside the range.
     """
     lines = _lines(path)
     problems: list[Problem] = []
@@ -111,7 +111,7 @@ def _lines(path: Path) -> list[tuple[int, list[str], int]]:
 
 
 def _date(text: str) -> date | None:
-    """Read an ISO 8601 date; whatever else could be one is ambiguous."""
+    """Read an ISO 8601 date; other formats are ambiguous and refused."""
     text = text.strip()
     if len(text) != _ISO_DATE_CHARS or text[4::3] != "--" or not text.isascii():
         return None

@@ -1,4 +1,4 @@
-"""What a new version of a calendar changes: business days that come and go, and its range."""
+"""What a new version of a calendar changes: business days added and removed, and its range."""
 
 from dataclasses import dataclass
 from datetime import date
@@ -10,7 +10,7 @@ from dueledger.ledger.schedule import Weekday
 
 @dataclass(frozen=True, slots=True)
 class ListedDay:
-    """A day that is listed, and its name, where it has one."""
+    """A listed day, with its name if it has one."""
 
     day: date
     name: str = ""
@@ -18,10 +18,10 @@ class ListedDay:
 
 @dataclass(frozen=True, slots=True)
 class CalendarDifference:
-    """From one version to the next.
+    """The changes from one version to the next.
 
     `added` and `removed` are listed holidays, `workdays_added` and `workdays_removed` listed
-    workdays. `turned` are the days known to both that are a business day in one of them alone.
+    workdays. `turned` are days that both know and that are a business day in one only.
     """
 
     weekend: tuple[tuple[Weekday, ...], tuple[Weekday, ...]]
@@ -35,7 +35,7 @@ class CalendarDifference:
 
     @property
     def reaches_less(self) -> bool:
-        """Tell whether it leaves days unknown that were known."""
+        """Return whether days are unknown now that were known before."""
         (first, last), (new_first, new_last) = self.range
         return new_first > first or new_last < last
 

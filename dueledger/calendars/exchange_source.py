@@ -39,7 +39,7 @@ def read_exchange(code: str, span: DayRange) -> SourceCalendar:
             "--exchange", [Problem("--exchange", code, "no such exchange", accepted)]
         )
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of what the library itself stands on
+        warnings.simplefilter("ignore")  # of a library that it uses
         try:
             found = library.get_calendar(code, start=str(span.first), end=str(span.last))
         except (ValueError, library.errors.CalendarError) as error:

@@ -1,4 +1,4 @@
-"""Calendars from files on the command line, where no ledger is asked: NAME=FILE."""
+"""Calendars from files on the command line, without a ledger: NAME=FILE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from dueledger.ledger.schedule import Calendar
 
 @dataclass(frozen=True, slots=True)
 class CalendarFileOptions:
-    """What a CSV or ICS file cannot say: the weekend, and between which days it is complete."""
+    """What a CSV or ICS file does not have: the weekend, and its first and last complete day."""
 
     weekend: str | None = None
     first: date | None = None

@@ -1,7 +1,7 @@
-"""Holidays out of an iCalendar file (RFC 5545): its all-day events, yearly ones repeated.
+"""Holidays from an iCalendar file (RFC 5545): its all-day events; yearly ones are repeated.
 
-What cannot be read as whole days is refused: a time of day in some zone is no holiday, and whose
-day it would close is a guess.
+Events that are not whole days are refused: for a time of day in some zone it would be a guess which
+day is closed.
 """
 
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ _REPEATING: Final = ("RDATE", "RECURRENCE-ID")
 
 @dataclass(slots=True)
 class _IcsHolidays:
-    """The holidays so far, and what was left out."""
+    """The holidays so far, and the events that were left out."""
 
     days: dict[date, str] = field(default_factory=dict[date, str])
     cancelled: list[str] = field(default_factory=list[str])
@@ -46,8 +46,8 @@ def read_ics(
     """Read all-day events as holidays; the first day known is the earliest where none is given.
 
     CANCELLED events, and days outside the range, are left out and counted. Raises InvalidInput with
-    each event that is no whole day, or repeats in another way than by the year; MissingExtra
-    without the library.
+    each event that is not whole days or does not repeat yearly, and MissingExtra without the
+    library.
     """
     try:
         from icalendar import Calendar as Ics  # noqa: PLC0415 - an extra
@@ -113,7 +113,7 @@ def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
 
 
 def _joined(known: str, name: str) -> str:
-    """Name a day for both of its holidays, each once."""
+    """Return the names of both holidays of a day, each once."""
     if not name or name in known.split(" / "):
         return known
     return f"{known} / {name}"[:NAME_CHARS_MAX] if known else name
@@ -148,7 +148,7 @@ def _length(event: IcsEvent, begin: date) -> timedelta:
 
 
 def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> Iterator[date]:
-    """Yield on which days it begins; of one that repeats, only where it touches the range."""
+    """Yield the days on which it begins; of a repeated event, those that touch the range."""
     rule = event.get("RRULE")
     if rule is None:
         yield begin

@@ -1,4 +1,4 @@
-"""A calendar into the ledger: what it changes there, whom that concerns, and the next version."""
+"""Put a calendar into the ledger: its changes, the definitions concerned, the next version."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _AROUND: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class AffectedDefinition:
-    """A definition that names the calendar; `standing` of its future items are on changed days."""
+    """A definition that names the calendar; `standing` counts its future items on changed days."""
 
     definition: CalendarDefinition
     standing: int
@@ -34,9 +34,9 @@ class AffectedDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CalendarImport:
-    """What became of it: `version` is the one there now, with `applied` False what would be next.
+    """The result: `version` is the newest one, or with `applied` False the one that would be next.
 
-    `counted_all` is False where more items may stand on changed days than were counted.
+    `counted_all` is False where changed days may have more items than were counted.
     """
 
     tenant: str
@@ -53,9 +53,9 @@ class CalendarImport:
 async def import_calendar(
     connection: Connection, found: SourceCalendar, *, tenant: str, name: str, actor_no: int | None
 ) -> CalendarImport:
-    """Put a calendar's next version where it differs from the newest; without an actor, only tell.
+    """Put a calendar's next version if it differs from the newest; without an actor, only compare.
 
-    Items that exist already stay where they are: only what is not materialised yet is moved.
+    Existing items do not change. The version counts for occurrences not materialised yet.
     """
     async with connection.transaction():
         row = await find_calendar_version(connection, tenant, name)

@@ -1,4 +1,4 @@
-"""What a source says about business days, before it is a version of a calendar."""
+"""A calendar as a source has it, before it becomes a version in the ledger."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DayRange:
-    """The first and the last day for which a source is taken to be complete."""
+    """The first and the last day between which a source is complete."""
 
     first: date
     last: date
 
     def __contains__(self, day: date) -> bool:
-        """Tell whether a day lies in it."""
+        """Return whether a day lies in it."""
         return self.first <= day <= self.last
 
 
 @dataclass(frozen=True, slots=True)
 class SourceCalendar:
-    """A calendar, where it is from, and what of the source it does not carry."""
+    """A calendar, its origin, and what was left out of the source."""
 
     document: CalendarDocument
     source: str
@@ -69,7 +69,7 @@ def read_weekend(text: str) -> tuple[str, ...]:
 
 
 def check_span(first: date, last: date, option: str) -> DayRange:
-    """Return a span of days; InvalidInput for one that cannot be."""
+    """Return a span of days. Raises InvalidInput where it ends before it begins."""
     if last < first:
         problem = Problem(option, last.isoformat(), f"before the first day, {first}")
     elif first < DUE_MIN.date() or last >= DUE_END.date():
@@ -81,7 +81,7 @@ def check_span(first: date, last: date, option: str) -> DayRange:
 
 
 def raise_invalid_source(source: str, problems: list[Problem]) -> NoReturn:
-    """Refuse a source, with everything that is wrong in it."""
+    """Raise InvalidInput with every problem of a source."""
     more = f" ({len(problems):,} problems)" if len(problems) > PROBLEMS_MAX else ""
     raise InvalidInput(f"{source} cannot be read{more}:", problems[:PROBLEMS_MAX], source=source)
 

@@ -1,1 +1,1 @@
-"""Definitions as commands put them in force."""
+"""What the commands do with definitions: read, compare, put in force, trigger."""

@@ -1,4 +1,4 @@
-"""What a new version would change of the occurrences to come. Pure."""
+"""What a new version would change in the occurrences to come. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ from dueledger.ledger.schedule import RECURRING
 SHOWN: Final = 10
 REACH: Final = timedelta(days=30)
 COUNTED_MAX: Final = 20_000
-"""How many occurrences of one definition are compared, about; then the window is shorter."""
+"""About how many occurrences of one definition are compared; with more the window is shorter."""
 
 VersionSpan = tuple[Definition, datetime, datetime | None]
-"""A version and from when until when it decides."""
+"""A version, and the window in which it is in force."""
 
 _NOTHING: Final[dict[str, object]] = {}
 
 
 class ChangeKind(StrEnum):
-    """What becomes of one round."""
+    """What happens to one occurrence."""
 
     KEPT = "kept"
     MOVED = "moved"
@@ -35,7 +35,7 @@ class ChangeKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceChange:
-    """One round: the zone that names it, when it would be due, and when it is due as things are."""
+    """One occurrence: its zone, its new instant, and its present one."""
 
     kind: ChangeKind
     cycle: str
@@ -45,7 +45,7 @@ class OccurrenceChange:
 
     @property
     def at(self) -> datetime:
-        """Return the instant by which it is listed."""
+        """Return the instant by which it is sorted."""
         found = self.due_at or self.due_before
         if found is None:
             raise ValueError(self.cycle)
@@ -54,10 +54,10 @@ class OccurrenceChange:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionDiff:
-    """What differs in [since, until): `upcoming` the first rounds, `counts` all of them.
+    """What differs in [since, until): `upcoming` the first occurrences, `counts` all of them.
 
-    `fields` are the parts of the document that differ from those of `base_version`, which decides
-    at `since` as things are; it is None where nothing does.
+    `fields` are the parts of the document that differ from `base_version`, the version in force at
+    `since`; it is None where none is.
     """
 
     base_version: int | None
@@ -71,22 +71,22 @@ class DefinitionDiff:
 def compare(
     before: Sequence[tuple[int, VersionSpan]], after: Definition, since: datetime
 ) -> DefinitionDiff:
-    """Compare what the versions there are, by number, owe from `since` on with what `after` would.
+    """Compare what the recorded versions, by number, owe from `since` on with what `after` would.
 
-    What hangs on events, or on the end of the item before, has no occurrences to compare. Beyond
-    the last day that the calendar of `after` knows nothing is compared.
+    Event rules and fixed delays have no occurrences to compare. Days after the last one that the
+    calendar of `after` knows are not compared.
     """
-    standing = [(number, span) for number, span in before if span[2] is None or span[2] > since]
+    current = [(number, span) for number, span in before if span[2] is None or span[2] > since]
     until = since + REACH
-    for definition in (after, *(span[0] for _, span in standing)):
+    for definition in (after, *(span[0] for _, span in current)):
         until = min(until, since + _reach(definition, since))
     until = known_until(after, since, until)
-    old = _rounds([span for _, span in standing], since, until)
+    old = _rounds([span for _, span in current], since, until)
     new = _rounds([(after, since, None)], since, until)
     changes = sorted(
         (_change(old.get(key), new.get(key)) for key in {**old, **new}), key=lambda each: each.at
     )
-    base = next((each for each in standing if each[1][1] <= since), None)
+    base = next((each for each in current if each[1][1] <= since), None)
     found = Counter(each.kind for each in changes)
     return DefinitionDiff(
         None if base is None else base[0],

@@ -1,4 +1,4 @@
-"""Definitions out of several files, read and checked as one, and which file each is from."""
+"""Definitions of several files, read and checked together, and the file of each."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ DefinitionFiles = Mapping[tuple[str, str], Path]
 """The file of each definition, by tenant and name."""
 
 SINGLE_FILE: Final[DefinitionFiles] = {}
-"""Where all are from one place, nothing is gained by naming it."""
+"""Where all are from one file, messages do not name it."""
 
 _BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 
@@ -22,12 +22,12 @@ _BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 def read_definitions(
     path: Path, calendars: Mapping[str, Calendar] | None = NO_CALENDARS
 ) -> list[Definition]:
-    """Read every definition of a YAML or JSON file, or none where one is refused.
+    """Read every definition of a YAML or JSON file, or none if one is refused.
 
-    `calendars` are those that they may name; None leaves names to whoever knows them.
+    `calendars` are those that they may name; None leaves names unresolved.
     """
     with path.open("rb") as file:
-        read = file.read(_BYTES_MAX + 1)  # no more: a device or a pipe may have no end
+        read = file.read(_BYTES_MAX + 1)  # bounded: a device or a pipe may have no end
     if len(read) > _BYTES_MAX:
         problem = Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes", "several files")
         raise InvalidDefinition("The file cannot be read:", [problem])
@@ -42,7 +42,7 @@ def read_definitions(
 def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles]:
     """Read every definition of all files, or none where one is refused; calendars stay names.
 
-    InvalidDefinition lists the problems of all files, each behind its file's name.
+    InvalidDefinition lists the problems of all files, each with its file's name before it.
     """
     if len(paths) == 1:
         return read_definitions(paths[0], calendars=None), SINGLE_FILE
@@ -69,14 +69,14 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles
 
 
 def location_of(definition: Definition, sources: DefinitionFiles) -> str:
-    """Return how a problem names a definition: behind its file where there are several."""
+    """Return the name of a definition in a problem: with its file where there are several."""
     name = f"({definition.definition})"
     path = sources.get((definition.tenant, definition.definition))
     return name if path is None else f"{path}: {name}"
 
 
 def _located(path: Path, problem: Problem) -> Problem:
-    """Put the file before the field, where that does not name it itself."""
+    """Return the problem with the file before the field, unless the field has it."""
     named = problem.field == str(path)
     return problem if named else replace(problem, field=f"{path}: {problem.field}")
 

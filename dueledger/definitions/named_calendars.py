@@ -1,4 +1,4 @@
-"""Definitions that ask for calendars by name: given their days, or refused with the reason."""
+"""Resolve the calendars that definitions name, or refuse them with the reason."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -26,7 +26,7 @@ async def add_ledger_calendars(
     definitions: Sequence[Definition],
     sources: DefinitionFiles = SINGLE_FILE,
 ) -> list[Definition]:
-    """Give definitions the newest versions of the calendars that they name.
+    """Return definitions with the newest versions of the calendars that they name.
 
     Raises InvalidDefinition with each name that the ledger does not have, and those it has.
     """
@@ -64,7 +64,7 @@ async def _unknown(
 def add_given_calendars(
     definitions: Sequence[Definition], calendars: Mapping[str, Calendar]
 ) -> list[Definition]:
-    """Give definitions calendars by name; those that name another are left as they are."""
+    """Return definitions with calendars by name; those that name another do not change."""
     return [
         one.with_calendar(calendars) if one.calendar_name in calendars else one
         for one in definitions
@@ -77,10 +77,10 @@ def check_reach(
     now: datetime,
     sources: DefinitionFiles = SINGLE_FILE,
 ) -> None:
-    """Refuse definitions that would need a day that their calendar does not know.
+    """Refuse definitions that need a day that their calendar does not know.
 
-    That is their first occurrence from `since` and from now on, or their `end`. Raises
-    InvalidDefinition, which says until when each can owe.
+    Needed are their first occurrence from `since` on, from now on, and their `end`. Raises
+    InvalidDefinition, which says until when each can owe items.
     """
     starts = sorted({since, max(since, now)})
     problems = [
@@ -93,7 +93,7 @@ def check_reach(
 
 
 async def describe_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:
-    """Return until when definitions can owe that name a calendar, a sentence each."""
+    """Return a sentence for each definition: until when its calendar lets it owe items."""
     return [
         f"{one.definition}: calendar {one.calendar_name} reaches to {last}; beyond that nothing is "
         "owed until a newer version is imported"
@@ -138,7 +138,7 @@ def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> I
 
 
 def _find_first(definition: Definition, start: datetime) -> None:
-    """Expand until something falls due. Raises BeyondCalendar where that cannot be known."""
+    """Expand until an occurrence is found. Raises BeyondCalendar where the calendar ends first."""
     low, span = start.astimezone(UTC), _SPAN_MIN
     growing = True
     while low < DUE_END:

@@ -1,4 +1,4 @@
-"""Definitions on their way into the ledger: checked together, compared, put in force."""
+"""Put definitions in force: check them together, compare, write versions."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +40,7 @@ _LOCK_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DefinedDocument:
-    """The answer to one document: `changed` is False where the same one was there."""
+    """The result of one document: `changed` is False where the ledger had the same."""
 
     tenant: str
     definition: str
@@ -50,7 +50,7 @@ class DefinedDocument:
 
 @dataclass(frozen=True, slots=True)
 class ChangePreview:
-    """What one document would change, and which versions to come it would supersede."""
+    """What one document would change, and which pending versions it would supersede."""
 
     diff: DefinitionDiff
     overtaken: tuple[int, ...]
@@ -70,12 +70,12 @@ async def put_in_force(
 
     `sources` are the files that problems name, where there are several.
 
-    Raises InvalidInput where `effective_from` is outside the years that can be owed, where a
-    schedule would owe more than a year of the past and `backfill` does not say that it shall, or
-    where two definitions of one kind, here or in the ledger, differ in how its work is handed out,
-    or two schedules of one kind have the same business key.
-    Conflict where somebody else defines the same for more than `lock_seconds`.
-    InvalidDefinition where one names a calendar that is not there, or needs days beyond its last.
+    Raises InvalidInput where `effective_from` is outside the years that can be owed; where a
+    schedule would owe more than a year of the past without `backfill`; where two definitions of one
+    kind, here or in the ledger, differ in how its items are handed out; or where two schedules of
+    one kind have the same business key. Raises Conflict where another session defines the same for
+    more than `lock_seconds`, and InvalidDefinition where one names a calendar that does not exist,
+    or needs days after its last.
     """
     if effective_from is not None:
         scheduled = any(not isinstance(one.when, Relative) for one in definitions)
@@ -86,18 +86,18 @@ async def put_in_force(
     check_reach(definitions, effective_from or now, now, sources)
     _check_together(definitions, sources)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
-    # Always in the same order, so that two who define at once never wait for each other.
+    # Always in the same order, so that two sessions never wait for each other.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
     answers: dict[int, DefinedDocument] = {}
     async with connection.transaction():
         await limit_lock_wait(connection, lock_seconds)
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
-            # Now that the kind is locked: who defines another of it at once is seen, or sees this.
+            # With the kind locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
-        # Nobody else has come between: the kinds are locked.
+        # No other session has written meanwhile: the kinds are locked.
         for kind in sorted(policies):
             await _check_keys(connection, definitions, kind, sources)
     return [answers[place] for place in range(len(definitions))]
@@ -108,8 +108,8 @@ async def preview_change(
 ) -> ChangePreview:
     """Compare what a definition would owe from `effective_from`, or now, on with what is owed.
 
-    Where that is in the past, the comparison begins now. The definition observes its calendar;
-    those there are observe the newest versions of theirs.
+    The comparison begins now if that is in the past. The recorded definitions observe the newest
+    versions of their calendars.
     """
     tenant = definition.tenant
     versions = await list_versions(
@@ -125,7 +125,7 @@ async def preview_change(
     since = now if effective_from is None else effective_from
     spans: list[tuple[int, VersionSpan]] = []
     for each in reversed(versions):
-        with suppress(InvalidDefinition):  # what cannot be read owes nothing that could be shown
+        with suppress(InvalidDefinition):  # an unreadable version owes nothing that could be shown
             read = parse_definition(each.document, source=each.name, calendars=calendars)
             spans.append((each.version, (read, each.effective_from, each.superseded_at)))
     overtaken = tuple(
@@ -135,9 +135,9 @@ async def preview_change(
 
 
 def describe_idle(definition: Definition, since: datetime) -> str | None:
-    """Return what to say of a schedule that owes nothing from an instant on, else None.
+    """Return a note for a schedule that owes nothing from an instant on, else None.
 
-    Not refused: a file that is defined again and again may well hold what is over.
+    It is not refused: a file that is defined again and again may have schedules that are over.
     """
     when = definition.when
     if not isinstance(when, RECURRING) or ever_due(when, definition.observance(), since):
@@ -148,7 +148,7 @@ def describe_idle(definition: Definition, since: datetime) -> str | None:
 
 
 def _check_effective_from(effective_from: datetime, earliest: datetime | None) -> None:
-    """Refuse what is likely a typing error in the year: it would flood the ledger."""
+    """Refuse a start that is likely a typing error in the year: it would flood the ledger."""
     if not DUE_MIN <= effective_from < DUE_END:
         reason = f"outside {DUE_MIN.year} to {DUE_END.year - 1}"
     elif earliest is not None and effective_from < earliest:
@@ -183,7 +183,7 @@ async def _define(
 
 
 def _check_together(definitions: Sequence[Definition], sources: DefinitionFiles) -> None:
-    """Refuse two ways for one kind: its work is handed out, tried again and settled in one way."""
+    """Refuse definitions of one kind that differ in dispatch, retries or settlement."""
     found: dict[tuple[str, str], tuple[str, dict[str, Any]]] = {}
     for definition in definitions:
         parts = _parts(definition)
@@ -199,7 +199,7 @@ async def _check_against_ledger(
     kind: tuple[str, str],
     sources: DefinitionFiles,
 ) -> None:
-    """Refuse what contradicts a definition of the kind that is not defined anew with these."""
+    """Refuse a contradiction to a definition of the kind that is not among these."""
     ours = [one for one in definitions if (one.tenant, one.kind) == kind]
     names = [one.definition for one in definitions if one.tenant == kind[0]]
     for other in (await list_kind_policies(connection, *kind, names)).items():
@@ -212,7 +212,7 @@ async def _check_keys(
     kind: tuple[str, str],
     sources: DefinitionFiles,
 ) -> None:
-    """Refuse a schedule whose rounds are another's: one item would stand for both."""
+    """Refuse a schedule with the business key of another: both would owe the same items."""
     ours = {one.definition: one for one in definitions if (one.tenant, one.kind) == kind}
     shared = await list_shared_keys(connection, *kind, list(ours))
     if shared:

@@ -1,4 +1,4 @@
-"""A schedule's item owed now, by a person's decision and under an identity like any other's."""
+"""Trigger a schedule: owe one item of it now, by a person's decision."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -33,7 +33,7 @@ _OWN_NAME: Final = "a name not used yet, such as rerun-2, to run the schedule on
 
 @dataclass(frozen=True, slots=True)
 class TriggerResult:
-    """The item of a triggered round; not `created` where the round was triggered before.
+    """The item of a triggered occurrence; `created` is False where it was triggered before.
 
     `state` is its state's name, None where the item is no longer kept.
     """
@@ -45,7 +45,7 @@ class TriggerResult:
 
     @property
     def remedy(self) -> str | None:
-        """Say what can be done about a round that was triggered before; None where it is new."""
+        """Return what to do about an occurrence that was triggered before; None if it is new."""
         if self.created:
             return None
         if self.state in WAITING:
@@ -65,12 +65,12 @@ async def trigger_definition(
     reason: str,
     actor_no: int,
 ) -> TriggerResult:
-    """Owe one item of the version in force, due now, as a round beside the schedule's own.
+    """Owe one item of the version in force, due now, beside the schedule's own occurrences.
 
-    The same `cycle` again is the same item, on whatever day and under whatever version; it is
-    told, not started anew. Without a `cycle` the round is named for this second. Raises NotFound
-    where no version is in force, InvalidInput for an event rule, whose items come of events, and
-    for a `cycle` that names a round of the schedule's own.
+    The same `cycle` again is the same item, on any day and under any version: it is returned, not
+    started again. Without a `cycle` the name is this second. Raises NotFound where no version is in
+    force; InvalidInput for an event rule, whose items come from events, and for a `cycle` that
+    names an occurrence of the schedule.
     """
     async with connection.transaction():
         await lock_definition(connection, tenant, name)
@@ -90,8 +90,8 @@ async def trigger_definition(
             await record_triggered(connection, tenant, name, draft.cycle, item)
         if created:
             await expedite_items(connection, [item], reason=reason, actor_no=actor_no)
-    standing = await show_item(connection, item)
-    state = None if standing is None else standing["state"]
+    shown = await show_item(connection, item)
+    state = None if shown is None else shown["state"]
     return TriggerResult(item, created, draft.cycle, state)
 
 
@@ -116,10 +116,10 @@ async def _schedule_in_force(
 
 
 async def _check_cycle(connection: Connection, definition: Definition, cycle: str) -> None:
-    """Raise InvalidInput where a cycle is empty or spells a round of the schedule's own.
+    """Raise InvalidInput where a cycle is empty or is that of an occurrence of the schedule.
 
-    Beside that round a second item would run; in its place it would run before its time, in
-    nobody's name. Its item, where there is one, is named with what can be done about it.
+    A second item would run beside that occurrence, or the occurrence itself before its time and
+    without a person's name. The message names its item, if there is one, and what to do.
     """
     if not cycle:
         raise _unusable(cycle, "is empty", _OWN_NAME)
@@ -129,7 +129,7 @@ async def _check_cycle(connection: Connection, definition: Definition, cycle: st
     except ValueError:
         return
     if len(spelled) <= _DATE_CHARS:
-        return  # a date alone names no round
+        return  # a date alone is no occurrence
     if nominal.tzinfo is not None:
         nominal = local_time(definition, nominal)
     item = item_id(
@@ -139,10 +139,10 @@ async def _check_cycle(connection: Connection, definition: Definition, cycle: st
         cycle_of(nominal) + cycle[len(spelled) :],
         nominal.date(),
     )
-    standing = await show_item(connection, item)
-    if standing is None:
+    shown = await show_item(connection, item)
+    if shown is None:
         raise _unusable(cycle, "names a round of the schedule's own", _OWN_NAME)
-    state = standing["state"]
+    state = shown["state"]
     accepted = _OWN_NAME
     if state in WAITING:
         accepted = f"`dueledger trigger {item} --reason …` to start it now, or {_OWN_NAME}"

@@ -1,1 +1,1 @@
-"""The main job on real input: a virtual day of an insurer and of a busy continuous integration."""
+"""The demo on real input: a simulated day of an insurer and of a busy continuous integration."""

@@ -1,4 +1,4 @@
-"""The demo from the servers' start to the verdict."""
+"""Run the demo, from the start of the servers to the result."""
 
 import asyncio
 from pathlib import Path
@@ -56,7 +56,7 @@ async def _run(endpoints: Endpoints, options: DemoOptions, view: ProgressView) -
 
 
 def _print_result(result: DemoResult, console: Console) -> None:
-    """Print the accounting by kind, what was refused, how far it is complete, and the verdict."""
+    """Print the accounting by kind, refused writes, watermarks, and the result."""
     columns = ("expected", "completed", "skipped", "cancelled", "superseded", "written_off", "open")
     table = Table(
         title="expected = the sum of the columns after it", title_justify="left", box=None

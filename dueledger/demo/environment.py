@@ -1,4 +1,4 @@
-"""The stage the demo plays on: servers, a clock of its own, an insurer, and the processes."""
+"""The environment of the demo: servers, a simulated clock, an insurer, and the processes."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,7 +35,7 @@ class DemoOptions:
 
 @dataclass(slots=True)
 class DemoEnvironment:
-    """Everything the acts of the demo share."""
+    """What the steps of the demo share."""
 
     endpoints: Endpoints
     options: DemoOptions
@@ -44,7 +44,7 @@ class DemoEnvironment:
     connection: Connection
 
     async def set_clock(self, origin: datetime, rate: float) -> None:
-        """Set business time for every process that is started from now on, and for this one."""
+        """Set the business clock for this process and every process started later."""
         await set_clock(self.connection, origin, rate, database=True)
 
     async def insurer(self, *arguments: str) -> dict[str, Any]:
@@ -52,28 +52,28 @@ class DemoEnvironment:
         return await insurer(process_environment(self.endpoints), *arguments)
 
     async def show_progress(self) -> list[KindCounts]:
-        """Show where everything stands, and return it."""
-        standings = await read_progress(self.connection, before=DAY_END)
+        """Show the counts of items by state, and return them."""
+        progress = await read_progress(self.connection, before=DAY_END)
         completed = {
             (row.tenant, row.kind): row.completed for row in await read_accounting(self.connection)
         }
-        if standings:
+        if progress:
             self.view.show(
                 Progress(
-                    standings[0].now,
+                    progress[0].now,
                     [
                         KindProgress(
-                            tenant=standing.tenant,
-                            kind=standing.kind,
-                            due=standing.due,
-                            later=standing.not_due,
-                            claimed=standing.handed_out + standing.running,
-                            in_kafka=standing.in_kafka,
-                            completed=completed.get((standing.tenant, standing.kind), 0),
-                            late=standing.late,
+                            tenant=counts.tenant,
+                            kind=counts.kind,
+                            due=counts.due,
+                            later=counts.not_due,
+                            claimed=counts.handed_out + counts.running,
+                            in_kafka=counts.in_kafka,
+                            completed=completed.get((counts.tenant, counts.kind), 0),
+                            late=counts.late,
                         )
-                        for standing in standings
+                        for counts in progress
                     ],
                 )
             )
-        return standings
+        return progress

@@ -1,4 +1,4 @@
-"""What a person sees while the day passes: one live table on a terminal, plain lines otherwise."""
+"""Progress of the demo: one live table on a terminal, plain lines otherwise."""
 
 import time
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _PLAIN_SECONDS: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class KindProgress:
-    """Where the items of one kind stand at a moment."""
+    """The counts of one kind's items by state."""
 
     tenant: str
     kind: str
@@ -30,7 +30,7 @@ class KindProgress:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All kinds at a moment of business time."""
+    """The counts of all kinds at an instant of business time."""
 
     now: datetime
     kinds: Sequence[KindProgress]
@@ -51,7 +51,7 @@ class ProgressView(Protocol):
         ...
 
     def show(self, progress: Progress) -> None:
-        """Show where things stand."""
+        """Show the counts."""
         ...
 
 
@@ -92,7 +92,7 @@ class PlainView(_TimestampedView):
         pass
 
     def show(self, progress: Progress) -> None:
-        """Print where things stand, at most every five seconds."""
+        """Print the counts, at most every five seconds."""
         if time.monotonic() < self._next:
             return
         self._next = time.monotonic() + _PLAIN_SECONDS

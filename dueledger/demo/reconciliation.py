@@ -1,4 +1,4 @@
-"""The last act: the reconciler finds what went wrong, says what it would do, and does it."""
+"""The last step: the reconciler finds what went wrong, plans repairs, and executes them."""
 
 import asyncio
 import os
@@ -79,7 +79,7 @@ def _print_dry_run(stage: DemoEnvironment, planned: Sequence[PlannedRepair]) -> 
 
 
 async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> int:
-    """Reconcile until nothing is left or the time is over; return how many passes it took."""
+    """Reconcile until no finding is open or the time is over; return the number of passes."""
     deadline = monotonic() + _EFFECT_SECONDS_MAX
     passes = 0
     while True:

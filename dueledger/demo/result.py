@@ -1,4 +1,4 @@
-"""What a demo comes to: the document it prints, and whether it went as it must."""
+"""The result of a demo: the document that it prints, and whether it passed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,
     "premium_not_booked": FindingType.EFFECT_MISSING,
 }
-"""What each fault that the insurer makes on purpose must be found as."""
+"""The finding type that each injected fault must give."""
 
 _SHOWN: Final = 5
 
 FindingKey = tuple[FindingType, str]
-"""The type of a finding and the business key it speaks of."""
+"""The type and the business key of a finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """The report before and after the repairs, and what was made to go wrong."""
+    """The report before and after the repairs, and the injected faults."""
 
     injected: frozenset[FindingKey]
     before: ReconciliationReport
@@ -33,7 +33,7 @@ class DemoResult:
 
     @property
     def failures(self) -> list[str]:
-        """Say everything that is not as it must be; nothing means the demo passed."""
+        """Return everything that is wrong; empty where the demo passed."""
         found = found_keys(self.before.findings)
         failures = [
             f"{row.kind} does not balance: {row.difference} items are nowhere"
@@ -73,7 +73,7 @@ class DemoResult:
 
 
 def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingKey]:
-    """Tell what must be found, from what the insurer says it did wrong."""
+    """Return the findings that the injected faults must give."""
     return frozenset(
         (FINDING_OF_FAULT[fault], policy)
         for fault, policies in faults.items()
@@ -82,7 +82,7 @@ def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingK
 
 
 def found_keys(findings: Sequence[FindingDetail]) -> frozenset[FindingKey]:
-    """Tell what was found of more than informative weight."""
+    """Return the findings that are more than information."""
     return frozenset(
         (finding.type, finding.business_key or finding.subject)
         for finding in findings

@@ -1,4 +1,4 @@
-"""The acts of the demo: set the scene, let the day pass, kill a worker in it, come to rest."""
+"""The steps of the demo: prepare, let the day pass, kill a worker, wait for the end."""
 
 import asyncio
 from datetime import timedelta
@@ -26,7 +26,7 @@ _HANDLERS: Final = (
     "dueledger.examples.insurer.handlers:handlers",
     "dueledger.examples.kubernetes.handlers:handlers",
 )
-# An hour passes in seconds, so what a dead worker held must come back in seconds as well.
+# An hour passes in seconds, so a dead worker's items must be released in seconds as well.
 SETTINGS: Final = {
     "DUELEDGER_WORKER_LEASE_SECONDS": "6",
     "DUELEDGER_MATERIALISE_HORIZON_SECONDS": "14400",
@@ -43,7 +43,7 @@ _KILLED_AT_LATEST: Final = timedelta(hours=18)
 
 
 async def set_up(stage: DemoEnvironment) -> None:
-    """Make the schema, stop the clock at midnight, define what is owed, and have the book read."""
+    """Make the schema, stop the clock at midnight, define what is owed, and emit the policies."""
     options, view = stage.options, stage.view
     await migrate(stage.connection)
     await stage.set_clock(DAY, 0)
@@ -51,7 +51,7 @@ async def set_up(stage: DemoEnvironment) -> None:
         example("kubernetes/periodics.json"), NewDefinitionFields(TENANT, DAY)
     )
     periodics = imported.jobs[: options.periodics]
-    # An hour passes in seconds: what overlaps here does so because its worker was killed.
+    # An hour passes in seconds: items overlap here only because their worker was killed.
     definitions = [parse_definition({**job.document, "overlap": "allow"}) for job in periodics]
     definitions += read_definitions(example("insurer/definitions.yaml"))
     actor_no = await register_actor(stage.connection, "demo", ActorKind.SERVICE)
@@ -124,7 +124,7 @@ async def run_day(stage: DemoEnvironment) -> float:
     sent = await changes
     view.say(
         f"{sent['events']:,} policies were amended or cancelled meanwhile, "
-        f"{sent['twice']:,} of them told twice"
+        f"{sent['twice']:,} of them twice"
     )
     return await _wait_until_settled(stage, began)
 
@@ -137,11 +137,11 @@ async def _wait_for_renewals(stage: DemoEnvironment) -> bool:
 
 
 async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
-    """Let time flow as usual again, and wait until nothing that was owed in the day is open."""
+    """Let time pass as usual again, and wait until no item of the day is open."""
     supervisor, view = stage.supervisor, stage.view
     left = await supervisor.stop_all()
     view.say(
-        "the day is over: every process was told to stop, and did"
+        "the day is over: every process was stopped, and drained"
         if not left
         else f"{left} had to be killed"
     )
@@ -149,7 +149,9 @@ async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
     for spec in (INTAKE, MATERIALISER, ALLOCATOR, worker(1, _HANDLERS)):
         await supervisor.start(spec)
     deadline = monotonic() + _REST_SECONDS_MAX
-    while (open_ := sum(standing.open_before for standing in await stage.show_progress())) > 0:
+    while (
+        open_ := sum(kind_progress.open_before for kind_progress in await stage.show_progress())
+    ) > 0:
         if monotonic() > deadline:
             raise Conflict(
                 f"{open_} items of the day are still open {_REST_SECONDS_MAX:.0f} s after it. "

@@ -1,8 +1,8 @@
-"""Cron expressions of other schedulers, read as those read them and written as ours.
+"""Cron expressions of other schedulers, read as they read them and written in our dialect.
 
 The same text means different things: Vixie cron and robfig/cron (Kubernetes, Prow) disagree on
-`*/2` beside a weekday, on 7 for Sunday, on `5/15`. What a scheduler would itself refuse, or reads
-in a way of its own, is left out with the reason, never carried over under another meaning.
+`*/2` beside a weekday, on 7 for Sunday, on `5/15`. An expression that a scheduler itself would
+refuse, or reads in its own way, is left out with the reason; none gets another meaning.
 """
 
 import re
@@ -33,7 +33,7 @@ _AROUND: Final = timedelta(hours=30)
 
 
 class Scheduler(StrEnum):
-    """Whose expression it is."""
+    """The scheduler whose expression it is."""
 
     CRON = "cron"
     KUBERNETES = "Kubernetes"
@@ -42,7 +42,7 @@ class Scheduler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TranslatedCron:
-    """A `when`, what is to be decided about it, and what was changed in writing it."""
+    """A `when`, the questions about it, and what was changed in it."""
 
     when: dict[str, object]
     questions: tuple[OpenQuestion, ...] = ()
@@ -78,7 +78,7 @@ def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedCron | Im
 
 
 def _out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
-    """Refuse what nothing further is asked of: long texts, zones that there are not, @reboot."""
+    """Refuse texts that need no further reading: too long, an unknown zone, @reboot."""
     if len(text) > EXPRESSION_CHARS_MAX or len(zone) > _ZONE_CHARS_MAX:
         reason = f"longer than {EXPRESSION_CHARS_MAX} characters, or in a zone of {_ZONE_CHARS_MAX}"
         return ImportRefusal(reason, "an expression of five fields, and an IANA name")
@@ -120,7 +120,7 @@ def _days(text: str, fields: CronFields, scheduler: Scheduler) -> tuple[str, str
 
 
 def _starred(field: str, scheduler: Scheduler) -> bool:
-    """Tell whether a scheduler takes a day field for one that restricts nothing."""
+    """Return whether a scheduler reads a day field as one that restricts nothing."""
     parts = [part.partition("/") for part in field.split(",")]
     match scheduler:
         case Scheduler.CRON:
@@ -132,10 +132,10 @@ def _starred(field: str, scheduler: Scheduler) -> bool:
 
 
 def _clock_policy(text: str, scheduler: Scheduler) -> tuple[str, str]:
-    """Return gap and fold as the scheduler has them.
+    """Return gap and fold as the scheduler does them.
 
-    Vixie cron runs a fixed time once, after the gap; what has `*` for its minute or hour follows
-    the clock. robfig/cron looks at the clock alone: never in a gap, twice in a fold.
+    Vixie cron runs a fixed time once, after the gap; with `*` for minute or hour it follows the
+    clock. robfig/cron always follows the clock: never in a gap, twice in a fold.
     """
     minute, hour = [*text.split(), "0", "0"][:2]
     fixed = not (minute.startswith("*") or hour.startswith("*") or minute == "@hourly")
@@ -150,9 +150,9 @@ def _changes_ahead(zone: str) -> tuple[ClockChange, ...]:
 
 
 def _moved(cron: Cron) -> bool:
-    """Tell whether a change of the clocks in the years ahead moves, drops or doubles a fixed time.
+    """Return whether a clock change in the years ahead moves, drops or doubles a fixed time.
 
-    What is owed every so often follows the clock as it should.
+    A time with a wildcard follows the clock as it should.
     """
     if cron.fields.wildcard and (cron.gap, cron.fold) == (Gap.SKIP, Fold.BOTH):
         return False
@@ -164,7 +164,7 @@ def _moved(cron: Cron) -> bool:
 
 
 def _foreign(text: str, scheduler: Scheduler) -> ImportRefusal | None:
-    """Refuse what the scheduler itself would not have run, or reads in a way of its own."""
+    """Refuse an expression that the scheduler would not run, or reads in its own way."""
     fields = text.lower().split()
     if len(fields) == 1 and fields[0].startswith("@"):
         return None

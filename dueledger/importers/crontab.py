@@ -1,7 +1,7 @@
 """Crontabs, of a user or of the system, as definitions.
 
-cron runs what a line says by its machine's clock, drops what it missed, and remembers nothing. Each
-line becomes a schedule whose payload holds the command, for a handler that runs it.
+cron runs a line by its machine's clock, drops runs that it missed, and records nothing. Each line
+becomes a schedule whose payload has the command, for a handler that runs it.
 """
 
 import hashlib
@@ -47,7 +47,7 @@ _ROW_CHARS_MAX: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """What a crontab does not say about itself. Without `zone`, `CRON_TZ` must name one."""
+    """What a crontab itself does not have. Without `zone`, `CRON_TZ` must name one."""
 
     tenant: str = TENANT
     kind: str = KIND
@@ -85,13 +85,13 @@ class _CrontabReader:
 
 
 def import_crontab(text: str, source: str, crontab: Crontab) -> ImportResult:
-    """Carry every job of a crontab over, or list why not; say of every other line what it means."""
+    """Import every job of a crontab, or list why not; note what every other line means."""
     reading = _CrontabReader()
     rows = text.split("\n")
     for number, row in enumerate(rows, start=1):
         _read_row(reading, f"{source}:{number}", row.removesuffix("\r"), crontab)
     if rows[-1].strip() and not rows[-1].lstrip().startswith("#"):
-        meaning = "the last line does not end: several crons ignore it, so look whether it ran"
+        meaning = "the last line does not end: several crons ignore it: check whether it ran"
         reading.found.reported.append(ReportedLine(f"{source}:{len(rows)}", "", meaning))
     names = _names(reading.lines)
     for line, name in zip(reading.lines, names, strict=True):
@@ -143,7 +143,7 @@ def _looks_like_times(times: str) -> bool:
 
 
 def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> str:
-    """Take an environment line in, and say what it means here. Values may be secrets."""
+    """Read an environment line, and note what it means here. Values may be secrets."""
     match name:
         case "CRON_TZ":
             environment.zone = value
@@ -158,7 +158,7 @@ def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> 
             return f"{value} for commands, not for schedules"
         case "MAILTO":
             environment.mail_to = value or None
-            return "who was told of output; taken for the owner of the jobs below"
+            return "receives the output; used as the owner of the jobs below"
         case "RANDOM_DELAY":
             return f"up to {value} minutes at random on every start: `smear` spreads evenly"
         case _:
@@ -248,9 +248,9 @@ def _percent(command: str) -> tuple[str, str | None]:
 
 
 def _names(lines: list[_CrontabJob]) -> list[str]:
-    """Name each job for its program; those that share one, by what they say as well.
+    """Name each job after its program; jobs of the same program also after their text.
 
-    The same line has the same name wherever it stands in the file.
+    The same line has the same name at any place in the file.
     """
     programs = [_program(line.command) for line in lines]
     times = Counter(programs)

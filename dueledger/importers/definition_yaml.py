@@ -1,4 +1,4 @@
-"""Definitions as YAML that a person reads and changes, and that reads back as the same."""
+"""Definitions as YAML that people can change, and that parses to the same definitions."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,7 +23,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    """Quote what YAML 1.1, YAML 1.2 or a person could take for something else."""
+    """Quote text that YAML 1.1, YAML 1.2 or a person could read as something else."""
     plain = _PLAIN.fullmatch(text) and text.lower() not in _WORDS
     style = None if plain else '"'
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)  # pyright: ignore[reportUnknownMemberType]
@@ -34,8 +34,8 @@ _Dumper.add_representer(str, _text)
 
 def definition_text(job: ImportedJob) -> str:
     """Return one definition as a YAML document, its description in a comment above."""
-    told = job.known.description or ""
-    comment = "".join(f"# {line}\n" for line in told.splitlines() if line.isprintable())
+    description = job.known.description or ""
+    comment = "".join(f"# {line}\n" for line in description.splitlines() if line.isprintable())
     body: str = yaml.dump(
         job.document,
         Dumper=_Dumper,
@@ -53,9 +53,9 @@ def definitions_text(jobs: Iterable[ImportedJob]) -> str:
 
 
 def write_definitions(jobs: Iterable[ImportedJob], folder: Path) -> list[Path]:
-    """Write a file for each; none where one would overwrite what somebody has changed.
+    """Write a file for each; none where one would overwrite a changed file.
 
-    Raises InvalidInput for that, and where the folder cannot be made or written to.
+    Raises InvalidInput then, and where the folder cannot be made or written to.
     """
     texts: dict[Path, str] = {}
     for job in jobs:

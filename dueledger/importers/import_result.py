@@ -1,4 +1,4 @@
-"""What an importer gives: definitions, what is left out and why, and what a person must decide."""
+"""The result of an import: definitions, jobs left out and why, and questions for a person."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ _UNITS: Final = (("day", 365.25), ("week", 52.18), ("month", 12.0), ("year", 0.0
 
 
 class OpenQuestion(StrEnum):
-    """What no file answers; QUESTIONS says each in a sentence."""
+    """Questions that no file answers; QUESTIONS has a sentence for each."""
 
     CLOCKS = "clocks"
     DAYS = "days"
@@ -73,7 +73,7 @@ QUESTIONS: Final[Mapping[OpenQuestion, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ImportRefusal:
-    """Why something cannot be carried over, and what to write instead where there is a way."""
+    """Why something cannot be imported, and what to write instead if possible."""
 
     reason: str
     accepted: str | None = None
@@ -81,7 +81,7 @@ class ImportRefusal:
 
 @dataclass(frozen=True, slots=True)
 class SkippedJob:
-    """One line or job that is not carried over. `text` quotes no command: it may hold a secret."""
+    """One line or job that is not imported. `text` has no command: that may contain a secret."""
 
     where: str
     text: str
@@ -91,7 +91,7 @@ class SkippedJob:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLine:
-    """A line that is no job and says something about some: an environment line, a header."""
+    """A line that is no job but concerns jobs: an environment line, a header."""
 
     where: str
     text: str
@@ -100,7 +100,7 @@ class ReportedLine:
 
 @dataclass(frozen=True, slots=True)
 class JobInventory:
-    """What a source tells of a job beside its times, for whoever plans the migration."""
+    """What a source has about a job besides its times, for planning the migration."""
 
     owner: str | None = None
     criticality: str | None = None
@@ -112,7 +112,7 @@ class JobInventory:
 
 @dataclass(frozen=True, slots=True)
 class ImportedJob:
-    """One job that is carried over."""
+    """One imported job."""
 
     where: str
     document: dict[str, object]
@@ -136,7 +136,7 @@ class ImportedJob:
 
 @dataclass(slots=True)
 class ImportResult:
-    """Everything that was read, in the order of the source. Nothing is in none of the lists."""
+    """Everything that was read, in the order of the source. Each part is in one of the lists."""
 
     jobs: list[ImportedJob] = field(default_factory=list["ImportedJob"])
     skipped: list[SkippedJob] = field(default_factory=list[SkippedJob])
@@ -145,7 +145,7 @@ class ImportResult:
     _taken: dict[str, str] = field(default_factory=dict[str, str])
 
     def add_job(self, where: str, document: dict[str, object], known: JobInventory) -> None:
-        """Carry a job over, or leave it out where its definition would be refused."""
+        """Import a job, or leave it out where its definition would be refused."""
         name = str(document["definition"])
         if earlier := self._taken.get(name):
             reason = f"the same name as {earlier}"
@@ -160,7 +160,7 @@ class ImportResult:
         self.jobs.append(ImportedJob(where, document, definition, known))
 
     def skip_job(self, where: str, text: str, refusal: ImportRefusal) -> None:
-        """List what is not carried over, with the reason."""
+        """List a job that is not imported, with the reason."""
         self.skipped.append(SkippedJob(where, text, refusal.reason, refusal.accepted))
 
     def count_other(self, kind: str) -> None:
@@ -168,7 +168,7 @@ class ImportResult:
         self.passed_over[kind] = self.passed_over.get(kind, 0) + 1
 
     def questions(self) -> Iterator[tuple[OpenQuestion, int]]:
-        """Yield what is to be decided, and for how many jobs."""
+        """Yield the questions, and for how many jobs each is asked."""
         asked = [question for job in self.jobs for question in job.known.questions]
         for question in OpenQuestion:
             if count := asked.count(question):
@@ -176,14 +176,14 @@ class ImportResult:
 
 
 def refusal_of(error: InvalidDefinition) -> ImportRefusal:
-    """Say in one sentence why a document is refused."""
+    """Return in one sentence why a document is refused."""
     reasons = [f"{one.field}: {one.reason}" for one in error.problems]
     accepted = [one.accepted for one in error.problems if one.accepted]
     return ImportRefusal("; ".join(reasons) or error.message, "; ".join(accepted) or None)
 
 
 def frequency(definition: Definition) -> str:
-    """Say about how often it falls due."""
+    """Return about how often it falls due."""
     match definition.when:
         case Every() as when:
             return f"every {_spell(when.every.total_seconds())}"
@@ -202,7 +202,7 @@ def _times_a_day(when: Cron) -> int:
 
 
 def _days_a_year(when: Cron) -> float:
-    """Count its days, by the schedule of one time on each of them."""
+    """Count its days, by a schedule with one time on each of them."""
     fields = when.fields
     daily = when.model_copy(update={"cron": f"0 0 {_day_fields(when.cron)}", "timezone": "UTC"})
     if not (fields.restricts_day or fields.restricts_weekday) and len(fields.months) == _MONTHS:
@@ -240,5 +240,5 @@ def _spell(seconds: float) -> str:
 
 
 def inventory(jobs: Iterable[ImportedJob]) -> list[dict[str, object]]:
-    """Return the table by which a migration is planned."""
+    """Return the table for planning a migration."""
     return [job.inventory() for job in jobs]

@@ -1,4 +1,4 @@
-"""What lies in files of Kubernetes: CronJobs, lists of them, and Prow's periodic jobs."""
+"""Read files of Kubernetes: CronJobs, lists of them, and Prow's periodic jobs."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -19,15 +19,14 @@ _TIMES: Final = frozenset(("cron", "interval", "minimum_interval"))
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _FILE_BYTES_MAX: Final = 33_554_432
 _DEPTH_MAX: Final = 8  # a List within a List; deeper is a mistake
-# The C parser where the wheel carries it: it is twenty times as fast.
+# The C parser if the wheel has it: it is twenty times as fast.
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def import_kubernetes(path: Path, anew: NewDefinitionFields, *, zone: str = "UTC") -> ImportResult:
     """Read a file, or every YAML and JSON file below a folder.
 
-    A file that cannot be read is an error where it was asked for by name, and in a folder a line
-    of what is left out.
+    An unreadable file is an error if it was given by name; in a folder it is listed as left out.
     """
     found = ImportResult()
     if not path.is_dir():
@@ -58,7 +57,7 @@ def _import_file(
 
 
 def _documents(path: Path) -> Iterator[tuple[str, object]]:
-    """Yield each document and its place. What cannot be parsed ends the file with an error."""
+    """Yield each document and its place. A parse error ends the file."""
     content = path.read_bytes()
     if len(content) > _FILE_BYTES_MAX:
         raise _unreadable(path, str(path), f"longer than {_FILE_BYTES_MAX:,} bytes")

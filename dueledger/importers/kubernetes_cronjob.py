@@ -1,6 +1,6 @@
-"""Kubernetes CronJobs as definitions. What a job does stays with the handler; its times come over.
+"""Kubernetes CronJobs as definitions: their times. What a job does is the handler's part.
 
-Sources: the CronJob v1 API, and robfig/cron v3, by which Kubernetes reads `schedule`.
+Sources: the CronJob v1 API, and robfig/cron v3, with which Kubernetes reads `schedule`.
 """
 
 import re
@@ -76,7 +76,7 @@ class _Status(_CronJobPart):
 
 
 class CronJob(_CronJobPart):
-    """One CronJob, as far as it says when, and what when two meet."""
+    """One CronJob: its times, and what it does when two runs overlap."""
 
     metadata: _Metadata
     spec: _Spec
@@ -96,7 +96,7 @@ def import_cronjob(
     zone: str,
     found: ImportResult,
 ) -> None:
-    """Carry one CronJob over, or list why not. `zone` is where the controller's clock stands."""
+    """Import one CronJob, or list why not. `zone` is that of the controller's clock."""
     try:
         job = CronJob.model_validate(document)
     except ValidationError as error:
@@ -170,7 +170,7 @@ def _when(job: CronJob, anew: NewDefinitionFields, zone: str) -> TranslatedCron 
 
 
 def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | ImportRefusal:
-    """Count from the last start, which a cluster's own export tells; else from a spread phase."""
+    """Count from the last start, which a cluster's export has, or else from a spread phase."""
     try:
         period = parse_period(text[len("@every") :].strip())
     except PydanticCustomError as error:
@@ -197,7 +197,7 @@ def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | Import
 def _catch_up(
     job: CronJob, definition: Mapping[str, object]
 ) -> dict[str, object] | ImportRefusal | None:
-    """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot say it."""
+    """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot express it."""
     seconds = job.spec.startingDeadlineSeconds
     if not seconds:
         return None if seconds is None else ImportRefusal("zero would let nothing start")
@@ -211,10 +211,10 @@ def _catch_up(
 
 
 def _label_value(job: CronJob, keys: tuple[str, ...]) -> str | None:
-    """Find what labels and annotations say under a key, with a prefix such as `acme.io/` or not."""
-    told = {**(job.metadata.annotations or {}), **(job.metadata.labels or {})}
+    """Find a key among labels and annotations, with a prefix such as `acme.io/` or without."""
+    values = {**(job.metadata.annotations or {}), **(job.metadata.labels or {})}
     for key in keys:
-        for name, value in told.items():
+        for name, value in values.items():
             if value and name in {key, name.partition("/")[0] + "/" + key}:
                 return value
     return None

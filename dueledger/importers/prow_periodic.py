@@ -35,7 +35,7 @@ class _Decoration(BaseModel):
 
 
 class Periodic(BaseModel):
-    """One periodic job, as far as Prow's configuration of it says when and whose."""
+    """One periodic job: its times and its owner in Prow's configuration."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -61,7 +61,7 @@ class Periodic(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class NewDefinitionFields:
-    """What no job says of its definition. Without `kind`, each sort of job has its own."""
+    """What a job does not have for its definition. Without `kind`, each sort of job has its own."""
 
     tenant: str
     anchor: datetime
@@ -71,7 +71,7 @@ class NewDefinitionFields:
 def import_periodics(
     jobs: Iterable[tuple[str, object]], anew: NewDefinitionFields, found: ImportResult | None = None
 ) -> ImportResult:
-    """Carry periodic jobs over; each comes with where it stands."""
+    """Import periodic jobs; each comes with its place in the file."""
     found = ImportResult() if found is None else found
     for where, job in jobs:
         try:
@@ -138,7 +138,7 @@ def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, obje
 
 
 def _criticality(periodic: Periodic) -> str | None:
-    """Tell a job that a release waits for, by the dashboards it reports to."""
+    """Return whether a release waits for the job, by the dashboards it reports to."""
     dashboards = periodic.dashboards or periodic.annotations.get("testgrid-dashboards", "")
     names = [name.strip() for name in dashboards.split(",")]
     for gate in _GATES:
@@ -153,7 +153,7 @@ def _name(job: object) -> str:
 
 
 def unreadable(error: ValidationError) -> ImportRefusal:
-    """Say what is wrong with a job, without quoting what it holds."""
+    """Return what is wrong with a job, without quoting it."""
     reasons: list[str] = []
     accepted: list[str] = []
     for one in error.errors(include_url=False, include_input=False):

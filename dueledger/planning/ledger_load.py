@@ -1,4 +1,4 @@
-"""What is planned from a ledger: the schedules that decide, and what waits besides their rounds."""
+"""The load of a ledger: its schedules in force, and pending items of other origin."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -21,7 +21,7 @@ class LoadFilter:
     service: str | None = None
 
     def matches(self, definition: Definition) -> bool:
-        """Tell whether it owes such items. Of which service an event's are, each event says."""
+        """Return whether it owes such items. For an event rule each event names the service."""
         service = definition.labels.get("service")
         depends = service is not None and not definition.is_schedule
         return (
@@ -33,7 +33,7 @@ class LoadFilter:
 
 @dataclass(frozen=True, slots=True)
 class LedgerLoad:
-    """Schedules, what waits besides, and the versions of definitions that cannot be read."""
+    """Schedules, other pending items, and the versions of definitions that cannot be read."""
 
     schedules: ScheduleLoad
     waiting: list[PendingLoad]
@@ -43,7 +43,7 @@ class LedgerLoad:
 async def read_load(
     connection: Connection, wanted: LoadFilter, start: datetime, end: datetime, *, smear: timedelta
 ) -> LedgerLoad:
-    """Expand the schedules in force in [start, end), then count what waits and is not theirs."""
+    """Expand the schedules in force in [start, end), then count pending items of other origin."""
     versions, failures = await read_versions(connection)
     found = [
         DefinitionInForce(one.definition, one.effective_from, one.superseded_at or DUE_END)

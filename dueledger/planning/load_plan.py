@@ -1,8 +1,7 @@
-"""The load to come, by the minute: peaks, what smearing would do to them, and when it is quiet.
+"""The load to come, by the minute: peaks, what smearing would change, and quiet windows.
 
-It is what schedules owe, expanded from their definitions, and what waits in the ledger besides:
-items of events and services, the one that a fixed delay waits with, retries, snoozes, what a person
-triggered.
+It is what schedules owe, expanded from their definitions, and the ledger's other pending items: of
+events and services, the next item of a fixed delay, retries, snoozes, triggered items.
 """
 
 from array import array
@@ -25,7 +24,7 @@ from dueledger.planning.schedule_load import (
 
 PEAKS_MAX: Final = 5
 WAITING_ROWS_MAX: Final = 500_000
-"""How many minutes of how many sources may wait in a window."""
+"""How many minutes times sources a window may have."""
 
 _BUSIEST_MAX: Final = 3
 
@@ -34,7 +33,7 @@ _BUSIEST_MAX: Final = 3
 class QuarterHour:
     """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared.
 
-    `waiting` is the part of `due` that is counted from the ledger; no smear moves it any more.
+    `waiting` is the part of `due` that is counted from the ledger; a smear does not move it.
     """
 
     start: datetime
@@ -47,7 +46,7 @@ class QuarterHour:
 
 @dataclass(frozen=True, slots=True)
 class LoadPeak:
-    """One of the quarters with the busiest minutes, and the definitions that make most of it."""
+    """One of the quarters with the busiest minutes, and the definitions with most of its items."""
 
     quarter: QuarterHour
     most_of: tuple[tuple[LoadSource, int], ...]
@@ -55,7 +54,7 @@ class LoadPeak:
 
 @dataclass(frozen=True, slots=True)
 class QuietPeriod:
-    """A stretch in which nothing falls due; `due` is more than none where none was long enough."""
+    """A window in which nothing falls due; `due` is above 0 where none was long enough."""
 
     start: datetime
     end: datetime
@@ -64,7 +63,7 @@ class QuietPeriod:
 
 @dataclass(frozen=True, slots=True)
 class LoadPlan:
-    """The load of a window; `overdue` waits already and is worked as soon as it can be."""
+    """The load of a window; `overdue` items are available already."""
 
     start: datetime
     end: datetime
@@ -91,10 +90,10 @@ class _Minutes:
 def make_plan(
     schedules: ScheduleLoad, waiting: Sequence[PendingLoad] = (), *, quiet_for: timedelta
 ) -> LoadPlan:
-    """Add what waits to what schedules owe, and find the peaks and when it is quiet.
+    """Add pending items to what schedules owe, and find the peaks and the quiet windows.
 
-    Raises InvalidInput where no quiet window can be found, WindowTooLarge where more waits than
-    was read.
+    Raises InvalidInput where no quiet window can be found, WindowTooLarge where more items are
+    pending than were read.
     """
     start, end = schedules.start, schedules.end
     if quiet_for > end - start:
@@ -180,7 +179,7 @@ def _peaks(
 
 
 def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[QuietPeriod]:
-    """Yield the stretches of so many minutes, or more, in which nothing falls due."""
+    """Yield the windows of at least so many minutes in which nothing falls due."""
     place = 0
     for is_quiet, run in groupby(minutes, key=lambda due: due == 0):
         length = len(list(run))
@@ -190,7 +189,7 @@ def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[Quie
 
 
 def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> QuietPeriod:
-    """Return the stretch of so many minutes with the least in it, the first where several are."""
+    """Return the first window of so many minutes with the fewest items."""
     due = least = sum(minutes[:wanted])
     best = 0
     for place in range(1, len(minutes) - wanted + 1):

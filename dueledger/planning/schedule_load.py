@@ -1,7 +1,7 @@
-"""When schedules fall due in a window, by the minute, as defined and as though they were smeared.
+"""When schedules fall due in a window, by the minute, as defined and with a smear.
 
-Expanded from definitions alone, by the code that materialises. What hangs on something that has
-not happened yet, an event or the end of an item, is named and not counted.
+They are expanded from definitions alone, by the code that materialises. Items that depend on a
+future event, or on the end of another item, are named and not counted.
 """
 
 from array import array
@@ -31,7 +31,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class DefinitionInForce:
-    """A definition, and the part of a window in which it decides."""
+    """A definition, and the part of a window in which it is in force."""
 
     definition: Definition
     start: datetime
@@ -40,7 +40,7 @@ class DefinitionInForce:
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """What owes items; `definition` is None where a service emits them itself."""
+    """A source of items; `definition` is None where a service emits them itself."""
 
     tenant: str
     kind: str
@@ -49,7 +49,7 @@ class LoadSource:
 
 @dataclass(frozen=True, slots=True)
 class UncountedLoad:
-    """A definition whose load cannot be told, or not all of it, and why."""
+    """A definition whose load cannot be counted, or not all of it, and why."""
 
     source: LoadSource
     reason: str
@@ -66,7 +66,7 @@ class DueMinutes:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleLoad:
-    """The schedules of a window; `counted` says for which rounds an item needs no counting."""
+    """The schedules of a window; items of the occurrences in `counted` are not counted again."""
 
     start: datetime
     end: datetime
@@ -89,7 +89,7 @@ def expand_schedules(
     times: list[DueMinutes] = []
     counted: list[CountedSchedule] = []
     not_counted: list[UncountedLoad] = []
-    room = OCCURRENCES_MAX
+    capacity = OCCURRENCES_MAX
     for each in definitions:
         definition = each.definition
         source = LoadSource(definition.tenant, definition.kind, definition.definition)
@@ -97,11 +97,11 @@ def expand_schedules(
             not_counted.append(UncountedLoad(source, reason))
             continue
         try:
-            found = _times(source, each, (start, end), smear, room)
+            found = _times(source, each, (start, end), smear, capacity)
         except BeyondCalendar as error:
             not_counted.append(UncountedLoad(source, error.problems[0].reason))
             continue
-        room -= len(found.as_defined)
+        capacity -= len(found.as_defined)
         times.append(found)
         counted.append(CountedSchedule(source.tenant, definition.definition, each.start, each.end))
     return ScheduleLoad(start, end, smear, tuple(times), tuple(counted), tuple(not_counted))
@@ -130,9 +130,9 @@ def _times(
     each: DefinitionInForce,
     bounds: tuple[datetime, datetime],
     smear: timedelta,
-    room: int,
+    capacity: int,
 ) -> DueMinutes:
-    """Expand a definition; beyond the window as well, by as much as a smear moves things."""
+    """Expand a definition, and before the window by as much as a smear delays items."""
     start, end = bounds
     own = each.definition.smear
     reach = max(smear, own or timedelta())
@@ -141,7 +141,7 @@ def _times(
     if first >= last:
         return DueMinutes(source, as_defined, smeared)
     window = preview_definition(each.definition, since=first, until=last, effective_date=None)
-    if len(window.occurrences) > room:
+    if len(window.occurrences) > capacity:
         raise WindowTooLarge(
             f"From {start.isoformat()} to {end.isoformat()} there are more than "
             f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window or for one --kind."
@@ -161,9 +161,9 @@ def _times(
 def _spread(
     definition: Definition, occurrences: Sequence[Occurrence], smear: timedelta
 ) -> Iterator[tuple[Occurrence, int]]:
-    """Yield by how many seconds each is moved: by its id, never to the next one or past it."""
-    rooms = [after.due_at - before.due_at for before, after in pairwise(occurrences)]
-    for found, room in zip(occurrences, [*rooms, smear], strict=False):
+    """Yield the delay of each in seconds: by its id, and less than the time to the next."""
+    gaps = [after.due_at - before.due_at for before, after in pairwise(occurrences)]
+    for found, gap in zip(occurrences, [*gaps, smear], strict=False):
         item = item_id(
             definition.tenant,
             definition.kind,
@@ -171,7 +171,7 @@ def _spread(
             cycle_of(found.nominal, found.decision),
             found.nominal.date(),
         )
-        yield found, smear_seconds(item, smear, room)
+        yield found, smear_seconds(item, smear, gap)
 
 
 def _floor(instant: datetime) -> datetime:

@@ -1,4 +1,4 @@
-"""When the clocks of a zone change, found by asking the zone what it shows. Pure."""
+"""When the clocks of a zone change, found by reading the zone at intervals. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class ClockChange:
 
     @property
     def jump(self) -> timedelta:
-        """Return by how much: forward is positive."""
+        """Return the difference: forward is positive."""
         return self.after - self.before
 
 

@@ -1,4 +1,4 @@
-"""What an event rule makes of an example event, before anything is defined."""
+"""Apply an event rule to an example event, before anything is defined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class EventEffect:
-    """What the event owes: the item with its fields, or what is withdrawn."""
+    """A consequence of the event: an item with its fields, or a withdrawal."""
 
     effective_date: date | None
     text: str
@@ -25,7 +25,7 @@ class EventEffect:
 
 
 def example_event(path: Path, definition: Definition) -> DomainEvent:
-    """Read an event in CloudEvents' names; `{type, data}` is enough, and `type` the rule's own."""
+    """Read an event with the names of CloudEvents; `type` is the rule's where it is not given."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def example_event(path: Path, definition: Definition) -> DomainEvent:
 
 
 def apply_event(definition: Definition, event: DomainEvent) -> list[EventEffect]:
-    """Return what the rule makes of the event; empty where it is not its concern."""
+    """Return what the rule does with the event; empty where the event is not one of its."""
     return [_outcome(found) for found in apply_rule(definition, event)]
 
 

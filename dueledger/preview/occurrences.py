@@ -25,7 +25,7 @@ _INSTANT: Final = timedelta(microseconds=1)
 class PreviewOccurrence(TypedDict):
     """One instant. `nominal` is local, `utc_offset` is the one in force there.
 
-    By `smear_seconds` the item falls due later, where its schedule smears.
+    `smear_seconds` is how much later the item falls due, where its schedule smears.
     """
 
     due_at: str
@@ -36,7 +36,7 @@ class PreviewOccurrence(TypedDict):
 
 
 class PreviewSkipped(TypedDict):
-    """A nominal local time that gives nothing."""
+    """A nominal local time without an occurrence."""
 
     nominal: str
     reason: str
@@ -57,10 +57,10 @@ def preview_definition(
     effective_date: date | None,
     count: int | None = None,
 ) -> ScheduleWindow:
-    """Return what falls into [since, until), or for an event rule what one date gives.
+    """Return the occurrences in [since, until), or for an event rule those of one date.
 
-    `count` asks for the first so many from `since` on; `until` may then be left out. A fixed delay
-    is shown as though each item ended in the instant in which it is due.
+    `count` is how many from `since` on; `until` may then be left out. A fixed delay is shown as if
+    each item ended at the instant at which it is due.
     """
     if count is None or isinstance(definition.when, Relative):
         return _window(definition, since, until, effective_date)
@@ -70,9 +70,9 @@ def preview_definition(
 
 
 def preview_smears(definition: Definition, window: ScheduleWindow) -> list[int]:
-    """Return by how many seconds each occurrence of a schedule is moved, none where it smears not.
+    """Return the smear of each occurrence of a schedule in seconds; nothing without a smear.
 
-    An event rule's smear hangs on the business key.
+    An event rule's smear depends on the business key.
     """
     if definition.smear is None or not definition.is_schedule or not window.occurrences:
         return []
@@ -122,7 +122,7 @@ def _window(
 
 
 def _first(definition: Definition, since: datetime, until: datetime, count: int) -> ScheduleWindow:
-    """Look through ever longer windows, which compose, until there are enough."""
+    """Expand ever longer windows, each after the one before, until there are enough."""
     if isinstance(definition.when, AfterCompletion):
         return _chain(definition.when, since, until, count)
     occurrences: list[Occurrence] = []
@@ -143,7 +143,7 @@ def _first(definition: Definition, since: datetime, until: datetime, count: int)
 def _chain(
     when: AfterCompletion, since: datetime, until: datetime, count: int = OCCURRENCES_MAX
 ) -> ScheduleWindow:
-    """Follow a fixed delay whose items take no time: the most that it can owe."""
+    """Expand a fixed delay whose items take no time: the most that it can owe."""
     fitting = -((since - until) // when.after_completion)
     if min(fitting, count) >= OCCURRENCES_MAX:
         problem = Problem("--to", until.isoformat(), "more occurrences than can be shown")
@@ -161,7 +161,7 @@ def _lacking(option: str, reason: str, accepted: str) -> InvalidInput:
 
 
 def _offset_text(offset: timedelta) -> str:
-    """Write an offset as ISO 8601 does, with seconds only where history had them."""
+    """Write an offset as ISO 8601 does, with seconds only where the zone had them."""
     sign = "-" if offset < timedelta() else "+"
     minutes, seconds = divmod(int(abs(offset).total_seconds()), 60)
     text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"

@@ -1,4 +1,4 @@
-"""What a preview says in words: of each occurrence, and of each change of the clocks."""
+"""The sentences of a preview: for each occurrence, and for each change of the clocks."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -21,14 +21,14 @@ _WORDS: Final = {
 
 
 def decision_words(found: Occurrence) -> str:
-    """Say how an instant was found, or nothing where it is what the clock shows."""
+    """Return how an instant was found; empty where it is the time that the clock shows."""
     shown = found.due_at.replace(tzinfo=None) + found.utc_offset
     if found.decision is Decision.EXACT:
         return ""
     words = _WORDS.get(found.decision, found.decision.value.replace("_", " "))
     late = shown - found.nominal
     if not timedelta() <= late <= _DAY:
-        late %= _DAY  # to another day by its calendar, and there by so much
+        late %= _DAY  # moved to another day by its calendar, and there by this much
     return words.format(
         time=_time(found.nominal),
         shown=_time(shown),
@@ -39,7 +39,7 @@ def decision_words(found: Occurrence) -> str:
 
 
 def skip_words(found: Skipped) -> str:
-    """Say why a nominal time gives nothing."""
+    """Return why a nominal time has no occurrence."""
     if found.reason is SkipReason.GAP:
         return f"{_time(found.nominal)} does not exist on this day: skipped"
     if found.reason is SkipReason.CALENDAR:
@@ -50,7 +50,7 @@ def skip_words(found: Skipped) -> str:
 def change_rows(
     window: ScheduleWindow, zone: str, start: datetime, end: datetime
 ) -> list[dict[str, object]]:
-    """Return a row for each change of the clocks in [start, end), with what it does to `window`."""
+    """Return a row for each change of the clocks in [start, end), with its effect on `window`."""
     moved = [found for found in window.occurrences if found.decision is not Decision.EXACT]
     odd = ScheduleWindow(tuple(moved), window.skipped)
     return [
@@ -69,15 +69,15 @@ def _direction(change: ClockChange) -> str:
 
 
 def _effect(window: ScheduleWindow, change: ClockChange) -> str:
-    """Say what becomes of the nominal times that the change swallows or repeats."""
+    """Return what happens to the nominal times that the change skips or repeats."""
     low, high = sorted((change.before, change.after))
     moved = [decision_words(found) for found in window.occurrences if low <= found.nominal < high]
     skipped = [skip_words(found) for found in window.skipped if low <= found.nominal < high]
-    told = [*moved, *skipped]
-    if not told:
+    sentences = [*moved, *skipped]
+    if not sentences:
         return "nothing falls into it"
-    more = f", and {len(told) - 1} more" if len(told) > 1 else ""
-    return told[0] + more
+    more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
+    return sentences[0] + more
 
 
 def _day(nominal: datetime) -> str:
