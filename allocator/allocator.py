@@ -17,6 +17,7 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.allocator.state import AllocatorState
+from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
 from dueledger.ledger.store import CONNECTION_LOST, Pool
@@ -69,6 +70,7 @@ class Allocator:
             ClaimLoop(load, self._state, publishers[load]) for load in FlowLoad
         )
         self._heavy_task: asyncio.Task[None] | None = None
+        self.item_check = ItemCheck(pool, actor_no=allocator_no, role="allocator")
         self._upkeep = Upkeep(
             pool,
             actor_no=allocator_no,

@@ -63,6 +63,12 @@ async def _run(settings: AllocatorSettings, stop: Stop) -> None:
                 stop=stop,
                 idle_seconds=allocator.upkeep_seconds,
             ),
+            run_service(
+                "allocator.check_items",
+                allocator.item_check.tick,
+                stop=stop,
+                idle_seconds=allocator.item_check.pause_seconds,
+            ),
         )
 
 

@@ -6,10 +6,10 @@ An allocator does it beside publishing; where there may be none, workers that cl
 import random
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import date
 from time import monotonic
 from typing import Final, final
 
+from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import (
     STATEMENT_REFUSED,
@@ -27,25 +27,12 @@ from dueledger.ledger.store.flow_limits import (
     update_circuits,
 )
 from dueledger.ledger.store.flows import reapply_pauses
-from dueledger.ledger.store.partitions import (
-    count_lost,
-    lock_partitions,
-    make_partitions,
-    recover_items,
-    take_unchecked_month,
-)
+from dueledger.ledger.store.partitions import make_partitions
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
 
 PARTITIONS_SECONDS: Final = 3600.0
 PRUNE_SECONDS: Final = 600.0
-CHECK_SECONDS: Final = 3600.0
-"""How often the items of a month are counted, at most."""
-CHECK_FIRST_SECONDS: Final = 60.0
-CHECK_SHARE: Final = 200  # counting takes 0.12 s a million items: a two-hundredth of the time
-CHECK_PAUSE_SECONDS: Final = 30.0
-RECOVERED_MAX: Final = 1000
-IDS_LOGGED: Final = 10
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
 KEY_STRIDES_MAX: Final = 20
@@ -83,8 +70,7 @@ class Upkeep:
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
-        self._partitions_at = self._prune_at = self._check_at = float("-inf")
-        self._month_with_lost: tuple[date, date] | None = None
+        self._partitions_at = self._prune_at = float("-inf")
         self._keys_after: int | None = None
         self._has_more = False
         self._failures: Counter[str] = Counter()
@@ -98,14 +84,13 @@ class Upkeep:
             "flag_streaks": self._flag_streaks,
             "reapply_pauses": self._heal_pauses,
             "prune": self._prune,
-            "recover_items": self._recover_items,
         }
 
     async def tick(self) -> Counter[str]:
         """Do one bounded pass; what Postgres refuses to one step keeps no other from being done.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked, recovered; and what
-        changed: circuits, streaks, pauses. Raises where the connection is lost.
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; and what changed:
+        circuits, streaks, pauses. Raises where the connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -113,7 +98,7 @@ class Upkeep:
             for name, step in self._steps.items():
                 try:
                     await step(connection, counts)
-                except STATEMENT_REFUSED as error:
+                except (STATEMENT_REFUSED, UnseenPartition) as error:
                     if is_connection_lost(error):
                         raise
                     self._log_failure(name, error)
@@ -157,45 +142,6 @@ class Upkeep:
             await prune_credits(connection)
             await prune_outcomes(connection)
             self._prune_at = now + PRUNE_SECONDS
-
-    async def _recover_items(self, connection: Connection, counts: Counter[str]) -> None:
-        """Count the items of one month; put those back that stand nowhere, and raise the alarm.
-
-        There is never anything to do: no statement takes an item without a place to put it.
-        """
-        now = monotonic()
-        if now < self._check_at:
-            return
-        month = self._month_with_lost or await take_unchecked_month(
-            connection, rest_seconds=CHECK_SECONDS, first_seconds=CHECK_FIRST_SECONDS
-        )
-        self._check_at = now + CHECK_PAUSE_SECONDS
-        if month is None:
-            return
-        self._month_with_lost = month if await count_lost(connection, *month) else None
-        if self._month_with_lost is not None:
-            counts["recovered"] += await self._recover(connection, month)
-        self._check_at = monotonic() + CHECK_SHARE * (monotonic() - now)
-
-    async def _recover(self, connection: Connection, month: tuple[date, date]) -> int:
-        """Put back what stands nowhere; the month is looked at again where there may be more."""
-        async with connection.transaction():
-            if not await lock_partitions(connection):
-                return 0
-            ids = await recover_items(
-                connection, *month, limit=RECOVERED_MAX, actor_no=self._actor_no
-            )
-        if len(ids) < RECOVERED_MAX:
-            self._month_with_lost = None
-        if ids:
-            self._log.error(
-                LogEvent.ITEM_RECOVERED,
-                items=len(ids),
-                ids=[str(each) for each in ids[:IDS_LOGGED]],
-                from_date=str(month[0]),
-                to_date=str(month[1]),
-            )
-        return len(ids)
 
     async def _reap_runs(self, connection: Connection, counts: Counter[str]) -> None:
         runs = await reap_runs(connection, self._limit, self._actor_no)

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.settings import WorkerSettings
 
-LEDGER_CONNECTIONS: Final = (
-    4  # start, settle, heartbeat and credits; or take, settle, heartbeat and upkeep
-)
+# Start, settle, heartbeat and credits; or claim, settle, heartbeat, upkeep and the check of items.
+LEDGER_CONNECTIONS: Final = 5
 TRANSACTIONS_MAX: Final = 32
 IDLE_TRANSACTION_SECONDS: Final = 5.0
 

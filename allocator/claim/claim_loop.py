@@ -153,7 +153,7 @@ class ClaimLoop:
                         LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
                     )
                     self._state.flow_queue.defer_limited([share.flow.flow_no], {}, now=monotonic())
-                except CONNECTION_LOST:
+                except BaseException:  # the claims before it are recorded and certainly not sent
                     self._state.deliveries.add_unsent([batch.fence for batch in batches])
                     raise
             return batches

@@ -37,6 +37,7 @@ class LogEvent(StrEnum):
     EVENT_REJECTED = "event.rejected"
     FAILURE_STREAK_FLAGGED = "failure_streak.flagged"
     HANDLER_POOL_STUCK = "handler_pool.stuck"
+    ITEM_MISPLACED = "item.misplaced"
     ITEM_RECOVERED = "item.recovered"
     LEASE_LAPSED = "lease.lapsed"
     LEASE_LOST = "lease.lost"

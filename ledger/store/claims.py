@@ -8,6 +8,8 @@ from typing import Final, NamedTuple
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.counted import fetch_counted
+from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
 _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
@@ -254,17 +256,18 @@ async def claim_serial_items(
         statement("lock_serial_stripes"), flow_nos, quotas, floor_ats, known
     )
     stripes = [row["stripe"] for row in locked]
-    rows = await connection.fetch(
-        statement("claim_serial_items"),
-        flow_nos,
-        quotas,
-        floor_ats,
-        known,
-        stripes,
-        actor_no,
-        with_fences,
-        record_class=ClaimedRow,
-    )
+    with mapped_unseen_partition():
+        rows = await connection.fetch(
+            statement("claim_serial_items"),
+            flow_nos,
+            quotas,
+            floor_ats,
+            known,
+            stripes,
+            actor_no,
+            with_fences,
+            record_class=ClaimedRow,
+        )
     return _without_count_row(rows)
 
 
@@ -325,19 +328,20 @@ async def release_claims(connection: Connection, fences: Sequence[int], allocato
 
     Only ever after a send that certainly never left: an ambiguous one is left to its deadline.
     """
-    return await connection.fetchval(statement("release_claims"), fences, allocator_no)
+    (row,) = await fetch_counted(connection, "release_claims", fences, allocator_no)
+    return row["released"]
 
 
 async def reap_claims(connection: Connection, limit: int, actor_no: int) -> ReapedClaims:
     """Close claims past their deadline; what was never started waits again, or is parked."""
-    row = await connection.fetchrow(statement("reap_claims"), limit, actor_no)
-    return ReapedClaims(**row) if row else ReapedClaims(0, 0, 0)
+    (row,) = await fetch_counted(connection, "reap_claims", limit, actor_no)
+    return ReapedClaims(**row)
 
 
 async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:
     """Close up to `limit` runs past their lease and send what had not ended back, or park it."""
-    row = await connection.fetchrow(statement("reap_runs"), limit, actor_no)
-    return ReapedRuns(**row) if row else ReapedRuns(0, 0, 0, 0)
+    (row,) = await fetch_counted(connection, "reap_runs", limit, actor_no)
+    return ReapedRuns(**row)
 
 
 async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCounts:

@@ -36,9 +36,13 @@ class ClockRefused(DueledgerError):
 
 @contextmanager
 def mapped_unseen_partition() -> Generator[None]:
-    """Turn the refusal of `ledger.none_lost` into UnseenPartition."""
+    """Turn refusals of `ledger.none_lost` and rows without a partition into UnseenPartition."""
     try:
         yield
+    except asyncpg.CheckViolationError as error:
+        if error.constraint_name:
+            raise
+        raise UnseenPartition(str(error.message)) from error
     except asyncpg.PostgresError as error:
         if error.sqlstate != "DL005":
             raise

@@ -9,7 +9,8 @@ from asyncpg import BitString
 
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.error_mapping import mapped_errors, mapped_unseen_partition
+from dueledger.ledger.store.counted import fetch_counted
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
 
@@ -154,9 +155,10 @@ async def settle_runs(
     for event in set(events):
         if event is not None and event not in _ENDINGS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
-    with mapped_errors(), mapped_unseen_partition():
-        rows = await connection.fetch(
-            statement("settle_runs"),
+    with mapped_errors():
+        rows = await fetch_counted(
+            connection,
+            "settle_runs",
             [settlement.run_no for settlement in settlements],
             masks,
             firsts,

@@ -1,4 +1,4 @@
-"""Upkeep puts back what stands nowhere, and leaves everything else as it is."""
+"""Items that stand nowhere are recovered, and nothing else is touched."""
 
 from datetime import date, timedelta
 from typing import Any, cast
@@ -6,10 +6,11 @@ from typing import Any, cast
 import pytest
 from structlog.testing import capture_logs
 
+from dueledger.ledger.item_check import RECOVERED_MAX, ItemCheck
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store import Pool, connect
-from dueledger.ledger.store.clock import set_machine_clock
+from dueledger.ledger.store import Connection, Pool, connect
+from dueledger.ledger.store.claims import Claim, reap_claims, reap_runs, release_claims
 from dueledger.ledger.store.items import item_timeline
 from dueledger.ledger.store.partitions import (
     count_lost,
@@ -18,20 +19,20 @@ from dueledger.ledger.store.partitions import (
     recover_items,
     take_unchecked_month,
 )
-from dueledger.ledger.upkeep import Upkeep
 
 from .conftest import Ledger
 
 MONTH = (date(2027, 3, 1), date(2027, 4, 1))
+FAILED = TransitionEvent.FAILED
 
 
 @pytest.fixture
-def upkeep(pool: Pool, ledger: Ledger) -> Upkeep:
-    return Upkeep(pool, actor_no=ledger.worker_no, seconds=1.0, role="test")
+def check(pool: Pool, ledger: Ledger) -> ItemCheck:
+    return ItemCheck(pool, actor_no=ledger.worker_no, role="test")
 
 
 async def _lose(ledger: Ledger, prefix: str) -> None:
-    """Let items that wait vanish, as a claim once let them."""
+    """Let pending items vanish, as a claim once let them."""
     await ledger.connection.execute(
         "delete from ledger.pending p using ledger.due_item i"
         " where i.item_no = p.item_no and i.business_key like $1 || '%'",
@@ -39,28 +40,34 @@ async def _lose(ledger: Ledger, prefix: str) -> None:
     )
 
 
-async def _let_months_be_due(ledger: Ledger) -> None:
+async def _delete_item(ledger: Ledger, item_no: int) -> None:
+    await ledger.connection.execute("delete from ledger.due_item where item_no = $1", item_no)
+
+
+async def _pass_hours(ledger: Ledger) -> None:
     await ledger.connection.execute(
         "update ledger.partition_span set made_at = made_at - interval '2 minutes',"
         " checked_at = checked_at - interval '2 hours'"
     )
 
 
-async def _check_all(ledger: Ledger, upkeep: Upkeep) -> int:
-    """Let upkeep look at every month once; return how many items it put back."""
-    await _let_months_be_due(ledger)
+async def _tick(check: ItemCheck) -> int:
+    """Check a month now, without the pause that follows one."""
+    cast("Any", check)._next_at = 0.0
+    return (await check.tick()).get("recovered", 0)
+
+
+async def _check_all(ledger: Ledger, check: ItemCheck) -> int:
+    """Check every month once; return how many items were recovered."""
+    await _pass_hours(ledger)
     months = await ledger.connection.fetchval(
         "select count(*) from ledger.partition_span where parent = 'due_item'"
     )
-    recovered = 0
-    for _ in range(months):
-        cast("Any", upkeep)._check_at = 0.0
-        recovered += (await upkeep.tick())["recovered"]
-    return recovered
+    return sum([await _tick(check) for _ in range(months)])
 
 
 async def test_g5_what_stands_nowhere_waits_again_and_is_worked(
-    ledger: Ledger, upkeep: Upkeep
+    ledger: Ledger, check: ItemCheck
 ) -> None:
     whole = [await ledger.place(state) for state in State]
     states = [await ledger.state_of(placed.id) for placed in whole]
@@ -69,10 +76,14 @@ async def test_g5_what_stands_nowhere_waits_again_and_is_worked(
     assert await count_lost(ledger.connection, *MONTH) == 3
 
     with capture_logs() as logged:
-        assert await _check_all(ledger, upkeep) == 3
+        assert await _check_all(ledger, check) == 3
 
-    (alert,) = [line for line in logged if line["event"] == LogEvent.ITEM_RECOVERED]
-    assert (alert["log_level"], alert["items"]) == ("error", 3)
+    (alert,) = logged
+    assert (alert["event"], alert["log_level"], alert["items"]) == (
+        LogEvent.ITEM_RECOVERED,
+        "error",
+        3,
+    )
     assert sorted(alert["ids"]) == sorted(map(str, lost))
     assert [await ledger.state_of(item) for item in lost] == [State.SCHEDULED] * 3
     assert [await ledger.state_of(placed.id) for placed in whole] == states
@@ -84,12 +95,12 @@ async def test_g5_what_stands_nowhere_waits_again_and_is_worked(
     assert [await ledger.state_of(item) for item in lost] == [State.COMPLETED] * 3
 
 
-async def test_nothing_is_put_back_where_nothing_is_lost(ledger: Ledger, upkeep: Upkeep) -> None:
+async def test_nothing_is_recovered_where_nothing_is_lost(ledger: Ledger, check: ItemCheck) -> None:
     for state in State:
         await ledger.place(state)
     before = await ledger.journal()
     with capture_logs() as logged:
-        assert await _check_all(ledger, upkeep) == 0
+        assert await _check_all(ledger, check) == 0
     assert logged == []
     async with ledger.connection.transaction():
         assert await lock_partitions(ledger.connection)
@@ -99,23 +110,70 @@ async def test_nothing_is_put_back_where_nothing_is_lost(ledger: Ledger, upkeep:
     assert await ledger.journal() == before
 
 
-async def test_nothing_is_put_back_while_a_partition_is_being_made(
-    ledger: Ledger, upkeep: Upkeep, database: str
+@pytest.mark.damages
+async def test_a_pending_row_without_an_item_hides_no_lost_item(
+    ledger: Ledger, check: ItemCheck
+) -> None:
+    await ledger.emit(1, prefix="deleted")
+    await ledger.emit(1, prefix="lost")
+    await ledger.connection.execute(
+        "delete from ledger.due_item where business_key like 'deleted%'"
+    )
+    await _lose(ledger, "lost")
+    assert await _check_all(ledger, check) == 1
+
+
+@pytest.mark.damages
+async def test_more_than_a_claim_can_lose_is_reported_and_left_to_a_person(
+    ledger: Ledger, check: ItemCheck
+) -> None:
+    await ledger.emit(RECOVERED_MAX + 1, prefix="lost")
+    await _lose(ledger, "lost")
+    with capture_logs() as logged:
+        assert await _check_all(ledger, check) == 0
+    (alert,) = logged
+    assert (alert["event"], alert["lost"]) == (LogEvent.ITEM_MISPLACED, RECOVERED_MAX + 1)
+
+
+@pytest.mark.damages
+async def test_an_item_that_stands_twice_is_reported(ledger: Ledger, check: ItemCheck) -> None:
+    placed = await ledger.place(State.COMPLETED)
+    await ledger.connection.execute(
+        "insert into ledger.pending (item_no, effective_date, flow_no, available_at)"
+        " select item_no, effective_date, flow_no, now() from ledger.due_item where id = $1",
+        placed.id,
+    )
+    with capture_logs() as logged:
+        assert await _check_all(ledger, check) == 0
+    assert [(line["event"], line["lost"]) for line in logged] == [(LogEvent.ITEM_MISPLACED, -1)]
+
+
+async def test_nothing_is_recovered_while_a_partition_is_being_made(
+    ledger: Ledger, check: ItemCheck, database: str
 ) -> None:
     await ledger.emit(1, prefix="lost")
     await _lose(ledger, "lost")
-    await upkeep.tick()  # which makes partitions ahead
     maker = await connect(database, application_name="maker")
     transaction = maker.transaction()
     await transaction.start()
     assert await maker.fetchval("select ledger.make_partition('due_item', '2040-05-01')")
-
-    assert await _check_all(ledger, upkeep) == 0
+    await _pass_hours(ledger)
+    while cast("Any", check)._postponed is None:
+        assert await _tick(check) == 0
 
     await transaction.commit()
-    cast("Any", upkeep)._check_at = 0.0
-    assert (await upkeep.tick())["recovered"] == 1  # the month was kept in mind
+
+    assert await _tick(check) == 1  # the month was postponed, not forgotten
     await maker.close()
+
+
+async def test_two_processes_never_recover_beside_each_other(ledger: Ledger, database: str) -> None:
+    other = await connect(database, application_name="other")
+    async with ledger.connection.transaction():
+        assert await lock_partitions(ledger.connection)
+        async with other.transaction():
+            assert not await lock_partitions(other)
+    await other.close()
 
 
 async def test_each_month_is_taken_once_an_hour_the_one_first_that_waits_longest(
@@ -123,20 +181,42 @@ async def test_each_month_is_taken_once_an_hour_the_one_first_that_waits_longest
 ) -> None:
     other = await connect(database, application_name="other")
     await make_partitions(ledger.connection, ahead=timedelta(days=100))
-    await _let_months_be_due(ledger)
+    await _pass_hours(ledger)
     months = await ledger.connection.fetchval(
         "select count(*) from ledger.partition_span where parent = 'due_item'"
     )
 
-    async def take(connection: object = ledger.connection) -> tuple[date, date] | None:
-        return await take_unchecked_month(connection, rest_seconds=3600, first_seconds=60)  # pyright: ignore[reportArgumentType]
+    async def take(connection: Connection) -> tuple[date, date] | None:
+        return await take_unchecked_month(connection, rest_seconds=3600, first_seconds=60)
 
     first = [await take(connection) for connection in (ledger.connection, other)]
-    rest = [await take() for _ in range(months - 2)]
+    rest = [await take(ledger.connection) for _ in range(months - 2)]
     assert len({*first, *rest}) == months
     assert None not in {*first, *rest}
-    assert await take() is None
-    now = await ledger.connection.fetchval("select ledger.machine_now()")
-    await set_machine_clock(ledger.connection, now + timedelta(hours=1), 1)
-    assert await take() == first[0]
+    assert await take(ledger.connection) is None
+    await _pass_hours(ledger)
+    assert await take(ledger.connection) == first[0]
     await other.close()
+
+
+@pytest.mark.damages
+async def test_g5_an_item_that_was_deleted_by_hand_keeps_no_other_from_being_given_back(
+    ledger: Ledger,
+) -> None:
+    # One claim is released and one is late; one run fails and the lease of one lapses.
+    claims: list[Claim] = []
+    for _ in range(4):
+        await ledger.emit(2)
+        claims.append(await ledger.claim())
+    runs = [(await ledger.start(claim.fence, 1, 2)).run_no for claim in claims[2:]]
+    for claim in claims:
+        await _delete_item(ledger, claim.item_nos[0])
+
+    assert await release_claims(ledger.connection, [claims[0].fence], ledger.worker_no) == 1
+    assert await ledger.settle(runs[0], FAILED, FAILED) == []
+    await ledger.let_leases_lapse()
+    assert (await reap_claims(ledger.connection, 10, ledger.worker_no)).released == 1
+    assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).retried == 1
+
+    left = await ledger.connection.fetch("select item_no from ledger.pending order by item_no")
+    assert [row["item_no"] for row in left] == sorted(claim.item_nos[1] for claim in claims)

@@ -76,12 +76,13 @@ class DirectClaims:
         result = ClaimResult()
         async with self._pool.acquire() as connection, connection.transaction():
             admitted = await _within_limits(connection, shares, result)
-            plain = sorted((share for share in admitted if not share.key.serial), key=_FLOW_NO)
-            if plain:
-                await self._take(connection, plain, range(len(plain)), result, limited=True)
+            # First, for it also decides by items that it does not take, and sees new partitions.
             serial = [share for share in admitted if share.key.serial]
             if serial:
                 await self._take_serial(connection, serial, result)
+            plain = sorted((share for share in admitted if not share.key.serial), key=_FLOW_NO)
+            if plain:
+                await self._take(connection, plain, range(len(plain)), result, limited=True)
             await _spend(connection, admitted, result)
         return result
 

@@ -260,9 +260,13 @@ class DirectSource:
             free_calls = self._handler_pools.pool_of(flow).free_items
             if not free_calls:
                 return self._wait_for_calls()
-            claimed_runs = (
-                await self._guard_claim(self._claimer.claim_suspects(flow, free_calls))
-            ).runs
+            try:
+                claimed_runs = (
+                    await self._guard_claim(self._claimer.claim_suspects(flow, free_calls))
+                ).runs
+            except UnseenPartition as error:
+                log.warning(LogEvent.CLAIM_REFUSED, flow_no=flow.flow_no, message=error.message)
+                claimed_runs = []
             if not claimed_runs:
                 del self._suspects[flow.flow_no]
         self._is_suspects_turn = False

@@ -9,6 +9,7 @@ import asyncio
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service
 from dueledger.ledger.runtime.waiting import forward_stop, wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
@@ -90,6 +91,7 @@ class DirectWorker:
             lease_seconds=lease_seconds,
             abandon=self._abandon_run,
         )
+        self._item_check = ItemCheck(pool, actor_no=worker_no, role="worker")
         self._upkeep = Upkeep(
             pool,
             actor_no=worker_no,
@@ -186,6 +188,7 @@ class DirectWorker:
                     self._leases.check_delay_seconds,
                 ),
                 ("worker.upkeep", self.run_upkeep, self._until_upkeep),
+                ("worker.check_items", self._item_check.tick, self._item_check.pause_seconds),
                 ("worker.check_pools", stuck.tick, STUCK_CHECK_SECONDS),
             )
         ]

@@ -4,7 +4,7 @@ create function ledger.lock_partitions() returns boolean
   language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  lock table ledger.partition_span in share mode nowait;
+  lock table ledger.partition_span in share row exclusive mode nowait;
   return true;
 exception when lock_not_available then
   return false;

@@ -1,5 +1,5 @@
 -- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and put the others behind them or skip them.
--- returns: one or more, last one whose item_no is the number of rows taken and all else null
+-- returns: one or more, last one whose item_no is the number of rows taken, and of keys whose holder was not found, all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -193,6 +193,11 @@ select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition
   i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
 from removed r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
--- As in claim_items: as many must have been found as were taken.
+-- As in claim_items: as many must have been found as were taken. So must be the items that hold keys and are compared.
 union all
-select count(*), null, null, null, null, null, null, null, null, null, null, null, null, null from removed
+select (select count(*) from removed) + (
+    select count(*) from newest n
+    cross join lateral (select * from ledger.held_key h where h.serial = n.serial offset 0) h
+    where not exists (
+      select from ledger.due_item i where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0)),
+  null, null, null, null, null, null, null, null, null, null, null, null, null

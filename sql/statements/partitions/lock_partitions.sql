@@ -1,5 +1,5 @@
 -- Keep partitions as they are until the transaction ends; false where one is being made.
 -- returns: one
 -- index: none
--- locks: partition_span (share, nowait)
+-- locks: partition_span (share row exclusive, nowait)
 select ledger.lock_partitions() as locked

@@ -5,13 +5,13 @@
 -- index: none
 -- locks: partition_span row (for update, skip locked)
 update ledger.partition_span p
-set checked_at = ledger.machine_now()
+set checked_at = clock_timestamp()
 from (
   select s.parent, s.starts_on
   from ledger.partition_span s
   where s.parent = 'due_item'
     and coalesce(s.checked_at + make_interval(secs => $1::double precision),
-      s.made_at + make_interval(secs => $2::double precision)) <= ledger.machine_now()
+      s.made_at + make_interval(secs => $2::double precision)) <= clock_timestamp()
   order by s.checked_at nulls first, s.starts_on
   limit 1
   for update skip locked

@@ -75,3 +75,25 @@ async def test_g12_a_flow_with_a_row_that_has_no_item_holds_up_no_other(
         "1 items were taken and 0 of them found in due_item"
     }
     assert await estate.count("ledger.pending") == 1
+
+
+@pytest.mark.damages
+async def test_g12_a_suspect_that_has_no_item_holds_up_no_other(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(
+        make_drafts(prefix="broken", lane="broken") + make_drafts(3, prefix="whole", lane="whole")
+    )
+    await estate.connection.execute(
+        "update ledger.pending p set batch_max = 1 from ledger.due_item i"
+        " where i.item_no = p.item_no and i.business_key like 'broken%'"
+    )
+    await estate.connection.execute("delete from ledger.due_item where business_key like 'broken%'")
+    worker = await estate.employ(completing(estate.kind))
+    while await estate.count("ledger.transition where event = 5") < 3:
+        await worker.claim()
+        await worker.settle()
+    await estate.emit(make_drafts(2, prefix="later", lane="whole"))
+    while await estate.count("ledger.transition where event = 5") < 5:
+        await worker.claim()
+        await worker.settle()
