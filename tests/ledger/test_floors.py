@@ -66,7 +66,7 @@ async def test_a_claim_passes_no_retries_that_were_taken_below_its_floor(ledger:
         ledger.connection,
         [flow.flow_no],
         [10],
-        crews=[0],
+        group_nos=[0],
         apart=[False],
         floors=[floor],
         run_seconds=[None],

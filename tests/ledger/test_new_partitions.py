@@ -51,7 +51,7 @@ async def _take(connection: Connection, flow_no: int) -> int:
         connection,
         [flow_no],
         [100],
-        crews=[0],
+        group_nos=[0],
         apart=[False],
         floors=[FLOOR_MIN],
         run_seconds=[None],
