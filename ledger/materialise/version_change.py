@@ -114,13 +114,13 @@ async def _find_withdrawn(
     )
     for each in shared:
         if not each.superseded:
-            draft = drafts[each.place]
+            draft = drafts[each.index]
             reason = f"with this key the round {draft.cycle} is an item of {each.name} already"
             key = Problem(
                 "business_key", shown_value(draft.business_key), reason, "a key of its own"
             )
             raise InvalidItem(f"{draft.definition_name} lacks a round:", [key])
-    return [places[each.place] for each in shared]
+    return [places[each.index] for each in shared]
 
 
 async def _find_existing_issues(

@@ -1,8 +1,8 @@
-"""The only door to Postgres: one function a statement, grouped by what is stored.
+"""The only access to Postgres: one function per statement, grouped by what is stored.
 
-Every function takes the caller's connection first and opens no transaction of its own, so that
-callers decide what commits together. The text of each statement lies in ``sql/statements`` under
-the function's name.
+Every function takes the caller's connection first and opens no transaction of its own, so callers
+decide what commits together. The text of each statement is in ``sql/statements`` under the
+function's name.
 """
 
 from dueledger.ledger.store.connection import (

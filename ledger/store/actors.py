@@ -1,4 +1,4 @@
-"""Who acts: processes by their incarnation, people by name."""
+"""Actors: processes by their incarnation, people by name."""
 
 import os
 import secrets
@@ -10,7 +10,7 @@ from dueledger.ledger.store.statements import statement
 
 
 class ActorKind(StrEnum):
-    """What sort of actor writes to the ledger."""
+    """The kinds of actors that write to the ledger."""
 
     ALLOCATOR = "allocator"
     WORKER = "worker"
@@ -22,10 +22,10 @@ class ActorKind(StrEnum):
 
 
 def incarnation(kind: ActorKind) -> str:
-    """Return a name for this process that no other one, before or after, will have."""
+    """Return a unique name for this process."""
     return f"{kind}:{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
 
 
 async def register_actor(connection: Connection, name: str, kind: ActorKind) -> int:
-    """Find or make the actor's number."""
+    """Return the actor's number; create the actor if it is unknown."""
     return await connection.fetchval(statement("register_actor"), name, kind)

@@ -1,7 +1,7 @@
-"""Calendars by name, read where they are needed: in the transaction that asks, each version once.
+"""A cache of calendar versions by number.
 
-A version never changes, so its days are kept by its number; which version is the newest is asked
-every time.
+A version never changes, so it is read once. The newest version of a name is looked up every time,
+in the caller's transaction.
 """
 
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ _KEPT_MAX: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class NamedCalendar:
-    """A calendar and which version of it."""
+    """A calendar and its version."""
 
     calendar: Calendar
     version: CalendarVersion
@@ -35,7 +35,7 @@ CalendarsByKey = Mapping[CalendarKey, NamedCalendar]
 
 
 class CalendarCache:
-    """The versions of calendars that were read so far."""
+    """The calendar versions read so far, at most `_KEPT_MAX`."""
 
     def __init__(self) -> None:
         self._kept: dict[int, Calendar] = {}
@@ -43,7 +43,7 @@ class CalendarCache:
     async def newest_versions(
         self, connection: Connection, keys: Collection[CalendarKey]
     ) -> CalendarsByKey:
-        """Return the newest version of each; a name that is not there is left out."""
+        """Return the newest version of each calendar; unknown names are left out."""
         if not keys:
             return {}
         versions = await find_calendars(connection, keys)
@@ -57,9 +57,9 @@ class CalendarCache:
     async def by_number(
         self, connection: Connection, calendar_nos: Collection[int]
     ) -> Mapping[int, Calendar]:
-        """Return calendars by their numbers, the newest or not.
+        """Return calendars by the numbers of their versions, the newest or older ones.
 
-        One that cannot be read is left out: it is unknown to those who name it, and to no others.
+        A calendar that cannot be parsed is left out: only definitions that name it fail.
         """
         unread = sorted(set(calendar_nos) - self._kept.keys())
         if len(self._kept) + len(unread) > _KEPT_MAX:
@@ -75,11 +75,11 @@ class CalendarCache:
 
 
 def calendar_name_of(document: Mapping[str, Any]) -> str | None:
-    """Return the name by which a stored definition asks for a calendar, if it does."""
+    """Return the name of the calendar that a stored definition uses, or None."""
     calendar = document.get("calendar")
     return None if calendar is None else calendar.get("name")
 
 
 def calendars_of_tenant(calendars: CalendarsByKey, tenant: str) -> dict[str, Calendar]:
-    """Return the calendars that a tenant's definitions may name."""
+    """Return the calendars of one tenant by name."""
     return {name: named.calendar for (owner, name), named in calendars.items() if owner == tenant}

@@ -1,4 +1,4 @@
-"""Calendars by name, their versions, and by which version each schedule was expanded."""
+"""Calendars, their versions, and the calendar version that each schedule was expanded with."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class CalendarPutResult:
-    """The answer to a calendar: `changed` is False where the same document was the newest."""
+    """The result of putting a calendar. `changed` is False if the newest version is the same."""
 
     calendar_no: int
     version: int
@@ -39,7 +39,7 @@ class CalendarVersion:
 
 @dataclass(frozen=True, slots=True)
 class CalendarRow:
-    """One version of a calendar; `document` is its normalised form, `source` where it is from."""
+    """One version of a calendar. `document` is its normalised form, `source` its origin."""
 
     calendar_no: int
     tenant: str
@@ -53,7 +53,7 @@ class CalendarRow:
 
 @dataclass(frozen=True, slots=True)
 class ListedCalendar:
-    """The newest version of a calendar, who put it there, and how many definitions name it."""
+    """The newest version of a calendar, its actor, and how many definitions name it."""
 
     tenant: str
     name: str
@@ -68,7 +68,7 @@ class ListedCalendar:
 
 @dataclass(frozen=True, slots=True)
 class CalendarDefinition:
-    """A definition whose newest version names a calendar; an event rule is never materialised."""
+    """A definition whose newest version names a calendar. An event rule is not materialised."""
 
     definition_no: int
     name: str
@@ -81,7 +81,7 @@ class CalendarDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CalendarUse:
-    """From `from_at` on a definition's occurrences were expanded by this version."""
+    """From `from_at` on, a definition's occurrences were expanded with this calendar version."""
 
     definition_no: int
     from_at: datetime
@@ -98,7 +98,7 @@ async def put_calendar(
     source: str | None,
     actor_no: int,
 ) -> CalendarPutResult:
-    """Put a calendar's first or next version; the same document again changes nothing."""
+    """Store a calendar's first or next version. The same document again changes nothing."""
     async with connection.transaction():
         await connection.fetch(statement("lock_calendar"), tenant, name)
         rows = await connection.fetch(
@@ -110,13 +110,13 @@ async def put_calendar(
 async def find_calendars(
     connection: Connection, keys: Collection[CalendarKey]
 ) -> list[CalendarVersion]:
-    """Find the newest version of each; what is not there is left out."""
+    """Find the newest version of each calendar; unknown ones are left out."""
     rows = await connection.fetch(statement("find_calendars"), *_columns(keys))
     return [CalendarVersion(**row) for row in rows]
 
 
 async def read_calendars(connection: Connection, calendar_nos: Sequence[int]) -> list[CalendarRow]:
-    """Read versions with their days."""
+    """Read calendar versions with their days."""
     rows = await connection.fetch(statement("read_calendars"), calendar_nos)
     return [CalendarRow(**row) for row in rows]
 
@@ -124,7 +124,7 @@ async def read_calendars(connection: Connection, calendar_nos: Sequence[int]) ->
 async def find_calendar_version(
     connection: Connection, tenant: str, name: str, version: int | None = None
 ) -> CalendarRow | None:
-    """Find one version, the newest where none is named."""
+    """Find one version of a calendar; without `version` the newest."""
     row = await connection.fetchrow(statement("find_calendar_version"), tenant, name, version)
     return CalendarRow(**row) if row else None
 
@@ -132,7 +132,7 @@ async def find_calendar_version(
 async def list_calendars(
     connection: Connection, *, tenant: str | None = None, limit: int
 ) -> list[ListedCalendar]:
-    """List calendars, of one tenant or of all."""
+    """List the calendars of one tenant or of all tenants."""
     rows = await connection.fetch(statement("list_calendars"), tenant, limit)
     return [ListedCalendar(**row) for row in rows]
 
@@ -160,10 +160,9 @@ async def count_standing_items(
     between: tuple[datetime, datetime],
     limit: int,
 ) -> dict[int, int]:
-    """Count waiting items not due yet whose local day, or the day they were moved from, is listed.
+    """Count pending items not due yet whose local day, or day before a roll, is in `days`.
 
-    Only what is due `between` two instants, the second exclusive, is looked at, and `limit` items
-    are counted in all.
+    Counts items due `between` two instants, the second exclusive, and at most `limit` in all.
     """
     rows = await connection.fetch(
         statement("count_standing_items"), definition_nos, days, *between, limit
@@ -174,7 +173,7 @@ async def count_standing_items(
 async def list_last_calendar_uses(
     connection: Connection, definition_nos: Sequence[int]
 ) -> list[CalendarUse]:
-    """List by which calendar each definition was expanded last; none where it never was."""
+    """List the calendar version each definition was expanded with last, if any."""
     rows = await connection.fetch(statement("list_last_calendar_uses"), definition_nos)
     return [CalendarUse(**row) for row in rows]
 
@@ -182,7 +181,7 @@ async def list_last_calendar_uses(
 async def list_calendar_uses(
     connection: Connection, definition_nos: Sequence[int] | None = None
 ) -> dict[int, list[CalendarUse]]:
-    """Return by which calendars these definitions, or all, were expanded, in the order of time."""
+    """Return the calendar uses of these definitions, or of all, in time order."""
     found: dict[int, list[CalendarUse]] = {}
     after = (0, _EPOCH)
     while True:
@@ -199,9 +198,9 @@ async def list_calendar_uses(
 async def record_calendar_uses(
     connection: Connection, uses: Sequence[CalendarUse], *, actor_no: int
 ) -> None:
-    """Record by which calendars definitions are expanded; repeating it changes nothing.
+    """Record the calendars that definitions are expanded with. Repeating it changes nothing.
 
-    The caller holds the definitions' watermarks.
+    The caller has locked the definitions' watermarks.
     """
     await connection.execute(
         statement("record_calendar_uses"),

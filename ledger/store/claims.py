@@ -1,4 +1,4 @@
-"""Claims: batches handed to a topic-partition under a fence, and what becomes of late ones."""
+"""Claims: due flows, claiming items under a fence, and reaping of claims and runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,10 +16,10 @@ _EARLIEST: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class PendingFloor(NamedTuple):
-    """Where a flow's waiting rows begin: none lies below, save what commits late.
+    """The lower bound of a flow's pending rows. Only rows that commit late may be below it.
 
-    First attempts from `at` on; `block` orders those of the same instant, a thousand item numbers
-    each. Retries from `retry_at`, serial items from `serial_at`.
+    First attempts begin at `at`; `block` orders rows of the same instant, a thousand item numbers
+    each. Retries begin at `retry_at`, serial items at `serial_at`.
     """
 
     at: datetime
@@ -30,18 +30,18 @@ class PendingFloor(NamedTuple):
 
 FLOOR_MIN: Final = PendingFloor(_EARLIEST, 0)
 OVERLAP_SECONDS: Final = 1.0
-"""How far a floor stays behind now: rows of transactions shorter than this never lie below it."""
+"""How far a floor stays behind now: rows of transactions shorter than this are never below it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueFlow:
-    """A flow with rows available in `due_seconds`: `plain` ones, or `serial` ones, or both.
+    """A flow with plain or serial rows (or both) that are available in `due_seconds`.
 
-    The fields stand in the order of list_due_flows: thousands of these are made in one go.
+    The fields have the order of list_due_flows: thousands of these are made at once.
 
-    A `limited` flow is locked and measured before it is claimed from. Where what is in flight is
-    `counted`, its items go into claims of its own; a rate counts what is claimed. `held_by_topic`:
-    its outcomes come by Kafka, from whoever consumes the topic.
+    A flow that `is_limited` is locked and measured before its items are claimed. If it
+    `is_counted`, its items in flight are counted and go into claims of its own; a rate counts
+    claimed items only. With `settled_by_topic` the consumers of the topic report outcomes by Kafka.
     """
 
     flow_no: int
@@ -68,7 +68,7 @@ class DueFlow:
 
     @property
     def floor(self) -> PendingFloor:
-        """Where its rows begin."""
+        """The lower bound of its rows."""
         return PendingFloor(
             self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at
         )
@@ -76,9 +76,9 @@ class DueFlow:
 
 @dataclass(frozen=True, slots=True)
 class NextDue:
-    """How soon a flow's next row is available, None if none waits, and where to look for it.
+    """When a flow's next row is available (None: no row is pending), and its floor.
 
-    The fields stand in the order of find_next_due.
+    The fields have the order of find_next_due.
     """
 
     flow_no: int
@@ -92,7 +92,7 @@ class NextDue:
 
     @property
     def floor(self) -> PendingFloor:
-        """Where to look for its rows from."""
+        """The lower bound of its rows."""
         return PendingFloor(
             self.floor_at, self.floor_block, self.retry_floor_at, self.serial_floor_at
         )
@@ -102,10 +102,10 @@ class NextDue:
 class Claim:
     """A batch for one topic-partition: item `position` p (from 1) is `item_nos[p − 1]`.
 
-    `attempts` and `starts` count the one that this claim is for. `batch_max` marks items that a
-    dead run left behind. It must be acknowledged within `dispatch_seconds` and started within
-    `queue_seconds` of that. `flow_no` is set where all items are of one limited flow, `holder_no`
-    where outcomes come by topic: it is then started as one run by its acknowledgement.
+    `attempts` and `starts` include this claim's own. `batch_max` is set for suspects, the items of
+    a dead run. Kafka must acknowledge the claim within `dispatch_seconds`; workers must start it
+    within `queue_seconds` after that. `flow_no` is set if all items are of one limited flow,
+    `settled_by_no` if it is settled by topic: its acknowledgement then starts it as one run.
     """
 
     fence: int
@@ -127,7 +127,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class ReapedClaims:
-    """What became of claims past their deadline: `released` and `parked` count items."""
+    """Claims closed after their deadline. `released` and `parked` count items."""
 
     claims: int
     released: int
@@ -136,9 +136,9 @@ class ReapedClaims:
 
 @dataclass(frozen=True, slots=True)
 class ReapedRuns:
-    """What became of runs past their lease: `retried`, `released` and `parked` count items.
+    """Runs closed after their lease. `retried`, `released` and `parked` count items.
 
-    Released is what its topic settles and nobody answered.
+    Items are released if they are settled by topic and no outcome was reported.
     """
 
     runs: int
@@ -149,7 +149,7 @@ class ReapedRuns:
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalCounts:
-    """Withdrawal requests honoured, and those whose item had ended first."""
+    """Withdrawal requests that were applied, and those whose item had ended first."""
 
     applied: int
     too_late: int
@@ -162,9 +162,10 @@ async def list_due_flows(
     *,
     horizon_seconds: float = 0.0,
 ) -> list[DueFlow]:
-    """List flows that have rows available now, or within a horizon, and are not paused.
+    """List the flows with rows available within the horizon that are not paused.
 
-    Those an allocator publishes, or where `kinds` are given, theirs, however they are dispatched.
+    Without `kinds`: the flows that allocators publish. With `kinds`: the flows of these kinds, with
+    any dispatch.
     """
     rows = await connection.fetch(
         statement("list_due_flows"), limit, kinds, horizon_seconds, OVERLAP_SECONDS
@@ -178,10 +179,10 @@ async def find_next_due(
     floors: Sequence[PendingFloor],
     overlap_seconds: Sequence[float],
 ) -> list[NextDue]:
-    """Say of each flow that is not paused when it has work again; the others are left out.
+    """Find when each flow has rows again. Paused flows are left out.
 
-    `overlap_seconds` say how far the new floor stays behind now: 0 where a flow is drained so fast
-    that what commits late may wait for the next list.
+    `overlap_seconds` is how far the new floor stays behind now. It is 0 for a flow that is drained
+    so fast that rows that commit late may wait for the next list.
     """
     rows = await connection.fetch(
         statement("find_next_due"),
@@ -204,16 +205,15 @@ async def claim_items(
     *,
     with_fences: bool = False,
 ) -> list[ClaimedRow]:
-    """Take due rows, up to each flow's quota, skipping what others hold.
+    """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
-    They are looked for from each flow's floor on: where a snapshot is held, a look from the
-    beginning passes all that was taken since. Limited flows are passed by unless `measured`, which
-    says of each flow whether this transaction locked and measured it. `with_fences` draws one an
-    item, for claims to take theirs from. Only in a transaction that also records the claims: a
-    rollback leaves everything waiting.
+    The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
+    reads all rows claimed since. Limited flows are skipped unless `measured`: this transaction
+    locked and measured them. `with_fences` draws one fence per item; each claim uses one of them.
+    Call it only in a transaction that also records the claims: a rollback leaves all rows pending.
 
-    Raises UnseenPartition where a partition is newer than the plan: the transaction must be rolled
-    back, and the same in a new one finds it.
+    Raises UnseenPartition if a partition is newer than the plan. The transaction must be rolled
+    back; a new one finds the partition.
     """
     known = [FLOOR_MIN] * len(flow_nos) if floors is None else floors
     rows = await connection.fetch(
@@ -240,15 +240,15 @@ async def claim_serial_items(
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
 ) -> list[ClaimedRow]:
-    """Take due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
+    """Claim due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
-    Draw fences here only where the transaction locks no item in a statement behind this one: they
-    would be lower than one that another transaction has given such an item meanwhile.
+    Draw fences here only if no later statement of the transaction locks items: another transaction
+    may meanwhile have given such an item a higher fence.
 
-    What comes while its key is held waits behind it, or is skipped, or asks the holder to end, as
-    its overlap policy says. One claimer at a time judges a key of such a policy, in a statement
-    after it has locked it: so it sees what the one before did. Only in a transaction that also
-    records the claims.
+    An item whose key is held waits for it, is skipped, or requests the holder's end, by its overlap
+    policy. One claimer at a time decides about a key with such a policy, in a statement after the
+    lock, so it sees what the one before did. Call it only in a transaction that also records the
+    claims.
     """
     floor_ats = [floor.serial_at for floor in floors or [FLOOR_MIN] * len(flow_nos)]
     known = [False] * len(flow_nos) if measured is None else measured
@@ -281,12 +281,12 @@ def _without_count_row(rows: list[ClaimedRow]) -> list[ClaimedRow]:
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:
-    """Draw fences; those left unused are simply never seen."""
+    """Draw fences. Unused ones never appear in the ledger."""
     return [row["fence"] for row in await connection.fetch(statement("next_fences"), count)]
 
 
 async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None:
-    """Record claims, in the transaction that took their rows."""
+    """Record claims, in the transaction that claimed their rows."""
     await connection.executemany(
         statement("record_claims"),
         [
@@ -315,36 +315,36 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
 async def mark_published(
     connection: Connection, fences: Sequence[int], base_offsets: Sequence[int]
 ) -> list[int]:
-    """Mark acknowledged claims; return those still in force.
+    """Mark acknowledged claims; return the fences of those that are still open.
 
-    A fence that is missing was closed before its acknowledgement came, or was marked already.
+    A missing fence was closed before its acknowledgement, or was marked before.
     """
     rows = await connection.fetch(statement("mark_published"), fences, base_offsets)
     return [row["fence"] for row in rows if not row["closed"]]
 
 
 async def release_claims(connection: Connection, fences: Sequence[int], allocator_no: int) -> int:
-    """Give back what was not started; return the number of items.
+    """Release the items that were not started; return how many.
 
-    Only ever after a send that certainly never left: an ambiguous one is left to its deadline.
+    Call it only for claims that were certainly not sent. The deadline decides ambiguous ones.
     """
     (row,) = await fetch_counted(connection, "release_claims", fences, allocator_no)
     return row["released"]
 
 
 async def reap_claims(connection: Connection, limit: int, actor_no: int) -> ReapedClaims:
-    """Close claims past their deadline; what was never started waits again, or is parked."""
+    """Close up to `limit` claims past their deadline; release or park items not started."""
     (row,) = await fetch_counted(connection, "reap_claims", limit, actor_no)
     return ReapedClaims(**row)
 
 
 async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:
-    """Close up to `limit` runs past their lease and send what had not ended back, or park it."""
+    """Close up to `limit` runs past their lease; retry, release or park their open items."""
     (row,) = await fetch_counted(connection, "reap_runs", limit, actor_no)
     return ReapedRuns(**row)
 
 
 async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCounts:
-    """Honour requests whose item waits again, and forget those whose item has ended."""
+    """Apply requests whose item is pending again, and delete those whose item has ended."""
     row = await connection.fetchrow(statement("apply_withdrawals"), limit)
     return WithdrawalCounts(**row) if row else WithdrawalCounts(0, 0)

@@ -1,4 +1,4 @@
-"""The database's clock, and how tests and the demo simulate it."""
+"""The database's two clocks, and their simulation for tests and the demo."""
 
 from datetime import datetime
 
@@ -6,17 +6,17 @@ from dueledger.ledger.store.connection import Connection
 
 
 async def read_now(connection: Connection) -> datetime:
-    """Return the business time, as an aware datetime in UTC."""
+    """Return the business clock, as an aware datetime in UTC."""
     return await connection.fetchval("select ledger.now()")
 
 
 async def read_machine_now(connection: Connection) -> datetime:
-    """Return the time of leases and deadlines, real unless a test simulates it, aware in UTC."""
+    """Return the machine clock, of leases and deadlines, as an aware datetime in UTC."""
     return await connection.fetchval("select ledger.machine_now()")
 
 
 async def set_machine_clock(connection: Connection, origin: datetime, rate: float) -> None:
-    """Simulate the clock of leases and deadlines, for this session alone."""
+    """Simulate the machine clock for this session only. Tests use it."""
     anchor = await connection.fetchval("select clock_timestamp()")
     await connection.execute(
         "select set_config('ledger.machine_clock', $1, false)", _setting(origin, anchor, rate)
@@ -26,10 +26,10 @@ async def set_machine_clock(connection: Connection, origin: datetime, rate: floa
 async def set_clock(
     connection: Connection, origin: datetime, rate: float, *, database: bool = False
 ) -> None:
-    """Let business time flow from `origin` at `rate` simulated seconds a second; 0 stands still.
+    """Simulate the business clock from `origin`, at `rate` simulated seconds a second; 0 stops it.
 
-    With `database`, every later connection sees it; otherwise this session alone. Only members of
-    ledger_simulator may use it: for anybody else the next statement fails with ClockRefused.
+    With `database` every later connection sees it, otherwise only this session. Only members of
+    ledger_simulator may use it: for other roles the next statement fails with ClockRefused.
     """
     anchor = await connection.fetchval("select clock_timestamp()")
     await _set(connection, _setting(origin, anchor, rate), database=database)

@@ -1,4 +1,4 @@
-"""Connections: codecs, pinned plans, and what it means to lose one."""
+"""Connections and pools: codecs, pinned plans, and errors of a lost connection."""
 
 import socket
 from collections.abc import AsyncGenerator
@@ -27,17 +27,17 @@ CONNECTION_LOST: Final = (
     asyncpg.IdleInTransactionSessionTimeoutError,
     OSError,
 )
-"""The connection broke: whether an open COMMIT happened is unknown."""
+"""The connection was lost: it is unknown whether an open COMMIT happened."""
 
 
 STATEMENT_REFUSED: Final = asyncpg.PostgresError
-"""Postgres refused a statement; where it tells of no lost connection, the next one may be sent."""
+"""Postgres refused a statement. Unless the connection was lost, the next one may be sent."""
 
 
 def is_connection_lost(error: Exception) -> bool:
-    """Return whether an error that came from anywhere is one of a broken connection.
+    """Return whether an error from any code means a lost connection.
 
-    A file may raise an OSError too, and a wrong call an InterfaceError.
+    Files also raise OSError, and wrong calls InterfaceError.
     """
     match error:
         case OSError():
@@ -51,7 +51,7 @@ def is_connection_lost(error: Exception) -> bool:
 _IDLE_TRANSACTION_SECONDS: Final = 60.0
 
 _MALFORMED: Final = (asyncpg.InterfaceError, ValueError, OverflowError)
-"""What an address that cannot be read ends in; the messages quote parts of it."""
+"""Errors for an unreadable DSN. Their messages quote parts of it, so they are not shown."""
 
 
 _UNUSABLE: Final = (
@@ -60,7 +60,7 @@ _UNUSABLE: Final = (
     OSError,
 )
 
-# The address may carry settings for the session.
+# A DSN may contain session settings.
 _PARAMETER_REFUSED: Final = (
     asyncpg.UndefinedObjectError,
     asyncpg.CantChangeRuntimeParamError,
@@ -69,12 +69,12 @@ _PARAMETER_REFUSED: Final = (
 
 
 class PlanProfile(StrEnum):
-    """How the planner is steered.
+    """Planner settings of a connection.
 
-    HOT pins nested loops over the named indexes: with hash joins allowed the same claim falls
-    from 55 k to 15 k items/s once statistics lag behind, and a plan made while a table was empty
-    would go on reading all of it, as a bitmap of every open run would. ANALYTIC leaves the planner
-    its choice.
+    HOT pins nested loops over the named indexes. With hash joins allowed, the same claim falls
+    from 55 k to 15 k items/s once statistics lag behind. A plan made while a table was empty would
+    keep reading all of it, and so would a bitmap of every open run. ANALYTIC does not restrict
+    the planner.
     """
 
     HOT = "hot"
@@ -98,8 +98,8 @@ def _settings(application_name: str, profile: PlanProfile) -> dict[str, str]:
     return {
         "application_name": application_name,
         "timezone": "UTC",
-        # Statements lock first and look again; a snapshot from before the lock would miss what
-        # they waited for. What is acknowledged is durable, whatever a database's default says.
+        # Statements lock first and then read; a snapshot from before the lock would miss what they
+        # waited for. Acknowledged writes are durable, whatever the database's default.
         "default_transaction_isolation": "read committed",
         "synchronous_commit": "on",
         **_PLANS[profile],
@@ -117,12 +117,12 @@ async def _prepare(connection: Connection) -> None:
         )
 
 
-def _encode_json(value: Any) -> str:  # noqa: ANN401 - whatever a jsonb parameter may hold
+def _encode_json(value: Any) -> str:  # noqa: ANN401 - any value of a jsonb parameter
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 async def _keep_session(_: Connection) -> None:
-    """Leave a session as it is: no statement of ours changes it, and each reset is a round trip."""
+    """Skip the reset: no statement here changes a session, and each reset is a round trip."""
 
 
 @asynccontextmanager
@@ -135,16 +135,16 @@ async def open_pool(
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
     lent_to_handlers: bool = False,
 ) -> AsyncGenerator[Pool]:
-    """Open a pool whose connections carry our codecs and plan settings.
+    """Open a pool of connections with the ledger's codecs and plan settings.
 
-    Connections that are `lent` to the code of others are reset before the next one has them.
+    With `lent_to_handlers`, handler code uses the connections; each is then reset on release.
 
-    A transaction whose process says nothing for `idle_transaction_seconds` is rolled back: one
-    that was frozen or cut off in the middle would keep its rows locked, from reapers too. Those
-    that analyse lock nothing and may take their time.
+    A transaction that is idle for `idle_transaction_seconds` is rolled back: a frozen or
+    disconnected process would keep its rows locked, from reapers too. Analytic transactions lock
+    nothing and have no limit.
 
-    Raises Unavailable when Postgres cannot be reached, InvalidSetting when the address cannot be
-    read; neither message holds the DSN.
+    Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed.
+    No message contains the DSN.
     """
     settings = _settings(application_name, profile)
     if profile is PlanProfile.HOT:
@@ -173,9 +173,9 @@ async def open_pool(
 
 @final
 class ReconnectingConnection:
-    """A connection of a pool that one user keeps, until anything goes wrong with it.
+    """A pool connection that one task keeps until an error; then it takes another one.
 
-    What it has planned stays planned. Not for use from several tasks at once.
+    Its prepared plans are kept. Not for several tasks at once.
     """
 
     def __init__(self, pool: Pool) -> None:
@@ -184,7 +184,7 @@ class ReconnectingConnection:
 
     @asynccontextmanager
     async def acquire(self) -> AsyncGenerator[Connection]:
-        """Have the connection for the length of the block."""
+        """Lend the connection for the block."""
         kept, self._kept = self._kept, None
         if kept is None or _is_lost(kept):
             kept = await self._pool.acquire()
@@ -199,14 +199,14 @@ class ReconnectingConnection:
 def _is_lost(connection: "PoolConnectionProxy[Record]") -> bool:
     try:
         return connection.is_closed()
-    except asyncpg.InterfaceError:  # its pool has taken it back, as it does with what was cut off
+    except asyncpg.InterfaceError:  # the pool took it back after it was lost
         return True
 
 
 async def connect(
     dsn: str, *, application_name: str, profile: PlanProfile = PlanProfile.HOT
 ) -> "asyncpg.Connection[Record]":
-    """Open one connection outside any pool; the caller closes it."""
+    """Open one connection outside a pool. The caller closes it."""
     try:
         connection = await asyncpg.connect(
             dsn, server_settings=_settings(application_name, profile), command_timeout=60
@@ -220,10 +220,10 @@ async def connect(
 
 
 def _malformed(
-    reason: str = "it cannot be read as the address of Postgres; in a password, write / @ : ? # as"
+    reason: str = "it is not a valid Postgres address; in a password, write / @ : ? # as"
     " %2F %40 %3A %3F %23",
 ) -> InvalidSetting:
-    """Name the setting and never its value, of which any part may be the password."""
+    """Return the error with the setting's name, never its value: any part may be the password."""
     accepted = "postgresql://user:password@host:port/name"
     problem = Problem("DUELEDGER_DSN", "", reason, accepted)
     return InvalidSetting("Settings are missing or wrong:", [problem])
@@ -231,9 +231,9 @@ def _malformed(
 
 def _unavailable(error: Exception) -> Unavailable | InvalidSetting:
     if isinstance(error, _PARAMETER_REFUSED):
-        return _malformed("behind its ? stands a parameter that Postgres does not know or refuses")
+        return _malformed("a parameter after its ? is unknown to Postgres or refused")
     is_another = isinstance(error, asyncpg.TargetServerAttributeNotMatched)
-    cause = "no server is as target_session_attrs asks" if is_another else _cause(error)
+    cause = "no server matches target_session_attrs" if is_another else _cause(error)
     return Unavailable(
         f"Postgres cannot be used: {cause}. "
         "Check DUELEDGER_DSN and that the server is up; `dueledger doctor` says more.",

@@ -1,4 +1,4 @@
-"""Definitions, their versions, and how far each is materialised."""
+"""Definitions, their versions, their materialised watermarks, and the policies of kinds."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class DefineResult:
-    """The answer to a definition: `changed` is False where the same document was there."""
+    """The result of a definition. `changed` is False if the newest version is the same."""
 
     definition_no: int
     version: int
@@ -24,7 +24,7 @@ class DefineResult:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionRow:
-    """One version of a definition; `document` is its normalised form."""
+    """One version of a definition. `document` is its normalised form."""
 
     definition_no: int
     tenant: str
@@ -39,10 +39,10 @@ class DefinitionRow:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionToMaterialise:
-    """A scheduled definition behind the horizon: expand [materialised_until, until).
+    """A schedule behind the horizon, to expand in [materialised_until, until).
 
-    At `ends_at` a newer version takes over; what lies before `contested_until` older ones may have
-    expanded already.
+    At `ends_at` a newer version comes into force. Before `contested_until`, older versions may
+    have expanded occurrences already.
     """
 
     definition_no: int
@@ -60,7 +60,7 @@ class DefinitionToMaterialise:
 
 
 class VersionState(StrEnum):
-    """Where a version stands. REJECTED: it is in force or to come, and cannot be expanded."""
+    """The state of a version. REJECTED: in force or pending, but it cannot be expanded."""
 
     PENDING = "pending"
     IN_FORCE = "in force"
@@ -70,9 +70,9 @@ class VersionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DefinitionVersion:
-    """One version, from when until when it decides, and how far it is expanded at `now`.
+    """One version: its time in force, and how far it is expanded at `now`.
 
-    One whose successor's time came first was never in force.
+    A version that was superseded before its own time was never in force.
     """
 
     definition_no: int
@@ -92,7 +92,7 @@ class DefinitionVersion:
 
     @property
     def state(self) -> VersionState:
-        """Derive where it stands."""
+        """Derive the state at `now`."""
         end = self.superseded_at
         if end is not None and end <= max(self.effective_from, self.now):
             return VersionState.SUPERSEDED
@@ -103,7 +103,7 @@ class DefinitionVersion:
 
 @dataclass(frozen=True, slots=True)
 class Successor:
-    """A version that came into force after `definition_no`, deciding in [effective_from, until)."""
+    """A version that superseded `definition_no`, in force in [effective_from, until_at)."""
 
     definition_no: int
     document: dict[str, Any]
@@ -113,13 +113,13 @@ class Successor:
 
 @dataclass(frozen=True, slots=True)
 class KindPolicy:
-    """How a kind's work is handed out; None keeps what is set, or the default.
+    """The work policy of a kind. None keeps the stored value, or the default.
 
-    Given with a `dispatch`, it is all that is said of the kind: `http`, `run_seconds` and
-    `total_seconds` are then what they are here, None for none.
-    `dispatch` is kafka, direct or http (then `http` says where); `settled_by` worker or topic;
-    `queue_late` and `run_late` retry or park; `ordering` none or key. `run_seconds` is the hard
-    end of a run, `total_seconds` the time from due_at on after which nothing is tried again.
+    With a `dispatch` the policy is complete: None then removes `http`, `run_seconds` and
+    `total_seconds`. `dispatch` is kafka, direct or http (`http` has the endpoint); `settled_by` is
+    worker or topic; `queue_late` and `run_late` are retry or park; `ordering` is none or key.
+    `run_seconds` is the hard end of a run. No item is retried later than `total_seconds` after its
+    due_at.
     """
 
     tenant: str
@@ -148,7 +148,7 @@ class KindPolicy:
 
 @dataclass(frozen=True, slots=True)
 class HttpKind:
-    """A kind that is sent to an endpoint; `http` is that part of its definition."""
+    """A kind that is sent to an HTTP endpoint. `http` is this part of its definition."""
 
     tenant: str
     kind: str
@@ -169,16 +169,16 @@ async def define(
     effective_from: datetime | None,
     actor_no: int,
 ) -> DefineResult:
-    """Create a definition or its next version; the same document again changes nothing.
+    """Create a definition or its next version. The same document again changes nothing.
 
-    `effective_from` None means now. A schedule is materialised from then on, and the versions
-    before it are no further: whoever expands one of them is waited for. The same document does make
-    a version where it shall hold earlier than the newest one, which is still to come. Raises
-    InvalidItem for a document that Postgres cannot store, Conflict where `limit_lock_wait` was too
-    short.
+    `effective_from` None means now. A schedule is materialised from then on, and older versions
+    only until then: the call waits for a process that expands one of them. The same document does
+    create a version if it is to come into force before the newest one, which is still pending.
+    Raises InvalidItem for a document that Postgres cannot store, Conflict if a lock wait exceeds
+    the limit of `limit_lock_wait`.
     """
-    who = f"the definition {tenant}/{name}, or expands it"
-    with conflict_on_lock_timeout(who):
+    locked = f"the definition {tenant}/{name}, or expands it"
+    with conflict_on_lock_timeout(locked):
         async with connection.transaction():
             await lock_definition(connection, tenant, name)
             await lock_versions(connection, tenant, name)
@@ -197,17 +197,17 @@ async def define(
 
 
 async def lock_definition(connection: Connection, tenant: str, name: str) -> None:
-    """Hold a definition's name until the transaction ends: one at a time changes what it owes."""
+    """Lock a definition's name until the transaction ends: one at a time changes its items."""
     await connection.fetch(statement("lock_definition"), tenant, name)
 
 
 async def lock_versions(connection: Connection, tenant: str, name: str) -> None:
-    """Hold the watermarks of a definition's versions until the transaction ends."""
+    """Lock the watermarks of a definition's versions until the transaction ends."""
     await connection.fetch(statement("lock_versions"), tenant, name)
 
 
 async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:
-    """Return what differs whenever event rules or calendars are others; cheap to ask."""
+    """Return a value that changes whenever event rules or calendars change. Cheap to read."""
     (row,) = await connection.fetch(statement("read_rules_edition"))
     return row["in_force"], row["newest"], row["calendars"]
 
@@ -219,20 +219,20 @@ async def list_event_rules(connection: Connection) -> list[DefinitionRow]:
 
 
 async def find_definition(connection: Connection, tenant: str, name: str) -> DefinitionRow | None:
-    """Find the version of a definition in force now: the newest whose time has come."""
+    """Find the version of a definition that is in force now."""
     row = await connection.fetchrow(statement("find_definition"), tenant, name)
     return DefinitionRow(**row) if row else None
 
 
 async def find_triggered(connection: Connection, tenant: str, name: str, cycle: str) -> UUID | None:
-    """Find the item of a round that a person named, None where nobody did."""
+    """Find the item of an occurrence that a person triggered; None if nobody did."""
     return await connection.fetchval(statement("find_triggered"), tenant, name, cycle)
 
 
 async def record_triggered(
     connection: Connection, tenant: str, name: str, cycle: str, item: UUID
 ) -> None:
-    """Let whoever names the round again find its item. The caller holds the definition."""
+    """Record the item of a triggered occurrence. The caller has locked the definition."""
     await connection.execute(statement("record_triggered"), tenant, name, cycle, item)
 
 
@@ -244,10 +244,10 @@ async def take_materialisable(
     stride_seconds: float = 0.0,
     retry_seconds: float = 0.0,
 ) -> list[DefinitionToMaterialise]:
-    """Take definitions behind the horizon and hold them until the transaction ends.
+    """Select definitions behind the horizon and lock them until the transaction ends.
 
-    `until` lies `stride_seconds` beyond the horizon, so that each definition is touched once a
-    stride and not on every pass. One that failed is left alone for `retry_seconds`.
+    `until` is `stride_seconds` beyond the horizon, so each definition is expanded once a stride and
+    not in every pass. A definition that failed is skipped for `retry_seconds`.
     """
     rows = await connection.fetch(
         statement("take_materialisable"), horizon_seconds, stride_seconds, retry_seconds, limit
@@ -270,7 +270,7 @@ async def list_versions(
     newest_only: bool,
     limit: int,
 ) -> list[DefinitionVersion]:
-    """List versions by definition, the newest first; `newest_only` without what is superseded."""
+    """List versions by definition, the newest first. `newest_only` omits superseded ones."""
     rows = await connection.fetch(statement("list_versions"), tenant, name, newest_only, limit)
     return [DefinitionVersion(**row) for row in rows]
 
@@ -278,19 +278,19 @@ async def list_versions(
 async def read_versions(
     connection: Connection, definition_nos: Sequence[int]
 ) -> list[DefinitionVersion]:
-    """Read versions by number, in that order; what is not there is left out."""
+    """Read versions by number, in that order; unknown numbers are left out."""
     rows = await connection.fetch(statement("read_versions"), definition_nos)
     return [DefinitionVersion(**row) for row in rows]
 
 
 async def list_materialised_ahead(connection: Connection, after: int, *, limit: int) -> list[int]:
-    """List a page of the versions that are expanded beyond now, by number, after this one."""
+    """List a page of versions materialised beyond now, by number, greater than `after`."""
     rows = await connection.fetch(statement("list_materialised_ahead"), after, limit)
     return [row["definition_no"] for row in rows]
 
 
 async def list_successors(connection: Connection, definition_nos: Sequence[int]) -> list[Successor]:
-    """List the schedules that have superseded these versions by now, in order of time."""
+    """List the schedules that have superseded these versions by now, in time order."""
     rows = await connection.fetch(statement("list_successors"), definition_nos)
     return [Successor(**row) for row in rows]
 
@@ -304,10 +304,10 @@ async def supersede_waiting(
     actor_no: int,
     limit: int,
 ) -> int:
-    """End what older versions still have waiting in [from_at, until_at); return how many ended.
+    """Supersede pending items of older versions due in [from_at, until_at); return how many.
 
-    Scheduled to Superseded, of what was never handed out; as many as `limit` may be left. The
-    caller holds the version's watermark.
+    Scheduled to Superseded, for items that were never handed out. At most `limit` in one call, so
+    more may be left. The caller has locked the version's watermark.
     """
     return await connection.fetchval(
         statement("supersede_waiting"), definition_no, from_at, until_at, actor_no, limit
@@ -324,10 +324,10 @@ async def record_missed_ranges(
     reason: str,
     actor_no: int,
 ) -> None:
-    """Record ranges of occurrences that are owed no more, with their counts.
+    """Record missed ranges with their numbers of occurrences.
 
-    One that begins where a definition's last one ends goes on with it. The caller holds the
-    definitions' watermarks.
+    A range that begins at the end of the definition's last range extends it. The caller has locked
+    the definitions' watermarks.
     """
     await connection.execute(
         statement("record_missed_ranges"),
@@ -341,7 +341,7 @@ async def record_missed_ranges(
 
 
 async def list_broken_chains(connection: Connection, definition_nos: Sequence[int]) -> list[int]:
-    """List definitions with a fixed delay that no item leads on."""
+    """List fixed-delay definitions without an item that leads to the next one."""
     rows = await connection.fetch(statement("list_broken_chains"), definition_nos)
     return [row["definition_no"] for row in rows]
 
@@ -352,20 +352,21 @@ async def begin_chains(
     definition_nos: Sequence[int],
     delay_seconds: Sequence[float],
 ) -> None:
-    """Let items lead their definitions on: whoever ends one owes the next in that transaction.
+    """Start the chains of fixed-delay definitions: the end of an item emits the next one.
 
-    One that an older version still owes by itself leads nothing of the newer one.
+    Both happen in one transaction. An item that an older version made does not lead a chain of the
+    newer version.
     """
     await connection.execute(statement("begin_chains"), ids, definition_nos, delay_seconds)
 
 
 async def mark_definition_failed(connection: Connection, definition_no: int, failure: str) -> None:
-    """Record why a definition could not be materialised; its watermark stays."""
+    """Record why a definition cannot be materialised. Its watermark does not change."""
     await connection.execute(statement("mark_definition_failed"), definition_no, failure)
 
 
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
-    """Set how a kind's work is handed out; return the kind's number.
+    """Store a kind's work policy; return the kind's number.
 
     A kind that is not there yet begins with the defaults of its columns. Raises Conflict where
     `limit_lock_wait` was too short.
@@ -403,16 +404,16 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
 async def list_kind_policies(
     connection: Connection, tenant: str, kind: str, names: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """List how definitions of a kind, save these names, say that its work is handed out.
+    """List the work policies of a kind in definitions of other names than `names`.
 
-    One name for each way: its parts `dispatch`, without the partition key, `retry`, `deadlines` and
-    `order`, None where its document is older than they are.
+    One definition name for each policy: its parts `dispatch` (without the partition key), `retry`,
+    `deadlines` and `order`; None for a document that is older than these parts.
     """
     rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
     return {row["name"]: row["policy"] for row in rows}
 
 
 async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:
-    """List the kinds that are sent to an endpoint."""
+    """List the kinds that are sent to an HTTP endpoint."""
     rows = await connection.fetch(statement("list_http_kinds"), limit)
     return [HttpKind(**row) for row in rows]

@@ -1,4 +1,4 @@
-"""Direct mode: items claimed and started at once by who works them, without Kafka between."""
+"""Direct mode: a worker claims and starts items in one statement, without Kafka."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
 DIRECT_TOPIC: Final = "direct"
-"""What a claim says where another names its topic."""
+"""The topic of a direct claim."""
 DIRECT_PARTITION: Final = -1
 _RUN_FIELDS: Final = 14
 _DUE_ATS: Final = 11
@@ -24,9 +24,9 @@ _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 @final
 class LazyInstants(Sequence[datetime]):
-    """Instants as Postgres sends them, read when they are asked for.
+    """Instants as Postgres sends them, parsed on access.
 
-    Reading one takes half a microsecond, nearly as long as all else of an item.
+    Parsing one takes half a microsecond, nearly as long as all other fields of an item.
     """
 
     __slots__ = ("_sent",)
@@ -50,10 +50,10 @@ class LazyInstants(Sequence[datetime]):
 
 @dataclass(frozen=True, slots=True)
 class DirectRun:
-    """A whole claim opened as one run: item `position` p (from 1) is at p − 1 of each column.
+    """A claim started as one run: the item at position p (from 1) is at p − 1 of each column.
 
-    `withdrawn` positions ended at this start. `traceparents` is None where no item has one. The
-    fields stand in the order of claim_and_start_items.
+    `withdrawn` positions ended at this start. `traceparents` is None if no item has one. The fields
+    have the order of claim_and_start_items.
     """
 
     run_no: int
@@ -74,10 +74,10 @@ class DirectRun:
 
 @dataclass(frozen=True, slots=True)
 class FlowScan:
-    """What was seen of a flow: so many due rows, and of suspects, whose worker died with them.
+    """The scan of a flow: how many due rows it has, and whether some are suspects.
 
-    Where fewer than its quota were seen, `due_seconds` is how soon the next row is due, None if
-    none waits. From `floor` on there may be more; rows that commit late may lie below it.
+    If fewer rows than the quota were seen, `due_seconds` is when the next row is due, None if no
+    row is pending. More rows may be at or above `floor`; only rows that commit late are below it.
     """
 
     flow_no: int
@@ -89,7 +89,7 @@ class FlowScan:
 
 @dataclass(frozen=True, slots=True)
 class DirectClaimResult:
-    """The runs that were begun, and what was seen of the flows; of a paused one, nothing."""
+    """The started runs, and the scans of the flows. A paused flow has no scan."""
 
     runs: Sequence[DirectRun]
     scans: Sequence[FlowScan]
@@ -97,7 +97,7 @@ class DirectClaimResult:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedRun:
-    """An open run of a worker, and which of its items have not ended, by index from 0."""
+    """An open run of a worker, and the indexes (from 0) of its items that have not ended."""
 
     run_no: int
     size: int
@@ -118,16 +118,16 @@ async def claim_and_start_items(
     limited: bool = False,
     suspects: bool = False,
 ) -> DirectClaimResult:
-    """Take due rows, up to each flow's quota, and start them: one claim and run a crew number.
+    """Claim due rows, up to each flow's quota, and start them: one claim and run per group.
 
-    Flows of a crew number have the same `run_seconds`, the hard end of their runs, None for none.
-    `flow_nos` ascend; ValueError where they do not. Where `apart`, each item has a claim of its
-    own. Limited flows are passed by unless `limited`; then they must be locked and measured in the
-    same transaction, and have a crew number each. With `suspects`, of one flow, those alone are
-    taken, at most as many as may be together.
+    `group_nos` has each flow's group number. Flows of a group have the same `run_seconds`, the hard
+    end of their runs, None for none. `flow_nos` ascend, otherwise ValueError. With `apart`, each
+    item of the flow has a claim of its own. Limited flows are skipped unless `limited`; then they
+    must be locked and measured in the same transaction, and each has a group of its own. With
+    `suspects` only the suspects of one flow are claimed, at most as many as may run together.
 
-    Raises UnseenPartition where a partition is newer than the plan: nothing is taken then, and the
-    same in a new transaction finds it.
+    Raises UnseenPartition if a partition is newer than the plan: nothing is claimed then, and a new
+    transaction finds the partition.
     """
     if any(after <= before for before, after in pairwise(flow_nos)):
         raise ValueError("flow numbers must ascend")
@@ -148,18 +148,18 @@ async def claim_and_start_items(
             run_seconds,
         )
     runs: list[DirectRun] = []
-    looks: list[FlowScan] = []
+    scans: list[FlowScan] = []
     for row in rows:
         if row["run_no"] is None:
-            looks += _looks(row)
+            scans += _scans(row)
         else:
             columns = list(row)[:_RUN_FIELDS]
             columns[_DUE_ATS] = LazyInstants(columns[_DUE_ATS])
             runs.append(DirectRun(*columns))
-    return DirectClaimResult(runs, looks)
+    return DirectClaimResult(runs, scans)
 
 
-def _looks(row: Record) -> list[FlowScan]:
+def _scans(row: Record) -> list[FlowScan]:
     if row["flow_nos"] is None:
         return []
     floors = map(PendingFloor, row["floor_ats"], row["floor_blocks"])

@@ -1,4 +1,4 @@
-"""What Postgres refuses, in our own words: SQLSTATEs and constraints become errors by name."""
+"""The mapping of SQLSTATEs and constraints of Postgres to the ledger's errors."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -10,8 +10,8 @@ from dueledger.ledger.errors import DueledgerError, InvalidItem, UnseenPartition
 from dueledger.ledger.flow_bounds import FLOW_BOUNDS
 
 _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
-    "due_item_effective_date_range": ("effective_date", "it lies outside 1970–2199"),
-    "due_item_due_at_range": ("due_at", "it lies outside 1970–2199"),
+    "due_item_effective_date_range": ("effective_date", "it is outside 1970–2199"),
+    "due_item_due_at_range": ("due_at", "it is outside 1970–2199"),
     "due_item_payload_bytes_max": ("payload", "it is larger than 256 KiB (262,144 bytes)"),
     "due_item_business_key_length": ("business_key", "it must have 1 to 512 characters"),
     "due_item_cycle_length": ("cycle", "it must have at most 200 characters"),
@@ -29,7 +29,7 @@ _CONSTRAINTS: Final[dict[str, tuple[str, str]]] = {
 
 
 class ClockRefused(DueledgerError):
-    """A simulated clock is set for a role that may not use one."""
+    """A simulated clock is set for a role that must not use one."""
 
     code = "CLOCK_REFUSED"
 
@@ -51,12 +51,12 @@ def mapped_unseen_partition() -> Generator[None]:
 
 @contextmanager
 def mapped_errors() -> Generator[None]:
-    """Turn what Postgres refuses about an item into an error that names the field."""
+    """Turn errors of Postgres about an item into InvalidItem with the field's name."""
     try:
         yield
     except asyncpg.CheckViolationError as error:
         if not error.constraint_name:
-            raise  # no partition holds the row: nothing is wrong with the row
+            raise  # no partition for the row: the row itself is valid
         field, reason = _CONSTRAINTS.get(
             error.constraint_name, (error.constraint_name, "it breaks a constraint")
         )
@@ -66,7 +66,7 @@ def mapped_errors() -> Generator[None]:
         message = f"{error.column_name}: it is missing"
         raise InvalidItem(message, field=error.column_name) from error
     except asyncpg.CharacterNotInRepertoireError as error:
-        message = "a text field holds a NUL or is not UTF-8"
+        message = "a text field contains NUL or is not UTF-8"
         raise InvalidItem(message, field="text") from error
     except (asyncpg.InvalidTextRepresentationError, asyncpg.UntranslatableCharacterError) as error:
         message = "payload: it is not JSON"

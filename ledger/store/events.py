@@ -1,4 +1,4 @@
-"""The inbox of domain events."""
+"""The inbox: received domain events."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class InboxEvent:
-    """One domain event as it is landed. `body` is JSON text of its data.
+    """A domain event to record. `body` is the JSON text of its data.
 
-    `matched` tells whether a rule knew it; None where nobody has looked yet.
+    `matched` is whether an event rule matched it; None if no rule was tried yet.
     """
 
     tenant: str
@@ -31,10 +31,10 @@ class InboxEvent:
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """The inbox's answer: `new` is False for a duplicate, within the batch or of long ago.
+    """The result for one event. `new` is False for a duplicate, in this batch or earlier.
 
-    `event_no` may be None for a duplicate that another process is landing right now;
-    `received_at` is told only of what was landed now, on the database's clock.
+    `event_no` may be None for a duplicate that another process records at the same time.
+    `received_at` is on the database's clock; None for a duplicate.
     """
 
     event_no: int | None
@@ -44,7 +44,7 @@ class RecordedEvent:
 
 @dataclass(frozen=True, slots=True)
 class KeyEvent:
-    """An inbox event as it was landed; `body` is decoded."""
+    """An event as read from the inbox, with `body` decoded."""
 
     event_no: int
     tenant: str
@@ -61,7 +61,10 @@ class KeyEvent:
 async def record_events(
     connection: Connection, events: Sequence[InboxEvent]
 ) -> list[RecordedEvent]:
-    """Land events; one with the same source, id and time is there already. Input order."""
+    """Record events; return results in input order.
+
+    An event with the source, id and time of a recorded one is a duplicate.
+    """
     with mapped_errors():
         rows = await connection.fetch(
             statement("record_events"),
@@ -91,5 +94,5 @@ async def list_key_events(
 
 
 async def lock_business_keys(connection: Connection, buckets: Sequence[int]) -> None:
-    """Hold these buckets until the transaction ends; ascending, or two callers may deadlock."""
+    """Lock these buckets until the transaction ends. They ascend, so callers cannot deadlock."""
     await connection.fetchval(statement("lock_business_keys"), buckets)

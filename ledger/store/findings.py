@@ -1,4 +1,4 @@
-"""What the reconciler reads of the ledger, and what it records: passes, findings, repairs."""
+"""Reads and writes of the reconciler: passes, populations, findings, repairs, watermarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
 
 EXPEDITED_PAGE: Final = 10_000
-LAPSES_PAGE: Final = 10_000
+MISSED_RANGES_PAGE: Final = 10_000
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """One pass. `as_of` is business time at its start."""
+    """One pass. `as_of` is the business clock at its start."""
 
     reconciliation_no: int
     started_at: datetime
@@ -25,7 +25,7 @@ class Reconciliation:
 
 @dataclass(frozen=True, slots=True)
 class PopulationRecord:
-    """What was read of one source in one pass; `hash_total` is unsigned."""
+    """The read of one source in one pass. `hash_total` is unsigned."""
 
     name: str
     origin: str
@@ -40,7 +40,7 @@ class PopulationRecord:
 
 @dataclass(frozen=True, slots=True)
 class FindingRecord:
-    """One finding as it is recorded; `expected`, `actual` and `terms` are JSON text."""
+    """One finding to record. `expected`, `actual` and `terms` are JSON text."""
 
     id: UUID
     type: str
@@ -61,7 +61,7 @@ class FindingRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFinding:
-    """The answer to one recorded finding. `created` is False where it was known before."""
+    """The result for one finding. `created` is False if it was recorded before."""
 
     id: UUID
     opened_count: int
@@ -72,7 +72,7 @@ class RecordedFinding:
 
 @dataclass(frozen=True, slots=True)
 class RepairRecord:
-    """One repair as it is proposed; `command` is JSON text."""
+    """One proposed repair. `command` is JSON text."""
 
     id: UUID
     finding_id: UUID
@@ -83,7 +83,7 @@ class RepairRecord:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRepair:
-    """Where a proposed repair stands; `created` is False where it was proposed before."""
+    """The status of a proposed repair. `created` is False if it was proposed before."""
 
     id: UUID
     status: str
@@ -92,7 +92,7 @@ class RecordedRepair:
 
 @dataclass(frozen=True, slots=True)
 class WatermarkRecord:
-    """Everything of the kind expected before `complete_before` is accounted for."""
+    """The completeness watermark of a kind: all items expected before it are accounted for."""
 
     tenant: str
     kind: str
@@ -102,7 +102,7 @@ class WatermarkRecord:
 
 @dataclass(frozen=True, slots=True)
 class PageAfter:
-    """Where the page before ended: its last row's time and id."""
+    """The time and id of the last row of the previous page."""
 
     at: datetime
     id: UUID
@@ -116,7 +116,7 @@ async def list_item_outcomes(
     after: tuple[date, int],
     page_size: int,
 ) -> list[Record]:
-    """List items of a range of effective dates with what ended each, a page at a time."""
+    """List items of a range of effective dates with their final transitions, by page."""
     return await connection.fetch(
         statement("list_item_outcomes"), from_date, to_date, *after, page_size
     )
@@ -138,31 +138,31 @@ async def list_flow_rules(connection: Connection) -> list[Record]:
 async def list_stuck_runs(
     connection: Connection, margin_seconds: float, run_max: int
 ) -> list[Record]:
-    """List open runs whose lease lapsed longer ago than the margin."""
+    """List open runs whose lease lapsed more than the margin ago."""
     return await connection.fetch(statement("list_stuck_runs"), margin_seconds, run_max)
 
 
 async def list_stuck_claims(
     connection: Connection, margin_seconds: float, claim_max: int
 ) -> list[Record]:
-    """List open claims whose deadline passed longer ago than the margin."""
+    """List open claims whose deadline passed more than the margin ago."""
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
 
 
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
-    """Tell where items that have not ended stand, in the order asked."""
+    """Describe the states of items that have not ended, in input order."""
     return await connection.fetch(statement("describe_open_items"), item_nos)
 
 
 async def find_known_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
-    """Find which ids stand in the ledger, or did before their partition was dropped."""
+    """Find which ids the ledger has, or had before their partition was dropped."""
     return {row["id"] for row in await connection.fetch(statement("find_known_ids"), ids)}
 
 
 async def list_inbox_events(
     connection: Connection, types: Sequence[str], after_event_no: int, page_size: int
 ) -> list[Record]:
-    """List recorded domain events of these types by ascending number, a page at a time."""
+    """List recorded domain events of these types by ascending number, by page."""
     return await connection.fetch(statement("list_inbox_events"), types, after_event_no, page_size)
 
 
@@ -172,7 +172,7 @@ async def list_numbered_events(connection: Connection, event_nos: Sequence[int])
 
 
 async def list_definition_versions(connection: Connection) -> list[Record]:
-    """List every version of every definition, and how far its schedule is materialised."""
+    """List every version of every definition with its materialised watermark."""
     return await connection.fetch(statement("list_definition_versions"))
 
 
@@ -199,7 +199,7 @@ async def finish_reconciliation(
 async def record_populations(
     connection: Connection, reconciliation_no: int, populations: Sequence[PopulationRecord]
 ) -> None:
-    """Record what was read of each source."""
+    """Record the read of each source."""
     await connection.fetch(
         statement("record_populations"),
         reconciliation_no,
@@ -218,10 +218,10 @@ async def record_populations(
 async def record_findings(
     connection: Connection, reconciliation_no: int, findings: Sequence[FindingRecord]
 ) -> list[RecordedFinding]:
-    """Record what a pass found, ids ascending in the answer's locks; repeating it is harmless.
+    """Record the findings of a pass, locked by ascending id. Repeating it changes nothing.
 
-    New ones open. Known ones are seen again and keep a person's resolution; those that had cleared
-    or been repaired reopen. No id may stand in `findings` twice.
+    New findings open. Known ones are seen again and keep a person's resolution; cleared and
+    repaired ones reopen. Each id occurs once in `findings`.
     """
     rows = await connection.fetch(
         statement("record_findings"),
@@ -254,8 +254,8 @@ async def close_findings(
 ) -> list[Record]:
     """Close open findings of `judged_types` that this pass did not see again.
 
-    `unjudged` names (type, tenant, kind) that could not be told; `dates` is the half-open range of
-    effective dates that was looked at. Returns the closed ones with their resolution.
+    `unjudged` has each (type, tenant, kind) that could not be checked; `dates` is the half-open
+    range of effective dates that was checked. Returns the closed findings with their resolution.
     """
     return await connection.fetch(
         statement("close_findings"),
@@ -278,7 +278,7 @@ async def list_findings(
     after: PageAfter | None = None,
     page_size: int = 1_000,
 ) -> list[Record]:
-    """List findings, oldest first, a page at a time."""
+    """List findings, oldest first, by page."""
     return await connection.fetch(
         statement("list_findings"),
         open_only,
@@ -294,7 +294,7 @@ async def list_findings(
 async def resolve_findings(
     connection: Connection, ids: Sequence[UUID], *, resolution: str, reason: str, actor_no: int
 ) -> set[UUID]:
-    """Record a person's judgement of open findings; return those it applied to."""
+    """Record a person's resolution of open findings; return the ids it applied to."""
     rows = await connection.fetch(statement("resolve_findings"), ids, resolution, reason, actor_no)
     return {row["id"] for row in rows}
 
@@ -302,7 +302,7 @@ async def resolve_findings(
 async def record_repairs(
     connection: Connection, repairs: Sequence[RepairRecord], *, actor_no: int
 ) -> list[RecordedRepair]:
-    """Record repairs as proposed; one that is known stays as it is. Answers in input order."""
+    """Record repairs as proposed; known ones do not change. Returns results in input order."""
     rows = await connection.fetch(
         statement("record_repairs"),
         [repair.id for repair in repairs],
@@ -316,7 +316,7 @@ async def record_repairs(
 
 
 async def take_repairs(connection: Connection, ids: Sequence[UUID]) -> list[Record]:
-    """Take proposed repairs and hold them until the transaction ends."""
+    """Lock proposed repairs until the transaction ends, and return them."""
     return await connection.fetch(statement("take_repairs"), ids)
 
 
@@ -328,7 +328,10 @@ async def finish_repairs(
     *,
     actor_no: int,
 ) -> set[UUID]:
-    """Record how proposed repairs ended; `outcomes` are JSON text. Ended ones stay as they are."""
+    """Record how proposed repairs ended. Repairs that ended before do not change.
+
+    `outcomes` are JSON text. Returns the ids of the repairs that ended now.
+    """
     rows = await connection.fetch(statement("finish_repairs"), ids, statuses, outcomes, actor_no)
     return {row["id"] for row in rows}
 
@@ -340,7 +343,7 @@ async def list_repairs(
     after: PageAfter | None = None,
     page_size: int = 1_000,
 ) -> list[Record]:
-    """List repairs with the findings they mend, oldest first, a page at a time."""
+    """List repairs with the findings they repair, oldest first, by page."""
     return await connection.fetch(
         statement("list_repairs"),
         since_reconciliation_no,
@@ -351,7 +354,7 @@ async def list_repairs(
 
 
 async def record_watermarks(connection: Connection, watermarks: Sequence[WatermarkRecord]) -> None:
-    """Record how far each kind is complete; a None keeps what was known."""
+    """Record the completeness watermarks of kinds. None keeps the stored watermark."""
     await connection.fetch(
         statement("record_watermarks"),
         [watermark.tenant for watermark in watermarks],
@@ -364,30 +367,30 @@ async def record_watermarks(connection: Connection, watermarks: Sequence[Waterma
 async def list_watermarks(
     connection: Connection, tenant: str | None = None
 ) -> list[dict[str, Any]]:
-    """List how far each kind is complete and what holds it there."""
+    """List the completeness watermark of each kind and what blocks it."""
     return [dict(row) for row in await connection.fetch(statement("list_watermarks"), tenant)]
 
 
 def _signed(total: int) -> int:
-    """Return an unsigned 64-bit total as the bigint that carries the same bits."""
+    """Return an unsigned 64-bit total as the bigint with the same bits."""
     return total - (1 << 64) if total >= 1 << 63 else total
 
 
 async def list_missed_ranges(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
-    """Return the half-open ranges that are recorded as owed no more, by definition, in order."""
+    """Return the recorded missed ranges, half-open, by definition, in time order."""
     found: dict[int, list[tuple[datetime, datetime]]] = {}
     after = (0, _EPOCH)
     while True:
-        rows = await connection.fetch(statement("list_missed_ranges"), *after, LAPSES_PAGE)
+        rows = await connection.fetch(statement("list_missed_ranges"), *after, MISSED_RANGES_PAGE)
         for row in rows:
             found.setdefault(row["definition_no"], []).append((row["from_at"], row["until_at"]))
-        if len(rows) < LAPSES_PAGE:
+        if len(rows) < MISSED_RANGES_PAGE:
             return found
         after = rows[-1]["definition_no"], rows[-1]["from_at"]
 
 
 async def list_expedited(connection: Connection) -> set[int]:
-    """Return the items that a named person started before their time or triggered."""
+    """Return the numbers of the items that a person expedited or triggered."""
     found: set[int] = set()
     after = 0
     while True:

@@ -1,4 +1,4 @@
-"""What holds a flow back: rate, concurrency, window and circuit; credits of workers; held keys."""
+"""Limits of flows: allowances, credits of workers, circuits, failure streaks and held keys."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class TopicCredit:
-    """A topic: how many live workers grant, how many items they want waiting, how many wait."""
+    """The credit of a topic: live workers, items they grant, and items already outstanding."""
 
     topic: str
     workers: int
@@ -19,7 +19,7 @@ class TopicCredit:
 
 @dataclass(frozen=True, slots=True)
 class FlowAllowance:
-    """How many items a limited flow may be handed; where its bucket is empty, until it is not."""
+    """How many items a limited flow may be given now; if its bucket is empty, when to retry."""
 
     items: int
     retry_seconds: float | None
@@ -27,7 +27,7 @@ class FlowAllowance:
 
 @dataclass(frozen=True, slots=True)
 class CircuitChange:
-    """A circuit that opened, half-opened or closed, and the outcomes that decided it."""
+    """A circuit that opened, half-opened or closed, with the outcomes that caused it."""
 
     flow_no: int
     before: str
@@ -49,16 +49,16 @@ class FlaggedStreak:
 
 @dataclass(frozen=True, slots=True)
 class WokenItems:
-    """Waiting items unblocked, and the key to go on from; None once all keys were visited."""
+    """Number of unblocked items, and the key to continue after; None if all keys were visited."""
 
     unblocked: int
     reached: int | None
 
 
 async def lock_limited_flows(connection: Connection, flow_nos: Sequence[int]) -> dict[int, bool]:
-    """Lock flows until the transaction ends; those that another allocator measures are left out.
+    """Lock flows until the transaction ends; flows that another allocator has locked are left out.
 
-    Says of each whether its items in flight are counted, and so need claims of their own.
+    Returns for each flow whether its items in flight are counted, and so need claims of their own.
     """
     rows = await connection.fetch(statement("lock_limited_flows"), flow_nos)
     return {row["flow_no"]: row["counted"] for row in rows}
@@ -67,10 +67,10 @@ async def lock_limited_flows(connection: Connection, flow_nos: Sequence[int]) ->
 async def measure_allowances(
     connection: Connection, flow_nos: Sequence[int], topic_window_items: int
 ) -> dict[int, int]:
-    """Say how many items each locked flow may be handed now.
+    """Compute how many items each locked flow may be given now.
 
-    In a statement after the lock, so that it counts what the one before handed out.
-    `topic_window_items` bounds what is settled by topic where the flow sets no window.
+    This statement follows the lock, so it counts the items of the previous lock's owner.
+    `topic_window_items` is the window of flows settled by topic that set none.
     """
     rows = await connection.fetch(statement("measure_allowances"), flow_nos, topic_window_items)
     return {row["flow_no"]: row["allowance"] for row in rows}
@@ -79,9 +79,9 @@ async def measure_allowances(
 async def estimate_allowances(
     connection: Connection, flow_nos: Sequence[int], topic_window_items: int
 ) -> dict[int, FlowAllowance]:
-    """Say what `measure_allowances` would of flows that nobody locked: a guess, and when to look.
+    """Estimate the allowances of flows without locking them, and when to check again.
 
-    It writes nothing, so that thousands of exhausted flows cost little.
+    Writes nothing, so thousands of exhausted flows cost little.
     """
     rows = await connection.fetch(statement("measure_allowances"), flow_nos, topic_window_items)
     return {row["flow_no"]: FlowAllowance(row["allowance"], row["again_seconds"]) for row in rows}
@@ -90,12 +90,12 @@ async def estimate_allowances(
 async def spend_tokens(
     connection: Connection, flow_nos: Sequence[int], taken: Sequence[int]
 ) -> None:
-    """Take what was claimed from the buckets, in the transaction that claimed it."""
+    """Subtract claimed items from the token buckets, in the transaction that claimed them."""
     await connection.execute(statement("spend_tokens"), flow_nos, taken)
 
 
 async def read_credits(connection: Connection, topics: Sequence[str]) -> list[TopicCredit]:
-    """Read what workers want and what waits for them, in the order asked."""
+    """Read the credits and the outstanding items of topics, in input order."""
     return [TopicCredit(**row) for row in await connection.fetch(statement("read_credits"), topics)]
 
 
@@ -106,17 +106,17 @@ async def grant_credits(
     items: Sequence[int],
     seconds: float,
 ) -> None:
-    """Grant a worker's credits for `seconds`; its topics that are not named are withdrawn."""
+    """Grant a worker's credits for `seconds`; end its grants for other topics."""
     await connection.execute(statement("grant_credits"), worker_no, topics, items, seconds)
 
 
 async def prune_credits(connection: Connection) -> None:
-    """Forget grants that ended long ago."""
+    """Delete grants that ended long ago."""
     await connection.execute(statement("prune_credits"))
 
 
 async def prune_outcomes(connection: Connection) -> None:
-    """Forget what was counted for breakers that were taken away."""
+    """Delete the outcome counts of circuits that were removed."""
     await connection.execute(statement("prune_outcomes"))
 
 
@@ -129,7 +129,7 @@ async def update_circuits(connection: Connection) -> list[CircuitChange]:
 
 
 async def flag_streaks(connection: Connection, limit: int) -> list[FlaggedStreak]:
-    """Flag business keys that failed too often in a row, each streak once."""
+    """Flag failure streaks that reached their kind's limit, each once."""
     return [
         FlaggedStreak(**row) for row in await connection.fetch(statement("flag_streaks"), limit)
     ]
@@ -143,13 +143,13 @@ async def list_streaks(
     failures_min: int | None = None,
     limit: int = 100,
 ) -> list[dict[str, object]]:
-    """List business keys failing in a row; `failures_min` None is each kind's own limit."""
+    """List failure streaks. `failures_min` None means each kind's own limit."""
     rows = await connection.fetch(statement("list_streaks"), tenant, kind, failures_min, limit)
     return [dict(row) for row in rows]
 
 
 async def release_keys(connection: Connection, after_serial: int | None, limit: int) -> WokenItems:
-    """Wake what waits behind keys that nobody holds any more, `limit` keys from `after_serial`."""
+    """Unblock items that wait for a key that is free, for `limit` keys after `after_serial`."""
     start = -(2**63) if after_serial is None else after_serial
     row = await connection.fetchrow(statement("release_keys"), start, limit)
     return WokenItems(**row) if row else WokenItems(0, None)

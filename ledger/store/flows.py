@@ -1,4 +1,4 @@
-"""Flows as an operator steers them: pauses, limits, and starting something before its time."""
+"""Operators' commands for flows: pauses, limits, and expediting items."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -12,13 +12,13 @@ from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.items import ItemRequestResult, RequestResult
 from dueledger.ledger.store.statements import statement
 
-TOPIC_WINDOW_ITEMS: Final = 1_000  # of what is settled by topic, where a flow sets no window
-COUNTED_MAX: Final = 10_000  # of what waits in a flow; more is shown as this many
+TOPIC_WINDOW_ITEMS: Final = 1_000  # window of a flow settled by topic that sets none
+COUNTED_MAX: Final = 10_000  # pending items counted of a flow; more are shown as this number
 
 
 @dataclass(frozen=True, slots=True)
 class FlowScope:
-    """Which flows: of a tenant, and where given of one kind and one lane ('' is the default)."""
+    """The flows of a tenant, or of one of its kinds, or of one lane ('' is the default lane)."""
 
     tenant: str
     kind: str | None = None
@@ -27,17 +27,17 @@ class FlowScope:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """What to change about flows; None keeps what is set.
+    """Changes of flow limits. None keeps the stored limit.
 
-    `weight` is a share among flows; `rate_per_second` fills a bucket of one second;
-    `concurrency_max` counts items handed out and running; `window_items` those handed out and not
-    started; `retry_share` of each claim belongs to retries. A circuit opens once
+    `weight` is a share among flows; `rate_per_second` fills a token bucket of one second;
+    `concurrency_max` limits items handed out and running; `window_items` items handed out and not
+    started; `retry_share` is the part of each claim for retries. A circuit opens when
     `circuit_failure_ratio` of at least `circuit_calls_min` outcomes within
     `circuit_window_seconds` failed, and lets a probe through after `circuit_rest_seconds`.
-    `cleared` names limits that end: rate_per_second, concurrency_max, window_items,
+    `cleared` names limits to remove: rate_per_second, concurrency_max, window_items,
     circuit_failure_ratio.
 
-    Raises InvalidItem for what lies outside `FLOW_BOUNDS`.
+    Raises InvalidItem for a limit outside `FLOW_BOUNDS`.
     """
 
     weight: int | None = None
@@ -52,19 +52,21 @@ class FlowLimits:
     cleared: Sequence[str] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a limit that is out of its bounds."""
+        """Reject a limit outside its bounds."""
         problems = [
             Problem(name, f"{number:g}", f"it must be {bounds.text}")
             for name, bounds in FLOW_BOUNDS.items()
             if (number := getattr(self, name)) is not None and not bounds.contains(number)
         ]
         if problems:
-            raise InvalidItem("A flow cannot be limited so:", problems, field=problems[0].field)
+            raise InvalidItem(
+                "The limits of the flow are invalid:", problems, field=problems[0].field
+            )
 
 
 @dataclass(frozen=True, slots=True)
 class ResumedFlow:
-    """A flow that was paused. A wider pause may still cover it, with its reason."""
+    """A flow whose pause ended. With `still_paused` a wider pause covers it, with its reason."""
 
     tenant: str
     kind: str
@@ -75,9 +77,9 @@ class ResumedFlow:
 
 @dataclass(frozen=True, slots=True)
 class PauseResult:
-    """What a pause changed: the standing pause, unless it stood, and flows that were not paused.
+    """What a pause changed: the new pause, if it is new, and the flows paused by it.
 
-    A pause has tenant, kind, lane and reason, a flow tenant, kind and lane; null stands for all.
+    A pause has tenant, kind, lane and reason; a flow tenant, kind and lane. Null means all.
     """
 
     pauses: list[dict[str, Any]]
@@ -86,7 +88,7 @@ class PauseResult:
 
 @dataclass(frozen=True, slots=True)
 class ResumeResult:
-    """What a resumption changed: the standing pauses that ended, and the flows that were paused."""
+    """What a resume changed: the pauses that ended, and the flows that were paused."""
 
     pauses: list[dict[str, Any]]
     flows: list[ResumedFlow]
@@ -100,22 +102,22 @@ async def list_flows(
     lane: str | None = None,
     limit: int = 1000,
 ) -> list[dict[str, Any]]:
-    """List flows with limits and what waits: due, later, retries, serial, each up to 10,000."""
+    """List flows with limits and pending items: due, later, retries, serial, each up to 10,000."""
     rows = await connection.fetch(statement("list_flows"), tenant, kind, lane, COUNTED_MAX, limit)
     return [dict(row) for row in rows]
 
 
 async def list_pauses(connection: Connection, tenant: str | None = None) -> list[dict[str, Any]]:
-    """List the pauses that stand."""
+    """List the pauses in force."""
     return [dict(row) for row in await connection.fetch(statement("list_pauses"), tenant)]
 
 
 async def pause_flows(
     connection: Connection, scope: FlowScope, *, reason: str, actor_no: int
 ) -> PauseResult:
-    """Pause what is there and what will be. Of what is paused already nothing changes.
+    """Pause the scope's flows, present and future. Flows already paused do not change.
 
-    What is handed out already goes on. Repeating it is harmless.
+    Items handed out go on. Repeating it changes nothing.
     """
     [row] = await connection.fetch(
         statement("pause_flows"), scope.tenant, scope.kind, scope.lane, reason, actor_no
@@ -124,7 +126,7 @@ async def pause_flows(
 
 
 async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: int) -> ResumeResult:
-    """End this pause and all narrower ones."""
+    """End the pause of this scope and all narrower pauses."""
     [row] = await connection.fetch(
         statement("resume_flows"), scope.tenant, scope.kind, scope.lane, actor_no
     )
@@ -132,15 +134,15 @@ async def resume_flows(connection: Connection, scope: FlowScope, *, actor_no: in
 
 
 async def reapply_pauses(connection: Connection) -> int:
-    """Hold every flow to the pauses that stand; return how many changed.
+    """Apply the pauses in force to every flow; return how many flows changed.
 
-    A pause and a flow that is born beside it do not see each other; this sees both.
+    A pause and a flow of concurrent transactions do not see each other; this call sees both.
     """
     return len(await connection.fetch(statement("reapply_pauses")))
 
 
 async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str) -> int:
-    """Return the number of a flow, making it where nothing was owed yet."""
+    """Return the number of a flow; create the flow if it has no item yet."""
     with mapped_errors():
         return await connection.fetchval(statement("ensure_flow"), tenant, kind, lane)
 
@@ -148,7 +150,10 @@ async def ensure_flow(connection: Connection, tenant: str, kind: str, lane: str)
 async def set_flow_limits(
     connection: Connection, scope: FlowScope, limits: FlowLimits, *, actor_no: int
 ) -> list[dict[str, Any]]:
-    """Change limits of the scope's flows, of one kind; return them. In force at the next tick."""
+    """Change the limits of the scope's flows, of one kind; return the flows.
+
+    The limits are in force at the allocators' next tick.
+    """
     values = [getattr(limits, each.name) for each in fields(limits)]
     with mapped_errors():
         rows = await connection.fetch(
@@ -160,7 +165,7 @@ async def set_flow_limits(
 async def expedite_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:
-    """Let waiting items start now, in a person's name. ILLEGAL where one waits for no time."""
+    """Make pending items available now, in a person's name. ILLEGAL if an item is not delayed."""
     rows = await connection.fetch(statement("expedite_items"), ids, reason, actor_no)
     return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]
 
@@ -168,6 +173,6 @@ async def expedite_items(
 async def find_blockers(
     connection: Connection, item_no: int, *, topic_window_items: int = TOPIC_WINDOW_ITEMS
 ) -> dict[str, Any] | None:
-    """Say what holds a waiting item back besides its time; None where it does not wait."""
+    """Find what prevents a claim of a pending item, other than its time; None if not pending."""
     row = await connection.fetchrow(statement("find_blockers"), item_no, topic_window_items)
     return dict(row) if row else None

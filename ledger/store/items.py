@@ -1,4 +1,4 @@
-"""What is owed: emitting it, withdrawing it, and telling its story."""
+"""Items: emission, revision, withdrawal, and reads of items and their transitions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,19 +18,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class EmittedItem:
-    """The answer to one emission. `created` is False where the key was there before."""
+    """The result of one emission. `created` is False if the item existed before."""
 
     draft: ItemDraft
     created: bool
 
     @property
     def id(self) -> UUID:
-        """Return the item's identity."""
+        """Return the item's id."""
         return self.draft.id
 
 
 class RequestResult(StrEnum):
-    """What became of a request about an item."""
+    """The result of a request about an item."""
 
     DONE = "done"
     REQUESTED = "requested"
@@ -40,7 +40,7 @@ class RequestResult(StrEnum):
 
 
 class RevisionResult(StrEnum):
-    """What became of an item that stood when it was to be revised."""
+    """The result of revising an existing item."""
 
     REVISED = "revised"
     SAME = "same"
@@ -50,7 +50,7 @@ class RevisionResult(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ItemRequestResult:
-    """One item's answer, in the order asked."""
+    """The result for one item of a request."""
 
     id: UUID
     answer: RequestResult
@@ -70,7 +70,7 @@ class OpenItem:
 
 @dataclass(frozen=True, slots=True)
 class ItemOfOtherTzdata:
-    """An item to come that another tz database placed than the one that decides now."""
+    """A pending item whose instants were computed with another tz database than the pinned one."""
 
     item_no: int
     id: UUID
@@ -103,7 +103,7 @@ class Accounting:
 
     @property
     def open(self) -> int:
-        """Count what has not ended."""
+        """Count the items that have not ended."""
         return self.pending + self.handed_out + self.running + self.reviews
 
     @property
@@ -123,10 +123,10 @@ async def emit_items(
     event_nos: Sequence[int | None] | None = None,
     skip_reasons: Sequence[str | None] | None = None,
 ) -> list[EmittedItem]:
-    """Emit a batch; repeating it is harmless. Answers come in input order.
+    """Emit a batch of items; return results in input order. Repeating it changes nothing.
 
-    What has a reason is recorded as skipped: its row and its terminal transition at once.
-    Raises InvalidItem, naming the field, and then emits nothing.
+    An item with a skip reason is recorded as Skipped: its row and its terminal transition at once.
+    Raises InvalidItem with the field, and then emits nothing.
     """
     return await _emit(
         connection,
@@ -147,7 +147,7 @@ async def skip_items(
     definition_no: int | None = None,
     definition_nos: Sequence[int | None] | None = None,
 ) -> list[EmittedItem]:
-    """Record skipped occurrences: each gets its row and its terminal transition at once."""
+    """Record occurrences as Skipped items: the row and the terminal transition at once."""
     return await _emit(
         connection,
         drafts,
@@ -167,13 +167,13 @@ async def revise_items(
     actor_no: int,
     skip_reasons: Sequence[str | None] | None = None,
 ) -> list[RevisionResult | None]:
-    """Let newer terms hold for what waits; answers come in input order, None where none stands.
+    """Change pending items to the terms of a newer version; return results in input order.
 
-    Scheduled stays Scheduled, or ends as Skipped where a reason is given; the terms before go to
-    the journal. Only what was never handed out, was due at `since` or later and belongs to another
-    version of the same definition is `revised`; `same` is of the version itself; `superseded` was
-    ended by a version that has been superseded in turn; all other is `begun` and stays as it is.
-    Repeating it is harmless.
+    The result is None if the item does not exist. Scheduled stays Scheduled, or becomes Skipped if
+    a reason is given; the journal records the earlier terms. An item is `revised` only if it was
+    never handed out, is due at `since` or later, and belongs to another version of the same
+    definition. `same`: it belongs to this version. `superseded`: a version ended it that was
+    superseded later. Every other item is `begun` and does not change. Repeating it changes nothing.
     """
     if not drafts:
         return []
@@ -219,11 +219,10 @@ async def list_items_of_other_tzdata(
     *,
     limit: int,
 ) -> tuple[list[ItemOfOtherTzdata], int | None]:
-    """List a page of what waits for its first attempt and was placed by another tz database.
+    """List a page of items before their first attempt, computed with another tz database.
 
-    Nothing that is due before `from_at`.
-
-    Returns where the next page begins, None after the last: a page may hold few of those it read.
+    Items due before `from_at` are left out. Returns the number after which the next page begins,
+    None after the last page: a page may return few of the rows it read.
     """
     rows = await connection.fetch(
         statement("list_items_of_other_tzdata"), tzdata, from_at, after_item_no, limit
@@ -244,11 +243,11 @@ async def move_items(
     actor_no: int,
     change_no: int,
 ) -> int:
-    """Let what waits of a version be due at other instants, placed by `tzdata`; return how many.
+    """Change due_at of a version's pending items to the instants of `tzdata`; return how many.
 
-    Scheduled stays Scheduled, the instants before and the change go to the journal; where there is
-    no instant, it ends as Skipped with its reason, or as Superseded. What was ever handed out, is
-    due already or was placed by this database stays.
+    Scheduled stays Scheduled; the journal records the earlier instants and the change. An item
+    without a new instant ends as Skipped with its reason, or as Superseded. Items that were handed
+    out before, are due already, or were computed with this tz database do not change.
     """
     with mapped_errors():
         rows = await connection.fetch(
@@ -309,11 +308,11 @@ async def _emit(
             _column_or_null([draft.overlap_key for draft in drafts]),
         )
     known = {row["ord"] - 1 for row in rows}
-    return [EmittedItem(draft, place not in known) for place, draft in enumerate(drafts)]
+    return [EmittedItem(draft, index not in known) for index, draft in enumerate(drafts)]
 
 
 def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return tenants, kinds and lanes of the flows, each once, and each draft's place in them."""
+    """Return tenants, kinds and lanes of the distinct flows, and each draft's index in them."""
     flows: dict[tuple[str, str, str], int] = {}
     flow_of = [
         flows.setdefault((draft.tenant, draft.kind, draft.lane), len(flows) + 1) for draft in drafts
@@ -322,7 +321,7 @@ def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int
 
 
 def _column_or_null(column: list[T]) -> list[T] | None:
-    """Send a column that says nothing as null: the server then has nothing to unnest."""
+    """Return None for a column of nulls: the server then has nothing to unnest."""
     return None if column.count(cast("T", None)) == len(column) else column
 
 
@@ -335,10 +334,10 @@ async def withdraw_items(
     actor_no: int,
     replacements: Sequence[UUID | None] | None = None,
 ) -> list[ItemRequestResult]:
-    """Cancel or supersede; answers come in input order.
+    """Cancel or supersede items; return results in input order.
 
-    `done` ended now. `requested` is in flight and ends at its next start, unless it completes
-    first. `finished` had ended before and stays as it was.
+    `done`: the item ended now. `requested`: it is handed out and ends at its next start, unless it
+    completes first. `finished`: it had ended before and does not change.
     """
     if event not in (TransitionEvent.CANCELLED, TransitionEvent.SUPERSEDED):
         message = f"an item is withdrawn as cancelled or superseded, not as {event.label}"
@@ -352,19 +351,19 @@ async def withdraw_items(
 async def find_open_items(
     connection: Connection, tenant: str, kind: str, business_keys: Sequence[str]
 ) -> list[OpenItem]:
-    """Find what has not ended for these business keys."""
+    """Find the items of these business keys that have not ended."""
     rows = await connection.fetch(statement("find_open_items"), tenant, kind, business_keys)
     return [OpenItem(**row) for row in rows]
 
 
 async def show_item(connection: Connection, item: UUID) -> dict[str, Any] | None:
-    """Show one item and where it stands; None where there is no such id."""
+    """Read one item and its state; None if the id is unknown."""
     row = await connection.fetchrow(statement("show_item"), item)
     return dict(row) if row else None
 
 
 async def item_timeline(connection: Connection, item: UUID) -> list[dict[str, Any]]:
-    """Tell an item's story in order: emitted, claimed, published, started, and each ending."""
+    """List an item's history in order: emitted, claimed, published, started, and each outcome."""
     return [dict(row) for row in await connection.fetch(statement("item_timeline"), item)]
 
 
@@ -375,20 +374,20 @@ async def read_accounting(connection: Connection, tenant: str | None = None) -> 
 
 
 async def count_open_items(connection: Connection) -> list[Record]:
-    """Count what has not ended by tenant and kind: pending, handed_out, running, reviews."""
+    """Count open items by tenant and kind: pending, handed_out, running, reviews."""
     return await connection.fetch(statement("count_open_items"))
 
 
 async def count_items_by_ending(
     connection: Connection, from_date: date, to_date: date
 ) -> list[Record]:
-    """Count the items of a half-open range of effective dates by tenant, kind and ending event.
+    """Count the items of a half-open range of effective dates by tenant, kind and terminal event.
 
-    `event` is None for those that have not ended.
+    `event` is None for items that have not ended.
     """
     return await connection.fetch(statement("count_items_by_ending"), from_date, to_date)
 
 
 def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
-    """Turn rows of id and answer into answers."""
+    """Return the results for rows of id and answer."""
     return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]

@@ -1,4 +1,4 @@
-"""How long a transaction waits for a lock, and what is said when that was too long."""
+"""The limit of a transaction's lock waits, and the error when it is exceeded."""
 
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -11,15 +11,15 @@ from dueledger.ledger.store.statements import statement
 
 
 async def limit_lock_wait(connection: Connection, seconds: float) -> None:
-    """Let the transaction wait so long for each lock; `waiting_for` says what was in vain."""
+    """Limit each lock wait of the transaction; use `conflict_on_lock_timeout` around the locks."""
     await connection.execute(statement("limit_lock_wait"), seconds)
 
 
 @contextmanager
 def conflict_on_lock_timeout(what: str) -> Generator[None]:
-    """Raise Conflict where somebody else holds `what` for longer than this transaction waits."""
+    """Raise Conflict if another transaction locks `what` for longer than the limit."""
     try:
         yield
     except asyncpg.LockNotAvailableError:
-        message = f"Somebody else defines {what}, and takes long. Nothing was changed: repeat it."
+        message = f"Another process defines {what}, and takes long. Nothing was changed: repeat it."
         raise Conflict(message) from None

@@ -61,11 +61,11 @@ async def migrate(
     ahead: timedelta = AHEAD,
     applied: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
-    """Apply what is missing and make partitions `ahead`; return the names applied.
+    """Apply missing migrations and create partitions `ahead`; return the applied names.
 
-    Processes that call it at once wait for one another. Raises Conflict, and applies nothing, where
-    a file that was applied has been changed since, or where one was not applied and a higher number
-    was.
+    Processes that call it at once wait for each other. Raises Conflict, and applies nothing, if an
+    applied file has been changed since (put the change into a new migration), or if a file was not
+    applied and one with a higher number was.
     """
     await connection.execute("select pg_advisory_lock($1)", _LOCK)
     try:
@@ -96,7 +96,7 @@ async def migrate(
 
 
 async def pending_migrations(connection: Connection) -> list[str]:
-    """Name the shipped migrations that this database lacks."""
+    """Return the names of the shipped migrations that this database lacks."""
     known = await connection.fetchval("select to_regclass('ledger_migration.applied')")
     if known is None:
         return [migration.name for migration in read_migrations()]

@@ -1,4 +1,4 @@
-"""Monthly partitions: made ahead, and watched for changes."""
+"""Monthly table partitions: creation ahead of time, checks for lost items, and change marks."""
 
 from collections.abc import Sequence
 from datetime import date, timedelta
@@ -14,29 +14,29 @@ COUNT_TIMEOUT_SECONDS: Final = 600.0
 
 
 async def make_partitions(connection: Connection, *, ahead: timedelta = AHEAD) -> int:
-    """Make what is missing up to `ahead` of business time; return how many were made."""
+    """Create missing partitions up to `ahead` of the business clock; return how many."""
     return await connection.fetchval(statement("make_partitions"), ahead)
 
 
 async def make_event_months(connection: Connection, months: Sequence[date]) -> int:
-    """Make the inbox's partitions for these months (each the first of its month)."""
+    """Create the inbox's partitions for these months, each given by its first day."""
     return await connection.fetchval(statement("make_event_months"), months)
 
 
 async def take_unchecked_month(
     connection: Connection, *, rest_seconds: float, first_seconds: float
 ) -> tuple[date, date] | None:
-    """Take the month whose items were counted longest ago, and note that they are counted now.
+    """Select the month whose items were counted longest ago, and record that they are counted now.
 
-    One that was counted within `rest_seconds`, or made within `first_seconds`, is left for later.
-    Returns its first day and the one after its last.
+    Months counted within `rest_seconds` or created within `first_seconds` are skipped. Returns the
+    month's first day and the day after its last.
     """
     row = await connection.fetchrow(statement("take_unchecked_month"), rest_seconds, first_seconds)
     return None if row is None else (row["starts_on"], row["ends_before"])
 
 
 async def count_lost(connection: Connection, from_date: date, to_date: date) -> int:
-    """Count items of these effective dates less the places they stand in; 0 when all is well.
+    """Return the number of items of these effective dates minus their states; 0 is correct.
 
     Negative where items stand in two. 0.12 s a million items, and 1 us a pending one; a partition
     made meanwhile may be counted by half.
@@ -47,14 +47,14 @@ async def count_lost(connection: Connection, from_date: date, to_date: date) -> 
 
 
 async def lock_partitions(connection: Connection) -> bool:
-    """Let no partition be made until this transaction ends; False where one is being made."""
+    """Prevent new partitions until this transaction ends; return False if one is being created."""
     return await connection.fetchval(statement("lock_partitions"))
 
 
 async def recover_items(
     connection: Connection, from_date: date, to_date: date, *, limit: int, actor_no: int
 ) -> list[UUID]:
-    """Put items that stand nowhere back to work, behind `lock_partitions` in a transaction."""
+    """Make items without a state pending again, after `lock_partitions` in the transaction."""
     rows = await connection.fetch(
         statement("recover_items"),
         from_date,
@@ -67,9 +67,10 @@ async def recover_items(
 
 
 async def list_change_marks(connection: Connection) -> list[Record]:
-    """List marks that change once what they stand for has: from_date, to_date (excluded), mark.
+    """List marks that change when their rows have changed: from_date, to_date (excluded), mark.
 
-    One for each range of effective dates that has partitions, and one without dates for all that is
-    open. A mark follows a commit late, and never comes twice. What cannot be counted is not listed.
+    One mark for each range of effective dates with partitions, and one without dates for all open
+    items. A mark changes some time after the commit, and its value never repeats. Ranges that
+    cannot be counted are left out.
     """
     return await connection.fetch(statement("list_change_marks"))

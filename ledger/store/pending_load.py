@@ -1,4 +1,4 @@
-"""What waits, counted by when it is tried next."""
+"""Numbers of pending items by the minute of their next attempt."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class CountedSchedule:
-    """A definition whose rounds of a span, before any smear, are counted from its schedule."""
+    """A definition whose occurrences in a window, before smear, are counted from its schedule."""
 
     tenant: str
     name: str
@@ -20,10 +20,10 @@ class CountedSchedule:
 
 @dataclass(frozen=True, slots=True)
 class PendingLoad:
-    """How many items are tried next in one minute; `minute` None: their time has come before.
+    """How many items have their next attempt in one minute. `minute` None: due before the window.
 
-    `definition` is the name of what owes them; None where a service emitted them itself, and of
-    those whose time has come.
+    `definition` is the name of their definition; None if a service emitted them itself, or if
+    `minute` is None.
     """
 
     minute: datetime | None
@@ -44,10 +44,10 @@ async def count_pending_load(
     counted: Sequence[CountedSchedule] = (),
     limit: int,
 ) -> list[PendingLoad]:
-    """Count what waits for an attempt before `until_at`, in order of time.
+    """Count the items with their next attempt before `until_at`, in time order.
 
-    First attempts of rounds that are `counted` are left out; `service` is the items' label. Reads
-    all that waits.
+    First attempts of `counted` occurrences are left out. `service` is a label of the items. Reads
+    all pending items.
     """
     rows = await connection.fetch(
         statement("count_pending_load"),

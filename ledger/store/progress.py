@@ -1,4 +1,4 @@
-"""Where things stand now, for people who look: live counts and lists."""
+"""Live counts and lists of items, for people."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,8 +12,9 @@ from dueledger.ledger.store.statements import statement
 class KindCounts:
     """The open items of one kind at `now`, on the business clock.
 
-    `later` and `due` wait, `handed_out` are claimed and not started, of which `in_kafka` are
-    acknowledged; `late` are past their promise; `open_before` were due before the instant asked.
+    `not_due` and `due` are pending, `handed_out` are claimed and not started, `in_kafka` those of
+    them that Kafka acknowledged; `late` are past their SLA; `open_before` were due before the given
+    instant.
     """
 
     tenant: str
@@ -32,7 +33,7 @@ class KindCounts:
 async def read_progress(
     connection: Connection, *, before: datetime | None = None
 ) -> list[KindCounts]:
-    """Count the open items of each kind that has any; reads all of them, so not for tight loops."""
+    """Count the open items of each kind that has any. Reads all open items: call it rarely."""
     return [KindCounts(**row) for row in await connection.fetch(statement("read_progress"), before)]
 
 
@@ -45,6 +46,6 @@ async def list_items(
     state: str | None = None,
     limit: int = 100,
 ) -> list[dict[str, Any]]:
-    """List items with where they stand, latest effective date first."""
+    """List items with their states, latest effective date first."""
     rows = await connection.fetch(statement("list_items"), tenant, kind, business_key, state, limit)
     return [dict(row) for row in rows]

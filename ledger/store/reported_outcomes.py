@@ -1,4 +1,4 @@
-"""Outcomes reported by topic: what they name, and what is kept of those that change nothing."""
+"""Reported outcomes: the items they name, and the record of refused ones."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from dueledger.ledger.store.statements import statement
 class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
-    UNKNOWN: no claim has this fence, or not so many items. MISMATCH: another item stands there.
-    NOT_HELD: workers settle this kind. STALE: its claim or run was closed before. CONFLICT: the
-    item has ended otherwise under this same fence.
+    UNKNOWN: no claim has this fence, or its claim has fewer items. MISMATCH: another item has this
+    position. NOT_HELD: workers settle this kind. STALE: its claim or run was closed before.
+    CONFLICT: the item ended differently under the same fence.
     """
 
     UNKNOWN = "unknown"
@@ -29,7 +29,7 @@ class OutcomeRefusal(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicRun:
-    """The run of a claim that is settled by topic; `open` until all of it ended or its lease."""
+    """The run of a claim settled by topic. `open` until all items ended or its lease lapsed."""
 
     run_no: int
     from_position: int
@@ -40,7 +40,7 @@ class TopicRun:
 
 @dataclass(frozen=True, slots=True)
 class ClaimedItem:
-    """The item at a place of a claim; where it `has_ended` in the claim's own run, how."""
+    """The item at a position of a claim, and how it ended if it `has_ended` in the claim's run."""
 
     item_no: int
     attempt: int
@@ -53,11 +53,11 @@ class ClaimedItem:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeTarget:
-    """What a fence, a position and an item's id name together.
+    """The claim, item and run that a fence, a position and an item id name.
 
-    Without `size` no claim has that fence; without `holder_no` workers settle it; without `item`
-    another one stands there, or none; without `run` nothing of it was ever started by its topic,
-    and `waiting` says whether its claim is open.
+    `size` None: no claim has that fence. `holder_no` None: workers settle it. `item` None: the
+    position has another item or none. `run` None: its topic never started it; `waiting` is then
+    whether its claim is open.
     """
 
     size: int | None
@@ -83,23 +83,24 @@ class RefusedOutcome:
 async def start_topic_runs(
     connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
 ) -> dict[int, int]:
-    """Start held claims whose records came before their acknowledgement was marked.
+    """Start claims settled by topic whose outcomes came before the acknowledgement was marked.
 
-    Returns run numbers by fence. Only what names the item at that place opens its claim.
+    Returns run numbers by fence. An outcome starts a claim only if it names the item at that
+    position.
     """
     rows = await connection.fetch(statement("start_topic_runs"), fences, positions, items)
     return {row["fence"]: row["run_no"] for row in rows}
 
 
 async def lock_topic_runs(connection: Connection, fences: Sequence[int]) -> None:
-    """Lock the open runs of these claims, so that what is found of them next stays so."""
+    """Lock the open runs of these claims, so that the next read of them stays valid."""
     await connection.fetch(statement("lock_topic_runs"), fences)
 
 
 async def find_outcome_targets(
     connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
 ) -> list[OutcomeTarget]:
-    """Find what each reported outcome names, in input order. In a statement after the lock."""
+    """Find the target of each reported outcome, in input order. Call it after the lock."""
     rows = await connection.fetch(statement("find_outcome_targets"), fences, positions, items)
     return [_reported(row) for row in rows]
 
@@ -134,14 +135,14 @@ def _run(row: Record) -> TopicRun:
 
 
 async def clear_silent_topics(connection: Connection, holder_nos: Sequence[int]) -> None:
-    """Hand the topics of these holders work as before: somebody answers."""
+    """Record that these topics are no longer silent: an outcome was reported."""
     await connection.execute(statement("clear_silent_topics"), holder_nos)
 
 
 async def record_refused_outcomes(
     connection: Connection, refused: Sequence[RefusedOutcome]
 ) -> None:
-    """Record outcomes that changed nothing. Raises InvalidItem where a detail cannot be stored."""
+    """Record refused outcomes. Raises InvalidItem if a detail cannot be stored."""
     with mapped_errors():
         await connection.execute(
             statement("record_refused_outcomes"),

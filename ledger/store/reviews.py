@@ -1,4 +1,4 @@
-"""What waits for a person: parking, redriving, writing off, and the writes that were refused."""
+"""Manual review: parking, redriving and writing off items, and the list of rejected writes."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +17,7 @@ async def list_reviews(connection: Connection, limit: int) -> list[dict[str, Any
 async def park_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:
-    """Hold items that wait for a retry; anything else is answered `illegal` and recorded."""
+    """Park items that wait for a retry; others get `illegal`, and the attempt is recorded."""
     return request_results_of(
         await connection.fetch(statement("park_items"), ids, reason, actor_no)
     )
@@ -26,7 +26,7 @@ async def park_items(
 async def redrive_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:
-    """Send parked items back to work with their attempts counted anew."""
+    """Make parked items pending again, with attempts counted anew."""
     return request_results_of(
         await connection.fetch(statement("redrive_items"), ids, reason, actor_no)
     )
@@ -35,12 +35,12 @@ async def redrive_items(
 async def write_off_items(
     connection: Connection, ids: Sequence[UUID], *, reason: str, actor_no: int
 ) -> list[ItemRequestResult]:
-    """End parked items without doing them, in a named person's name."""
+    """End parked items without working them, in a person's name."""
     return request_results_of(
         await connection.fetch(statement("write_off_items"), ids, reason, actor_no)
     )
 
 
 async def list_rejected_writes(connection: Connection, limit: int) -> list[dict[str, Any]]:
-    """List what stale and illegal writes tried, newest first."""
+    """List rejected writes, stale and illegal ones, newest first."""
     return [dict(row) for row in await connection.fetch(statement("list_rejected_writes"), limit)]

@@ -1,4 +1,4 @@
-"""Runs: who works which stretch of a claim, and how its items ended."""
+"""Runs: starting claim slices, settling outcomes, and extending leases."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +16,13 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class StartResult:
-    """The answer to one stretch asked for, or to one run of it.
+    """The result for one claim slice, or for one run of it.
 
-    With `run_no`, these positions are the worker's, but for the `withdrawn` ones, which ended.
-    `held_seconds` is how long the lease runs, from when the ledger was asked.
-    Without, `started_to` says how far the claim was started; `closed` that nothing is left of it
-    for this worker: it is over, or another's alone, which is recorded as `held`.
+    With `run_no` the worker has these positions, without the `withdrawn` ones, which ended.
+    `lease_seconds` is the length of the lease from the request on.
+    Without `run_no`, `started_to` is the last started position of the claim. `closed` means that
+    this worker can start nothing more of it: the claim is closed, or only another worker may work
+    it, which is recorded as `held`.
     """
 
     fence: int
@@ -37,9 +38,9 @@ class StartResult:
 class Outcome(NamedTuple):
     """How one item ended: completed, failed, snoozed, released or parked. A tuple: one an item.
 
-    `detail` is JSON text; `after_seconds` delays what goes back to wait. Without it a failure backs
-    off as its kind says, and a snooze is over at once. What is released was never worked: neither
-    attempt nor start is counted.
+    `detail` is JSON text; `after_seconds` delays an item that becomes pending again. Without it the
+    kind's backoff applies to a failure, and a snooze ends at once. A released item was never
+    worked: neither attempt nor start is counted.
     """
 
     event: TransitionEvent
@@ -49,7 +50,7 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The outcomes of one run: one slot a position of the whole run, None where still running."""
+    """The outcomes of one run, one per position of the run; None for items still running."""
 
     run_no: int
     outcomes: Sequence[Outcome | None]
@@ -58,8 +59,8 @@ class Settlement:
 class SettleRefusal(StrEnum):
     """Why a settlement changed nothing.
 
-    STALE: the run is closed or another's; recorded. SETTLED: this worker had set these bits
-    before, as after a lost COMMIT. CONTENDED: another write was under way; ask again.
+    STALE: the run is closed or another worker's; this is recorded. SETTLED: this worker set these
+    bits before, as after a lost COMMIT. CONTENDED: another write was in progress; repeat it.
     """
 
     STALE = "stale"
@@ -75,7 +76,7 @@ class RefusedSettlement:
     reason: SettleRefusal
 
 
-_ENDINGS: Final = frozenset(
+_OUTCOME_EVENTS: Final = frozenset(
     {
         TransitionEvent.COMPLETED,
         TransitionEvent.FAILED,
@@ -97,11 +98,11 @@ async def start_runs(
     lease_seconds: float,
     run_items_max: Sequence[int] | None = None,
 ) -> list[StartResult]:
-    """Start one stretch of each claim; `fences` ascending and each once. Answers in input order.
+    """Start one slice of each claim; return results in input order. `fences` ascend, each once.
 
-    A stretch becomes one run, or runs of at most `run_items_max` items: as many answers then, by
-    position. What settles an item each in a transaction of its own wants runs of one, or each
-    would wait for the commit of the one before it.
+    A slice becomes one run, or several of at most `run_items_max` items, with one result each, by
+    position. A handler that settles each item in its own transaction needs runs of one item:
+    otherwise each commit would wait for the previous one.
     """
     sizes = [to - start + 1 for start, to in zip(from_positions, to_positions, strict=True)]
     rows = await connection.fetch(
@@ -131,12 +132,12 @@ async def start_runs(
 async def settle_runs(
     connection: Connection, settlements: Sequence[Settlement], worker_no: int
 ) -> list[RefusedSettlement]:
-    """Record outcomes, each bit once; return what was refused, so an empty list is full success.
+    """Record outcomes, each item once; return the refused settlements. An empty list is success.
 
-    Repeating a settlement whose COMMIT may have happened is harmless: it is answered SETTLED.
-    A failure at the kind's cap of attempts or starts is parked in the same statement. Raises
-    ValueError for an event that is no ending of a run, and for a run given twice; InvalidItem for
-    evidence that jsonb cannot hold, and then records nothing.
+    A settlement whose COMMIT may have happened can be repeated: the result is SETTLED. A failure
+    at the kind's limit of attempts or starts is parked in the same statement. Raises ValueError
+    for an event that is not an outcome, and for a run that occurs twice; InvalidItem for evidence
+    that jsonb cannot store, and then records nothing.
     """
     if len({settlement.run_no for settlement in settlements}) != len(settlements):
         raise ValueError("a run is settled once in a call")
@@ -153,7 +154,7 @@ async def settle_runs(
         details += [None if outcome is None else outcome[1] for outcome in outcomes]
         delays += [None if outcome is None else outcome[2] for outcome in outcomes]
     for event in set(events):
-        if event is not None and event not in _ENDINGS:
+        if event is not None and event not in _OUTCOME_EVENTS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
     with mapped_errors():
         rows = await fetch_counted(
@@ -164,7 +165,7 @@ async def settle_runs(
             firsts,
             events,
             details,
-            # What an array lacks is null, and most outcomes say no more than that it happened.
+            # A missing array element is null, and most outcomes have no delay.
             delays if any(delay is not None for delay in delays) else [],
             worker_no,
         )
@@ -187,11 +188,11 @@ def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
 async def extend_leases(
     connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
 ) -> dict[int, float | None]:
-    """Extend this worker's open runs; a run that is missing in the answer is no longer held.
+    """Extend the leases of this worker's open runs. Runs missing in the result have no lease more.
 
-    The answer is how many seconds the lease runs from now, less than asked for where the kind sets
-    a run a hard end. None stands for a run that keeps the lease it has, because a settlement of it
-    is being committed: waiting for that would keep every other run's lease from being extended.
+    Returns the seconds of each lease from now, less than requested if the kind sets runs a hard
+    end. None means that the run keeps its lease because a settlement of it is being committed:
+    waiting for it would delay the extension of all other leases.
     """
     rows = await connection.fetch(statement("extend_leases"), run_nos, worker_no, lease_seconds)
     return {row["run_no"]: row["seconds"] for row in rows}

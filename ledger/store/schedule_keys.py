@@ -1,4 +1,4 @@
-"""Business keys, and rounds, that schedules of two names would have in common."""
+"""Business keys and occurrences that two schedules of different names share."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class SharedKey:
-    """The schedule `name` has the business key of `other`, which decides in [from, until).
+    """The schedule `name` has the business key of `other`, in force in [effective_from, until_at).
 
-    `until_at` is None where no version is to supersede it.
+    `until_at` is None if no version supersedes `other`.
     """
 
     name: str
@@ -25,9 +25,12 @@ class SharedKey:
 
 @dataclass(frozen=True, slots=True)
 class SharedOccurrence:
-    """A round that stands as an item of the definition `name`; `superseded` by a version of it."""
+    """An occurrence that is an item of the definition `name`; `superseded` if a version ended it.
 
-    place: int
+    `index` is the index in the input.
+    """
+
+    index: int
     name: str
     superseded: bool
 
@@ -35,10 +38,10 @@ class SharedOccurrence:
 async def list_shared_keys(
     connection: Connection, tenant: str, kind: str, names: Sequence[str]
 ) -> list[SharedKey]:
-    """List which of these schedules of a kind have the business key of one of another name.
+    """List which of these schedules of a kind share their business key with another schedule.
 
-    The newest version of each counts, against those that are in force or to come beside it; at
-    most fifty are listed.
+    Compares the newest version of each with the versions in force or pending beside it. Returns at
+    most fifty.
     """
     rows = await connection.fetch(statement("list_shared_keys"), tenant, kind, names)
     return [SharedKey(**row) for row in rows]
@@ -50,7 +53,7 @@ async def find_shared_occurrences(
     effective_dates: Sequence[date],
     definition_nos: Sequence[int],
 ) -> list[SharedOccurrence]:
-    """Find rounds that stand as items of a definition of another name; `place` is the input's."""
+    """Find occurrences that are items of a definition of another name."""
     rows = await connection.fetch(
         statement("find_shared_occurrences"), ids, effective_dates, definition_nos
     )

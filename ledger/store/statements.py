@@ -1,4 +1,4 @@
-"""The statements in ``sql/statements``: their text, and the header each one carries."""
+"""The statements in ``sql/statements``: their text and their headers."""
 
 import re
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ class SqlStatement:
 
 @cache
 def statement(name: str) -> str:
-    """Return the text of the statement of that name, comments and all.
+    """Return the text of the statement of that name, with its comments.
 
-    It lies in ``sql/statements``, in the folder of what it is about. Names are unique.
+    Its file is in a folder of ``sql/statements``. Names are unique across folders.
     """
     return _paths()[name].read_text(encoding="utf-8")
 
@@ -51,7 +51,7 @@ def statement_paths() -> list[Path]:
 
 
 def parse_statement(path: Path) -> SqlStatement:
-    """Read a statement's header. Raises ValueError, naming the line that is missing."""
+    """Parse a statement's header. Raises ValueError with the missing line. Tests use it."""
     name, text = path.stem, path.read_text(encoding="utf-8")
     header = [line for line in text.splitlines() if line.startswith("-- ")]
     parameters: list[StatementParameter] = []

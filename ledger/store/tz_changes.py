@@ -1,4 +1,4 @@
-"""Changes by tz databases: drawn up whole, opened by their digest, applied a version at a time."""
+"""Tz changes: recorded completely, opened under a digest, applied one version at a time."""
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _DRAFT: Final = TypeAdapter(ItemDraft)
 
 
 class TzStepKind(StrEnum):
-    """What a tz database changes of one item."""
+    """What a tz change does to one item."""
 
     MOVED = "moved"
     WITHDRAWN = "withdrawn"
@@ -31,9 +31,10 @@ class TzStepKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TzStep:
-    """One item in a change. `at` is when it is due, or is to be where it is added.
+    """One item in a tz change. `at` is its due_at, or the new one of an added item.
 
-    `due_at`, by the newer database, is None where it is due no more; `draft` is of what is added.
+    `due_at` is by the newer tz database, None if the item is no longer due. An added item has a
+    `draft`.
     """
 
     at: datetime
@@ -50,9 +51,9 @@ class TzStep:
 
 @dataclass(frozen=True, slots=True)
 class OccurrenceIssue:
-    """One issue of a round that stands, or stood. `tzdata` placed it, or ended it last.
+    """One issue of an occurrence, existing or dropped. `tzdata` computed or ended it last.
 
-    `event` is None unless it was skipped or superseded, for `reason`.
+    `event` is None unless the item was skipped or superseded, for `reason`.
     """
 
     id: bytes
@@ -64,9 +65,9 @@ class OccurrenceIssue:
 
 @dataclass(frozen=True, slots=True)
 class TzChangeVersion:
-    """One version in a change. `items` of its steps took effect, None until it is applied.
+    """One version in a tz change. `items` is how many steps took effect, None until applied.
 
-    `overtaken`: another version was defined before that, and nothing of it took effect.
+    `overtaken`: another version was defined before, so no step took effect.
     """
 
     definition_no: int
@@ -82,9 +83,9 @@ class TzChangeVersion:
 
 @dataclass(frozen=True, slots=True)
 class TzChange:
-    """A change as one: who let which database decide from when on; open until all is applied.
+    """A tz change: its actor, its tz database and its start. It is open until all is applied.
 
-    `items` took effect so far, in `parts` versions, of which `overtaken` were defined anew.
+    `items` took effect so far, in `parts` versions; of these, `overtaken` have a newer version.
     """
 
     change_no: int
@@ -101,20 +102,20 @@ class TzChange:
 
 
 async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes, OccurrenceIssue]:
-    """Find which ids stand in the ledger, or did before their partition was dropped, by id."""
+    """Find the issues that the ledger has, or had before their partition was dropped, by id."""
     rows = await connection.fetch(statement("find_issues"), ids)
     return {row["id"]: OccurrenceIssue(**row) for row in rows}
 
 
 async def lock_tz_changes(connection: Connection) -> None:
-    """Hold the changes until the transaction ends: one at a time is drawn up."""
+    """Lock the tz changes until the transaction ends: only one at a time is recorded."""
     await connection.fetch(statement("lock_zone_changes"))
 
 
 async def list_zone_changes(
     connection: Connection, digest: str | None = None, *, limit: int
 ) -> list[TzChange]:
-    """List changes, the newest first: the one that is open, if any, comes first."""
+    """List tz changes, the open one first, then the newest first."""
     rows = await connection.fetch(statement("list_zone_changes"), digest, limit)
     return [TzChange(**row) for row in rows]
 
@@ -122,7 +123,7 @@ async def list_zone_changes(
 async def begin_zone_change(
     connection: Connection, tzdata: str, from_at: datetime | None, *, actor_no: int
 ) -> int:
-    """Begin to draw a change up, and return its number. The caller holds the changes."""
+    """Create a tz change and return its number. The caller has locked the tz changes."""
     return await connection.fetchval(statement("begin_zone_change"), tzdata, from_at, actor_no)
 
 
@@ -135,7 +136,7 @@ async def record_zone_steps(
     superseded_at: datetime | None,
     failure: str | None,
 ) -> None:
-    """Record items that a change being drawn up has of one version, or why it cannot be told."""
+    """Record a tz change's steps of one version, or why they cannot be computed."""
     rows = [
         (
             *(step.at, step.id, step.step.value, step.cycle, step.zone, step.due_at),
@@ -154,12 +155,12 @@ def _text(draft: ItemDraft | None) -> str | None:
 
 
 async def open_zone_change(connection: Connection, change_no: int, digest: str) -> bool:
-    """Set the digest of a change that was drawn up; tell whether it had none."""
+    """Set the digest of a recorded tz change; return whether it had none."""
     return bool(await connection.fetch(statement("open_zone_change"), change_no, digest))
 
 
 async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterator[TzChangeVersion]:
-    """List the versions in a change by tenant, name and version, a page at a time."""
+    """List the versions in a tz change by tenant, name and version, by page."""
     after: tuple[str, str, int] = ("", "", 0)
     while True:
         rows = await connection.fetch(statement("list_zone_parts"), change_no, *after, _PARTS_PAGE)
@@ -173,7 +174,7 @@ async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterat
 async def list_zone_steps(
     connection: Connection, change_no: int, definition_no: int, *, page: int
 ) -> AsyncIterator[list[TzStep]]:
-    """List the items of one version in a change by time, in pages of at most so many."""
+    """List the steps of one version in a tz change by time, in pages of at most `page`."""
     after = (_EPOCH, _NO_ID)
     while True:
         rows = await connection.fetch(
@@ -195,7 +196,7 @@ def _step(row: dict[str, Any]) -> TzStep:
 async def lock_tz_change_version(
     connection: Connection, change_no: int, definition_no: int
 ) -> bool:
-    """Hold one version in a change until the transaction ends; tell whether it is to be applied."""
+    """Lock one version in a tz change; return whether it is still to be applied."""
     return bool(
         await connection.fetch(statement("lock_tz_change_version"), change_no, definition_no)
     )
@@ -204,7 +205,7 @@ async def lock_tz_change_version(
 async def mark_zone_part_applied(
     connection: Connection, change_no: int, definition_no: int, items: int, *, overtaken: bool
 ) -> bool:
-    """Record that one version is applied; tell whether it was not yet. The caller holds it."""
+    """Record that a version is applied; return whether it was not yet. The caller has locked it."""
     return bool(
         await connection.fetch(
             statement("mark_zone_part_applied"), change_no, definition_no, items, overtaken
@@ -213,5 +214,5 @@ async def mark_zone_part_applied(
 
 
 async def close_zone_change(connection: Connection, change_no: int) -> bool:
-    """Close a change of which every part is applied; tell whether it was open."""
+    """Close a tz change whose versions are all applied; return whether it was open."""
     return bool(await connection.fetch(statement("close_zone_change"), change_no))

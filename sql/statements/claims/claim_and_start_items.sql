@@ -1,8 +1,8 @@
--- Take due items and start them at once (Scheduled, RetryableFailure to Running): the ones of a crew in one claim and run.
+-- Claim due items and start them at once (Scheduled, RetryableFailure to Running): one claim and one run per group of flows.
 -- returns: one or more, first one of what is known of the flows, then one a run
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
--- $3 crews integer[]
+-- $3 group_nos integer[]
 -- $4 apart boolean[]
 -- $5 floor_ats timestamptz[]
 -- $6 floor_blocks bigint[]
@@ -22,7 +22,7 @@ with asked as materialized (
         and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
   from unnest($1::integer[], $2::integer[], $3::integer[], $4::boolean[], $5::timestamptz[], $6::bigint[], $11::timestamptz[],
       $12::double precision[])
-    q (flow_no, quota, crew, apart, floor_at, floor_block, retry_floor_at, run_seconds)
+    q (flow_no, quota, group_no, apart, floor_at, floor_block, retry_floor_at, run_seconds)
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
   -- One that has been limited since it was listed waits for those who lock and measure.
   where not f.limited or $7::boolean
@@ -93,10 +93,10 @@ found as (
 batch as materialized (
   select nextval('ledger.fence') as fence, nextval('ledger.run_run_no_seq') as run_no, g.*,
     (select c.batch_max from chosen c where $8::boolean) as batch_max,
-    (select min(a.run_seconds) from asked a where a.crew = g.crew) as run_seconds,
-    (select min(a.limited_flow_no) from asked a where a.crew = g.crew) as flow_no
+    (select min(a.run_seconds) from asked a where a.group_no = g.group_no) as run_seconds,
+    (select min(a.limited_flow_no) from asked a where a.group_no = g.group_no) as flow_no
   from (
-    select ($3::integer[])[f.place] as crew, count(*)::integer as size,
+    select ($3::integer[])[f.place] as group_no, count(*)::integer as size,
       array_agg(f.item_no) as item_no, array_agg(f.effective_date) as effective_date,
       array_agg((f.attempt + 1)::smallint) as attempt, array_agg((f.starts + 1)::smallint) as starts,
       array_agg(f.id) as ids, array_agg(f.flow_no) as flow_nos, array_agg(f.business_key) as business_keys,
@@ -169,7 +169,7 @@ flow as materialized (
     case when f.seen = 0 then f.floor_block when f.first_at = f.last_at then f.last_block else 0 end as floor_block
   from firsts f left join retries r on r.flow_no = f.flow_no
 )
-select null::bigint as run_no, null::bigint as fence, null::integer as crew, null::double precision as held_seconds,
+select null::bigint as run_no, null::bigint as fence, null::integer as group_no, null::double precision as held_seconds,
   null::integer[] as withdrawn, null::smallint[] as attempts, null::uuid[] as ids, array_agg(f.flow_no) as flow_nos,
   null::text[] as business_keys, null::text[] as cycles, null::date[] as effective_dates,
   null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents,
@@ -178,7 +178,7 @@ select null::bigint as run_no, null::bigint as fence, null::integer as crew, nul
 from flow f
 where ledger.none_lost((select count(*) from removed), (select coalesce(sum(b.size), 0) from batch b))
 union all
-select b.run_no, b.fence, b.crew, least($10::double precision, b.run_seconds),
+select b.run_no, b.fence, b.group_no, least($10::double precision, b.run_seconds),
   array(select x.position from withdrawn x where x.fence = b.fence order by x.position), b.attempt, b.ids, b.flow_nos,
   b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, null, null, null, null, null
 from batch b
