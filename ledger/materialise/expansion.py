@@ -1,4 +1,4 @@
-"""One version's next stretch of time, expanded: what it owes from its watermark on. Pure."""
+"""Expansion of one version's next window, from its materialised watermark on. Pure."""
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -22,12 +22,12 @@ from dueledger.ledger.schedule import AfterCompletion, Relative, ScheduleWindow
 from dueledger.ledger.store.calendars import CalendarUse
 from dueledger.ledger.store.definitions import DefinitionToMaterialise
 
-_STRETCH_MIN: Final = timedelta(seconds=1)
+_WINDOW_MIN: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class FixedDelayChain:
-    """A fixed delay: the item that begins it where nothing leads it on."""
+    """A fixed-delay schedule: the first item of its chain, if it has none yet, and the delay."""
 
     first: ItemDraft
     delay_seconds: float
@@ -35,10 +35,10 @@ class FixedDelayChain:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """What one version owes from its watermark, `start`, up to `until`.
+    """The items of one version from its watermark, `start`, up to `until`.
 
-    `takes_over`: it may find older versions' items of the same rounds; `contested`: it must end
-    what they alone owe in this stretch.
+    `replaces_older`: older versions may have items of the same occurrences. `contested`: items that
+    only older versions have in this window must be superseded.
     """
 
     definition_no: int
@@ -54,7 +54,7 @@ class Expansion:
 
     @property
     def pass_cost(self) -> int:
-        """What it takes of a pass's room: counting costs a tenth of emitting, or less."""
+        """The cost in items of a pass: counting an occurrence costs at most a tenth of emitting."""
         counted = 0 if self.missed is None else self.missed.occurrences // 10
         return len(self.owed.drafts) + len(self.owed.skipped) + counted
 
@@ -66,20 +66,20 @@ def expand_observed(
     items_max: int,
     outdated: bool = False,
 ) -> Expansion:
-    """Expand by the calendar that counts now, as far as it reaches: what it knows is owed.
+    """Expand with the calendar in force now, at most to the last day that it knows.
 
-    Raises BeyondCalendar where all that it knows is materialised. `outdated`: see `judge_missed`.
+    Raises BeyondCalendar if all known days are materialised. `outdated`: see `decide_catch_up`.
     """
     definition = observed.definition
     try:
-        stretch = expand_version(definition, row, items_max=items_max, outdated=outdated)
+        expansion = expand_version(definition, row, items_max=items_max, outdated=outdated)
     except BeyondCalendar:
         found = _expand_known(definition, row, items_max, outdated=outdated)
         if found is None:
             raise
-        stretch = found
-    owed = ScheduleDrafts([*observed.overtaken, *stretch.owed.drafts], stretch.owed.skipped)
-    return replace(stretch, owed=owed, calendar_use=observed.use)
+        expansion = found
+    owed = ScheduleDrafts([*observed.overtaken, *expansion.owed.drafts], expansion.owed.skipped)
+    return replace(expansion, owed=owed, calendar_use=observed.use)
 
 
 def _expand_known(
@@ -96,30 +96,30 @@ def _expand_known(
 def expand_version(
     definition: Definition, row: DefinitionToMaterialise, *, items_max: int, outdated: bool = False
 ) -> Expansion:
-    """Expand from the watermark to `row.until`, or as far as about `items_max` occurrences reach.
+    """Expand from the watermark to `row.until`, or until about `items_max` occurrences.
 
-    A stretch that was cut ends at the instant of the first occurrence it leaves out, so the next
-    one begins there and windows compose. `outdated`: see `judge_missed`.
+    A shortened window ends at the instant of the first occurrence left out, and the next window
+    begins there. `outdated`: see `decide_catch_up`.
     """
     start, until = row.materialised_until, row.until
     when = definition.when
-    if isinstance(when, Relative):  # an event rule after a schedule: it owes nothing of its own
-        return _stretch(row, until, ScheduleDrafts([], []))
+    if isinstance(when, Relative):  # now an event rule, before a schedule: it has no occurrences
+        return _expansion(row, until, ScheduleDrafts([], []))
     if isinstance(when, AfterCompletion):
         return replace(
-            _stretch(row, until, ScheduleDrafts([], [])), chain=_chain(definition, when, row)
+            _expansion(row, until, ScheduleDrafts([], [])), chain=_chain(definition, when, row)
         )
     missed = decide_catch_up(definition, start, until, row.now, outdated=outdated)
-    lapse: MissedRange | None = None
+    missed_range: MissedRange | None = None
     if missed.as_one_range and start < missed.owed_from:
-        lapse = count_missed(definition, start, missed.owed_from)
-        start = lapse.until_at
-        lapse = lapse if lapse.occurrences else None
+        counted = count_missed(definition, start, missed.owed_from)
+        start = counted.until_at
+        missed_range = counted if counted.occurrences else None
         if start < missed.owed_from:
-            return replace(_stretch(row, start, ScheduleDrafts([], [])), missed=lapse)
+            return replace(_expansion(row, start, ScheduleDrafts([], [])), missed=missed_range)
     expected = when.estimate(start, until)
     if expected > items_max:
-        until = min(until, start + max(_STRETCH_MIN, (until - start) * (items_max / expected)))
+        until = min(until, start + max(_WINDOW_MIN, (until - start) * (items_max / expected)))
     window = expand_schedule(definition, start, until, times_max=EXPANSION_TIMES_MAX)
     found = window.occurrences
     if len(found) > items_max and found[items_max].due_at > start:
@@ -129,10 +129,10 @@ def expand_version(
             tuple(each for each in window.skipped if each.at < until),
         )
     owed = draft_window(definition, window, until, owed_from=missed.owed_from)
-    return replace(_stretch(row, until, owed), missed=lapse)
+    return replace(_expansion(row, until, owed), missed=missed_range)
 
 
-def _stretch(row: DefinitionToMaterialise, until: datetime, owed: ScheduleDrafts) -> Expansion:
+def _expansion(row: DefinitionToMaterialise, until: datetime, owed: ScheduleDrafts) -> Expansion:
     contested = row.contested_until is not None and row.materialised_until < row.contested_until
     return Expansion(
         row.definition_no,
@@ -148,7 +148,7 @@ def _stretch(row: DefinitionToMaterialise, until: datetime, owed: ScheduleDrafts
 def _chain(
     definition: Definition, when: AfterCompletion, row: DefinitionToMaterialise
 ) -> FixedDelayChain | None:
-    """Return what begins a fixed delay; one that is about to be superseded begins no more."""
+    """Return the chain to start, or None: a version about to be superseded starts none."""
     if row.ends_at is not None and row.materialised_until > row.effective_from:
         return None
     begins_at = max(min(row.materialised_until, row.now), row.effective_from)

@@ -1,30 +1,26 @@
-"""Schedules become what is owed: each definition's next stretch of time, expanded and emitted.
+"""The materialiser: expands the next window of each schedule and emits its items.
 
-Items and watermark move in one transaction, so a process that dies leaves neither a gap nor half
-a window; what is expanded twice is the same rows. Any number of processes may run: a definition is
-held by one at a time, and the others pass it by. A newer version takes over in the same way.
+Items and watermark are written in one transaction, so a process that dies leaves no gap and no
+partial window; expanding a window twice gives the same rows. Any number of processes may run: one
+at a time locks a definition, and the others skip it. Newer versions replace older ones alike.
 """
 
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
-
-from pydantic import Field
 
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError, InvalidItem
 from dueledger.ledger.materialise.expansion import Expansion, expand_observed
 from dueledger.ledger.materialise.schedule_calendars import CalendarSnapshot, ScheduleCalendars
+from dueledger.ledger.materialise.settings import MaterialiserSettings
 from dueledger.ledger.materialise.version_change import OwedOccurrence, emit_or_revise
 from dueledger.ledger.rules.catch_up import find_latest
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.service import Stop, crash_point, run_service, run_to_stop
-from dueledger.ledger.runtime.settings import Settings
-from dueledger.ledger.store import Connection, PlanProfile, Pool, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendar_cache import calendars_of_tenant
 from dueledger.ledger.store.calendars import record_calendar_uses
 from dueledger.ledger.store.definitions import (
@@ -41,36 +37,10 @@ from dueledger.ledger.store.definitions import (
 from dueledger.ledger.store.items import emit_items
 
 _UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
-"""What a stored document can make the pure modules raise; it is that definition's own failure."""
+"""Errors that a stored document can cause. They fail its definition and no other."""
 
 _READ_DEFINITIONS_MAX: Final = 10_000
 _EMIT_ITEMS: Final = 5_000
-
-
-class MaterialiserSettings(Settings):
-    """How far ahead schedules are materialised, and how much at once."""
-
-    materialise_horizon_seconds: float = Field(
-        default=86_400, gt=0, le=400 * 86_400, description="how far ahead items exist, at least"
-    )
-    materialise_stride_seconds: float = Field(
-        default=3_600, gt=0, le=86_400, description="how much is added to a definition at a time"
-    )
-    materialise_retry_seconds: float = Field(
-        default=60, ge=0, le=86_400, description="how long a definition that failed is left alone"
-    )
-    materialise_idle_seconds: float = Field(
-        default=1.0, gt=0, le=60, description="pause after a pass that found nothing"
-    )
-    materialise_definitions_max: int = Field(
-        default=500, ge=1, le=10_000, description="definitions of one pass, at most"
-    )
-    materialise_items_max: int = Field(
-        default=2_000, ge=1, le=100_000, description="occurrences of one definition in one pass"
-    )
-    materialise_pass_items_max: int = Field(
-        default=20_000, ge=1, le=200_000, description="occurrences of one pass, about"
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +53,7 @@ class MaterialiseFailure:
 
 @dataclass(frozen=True, slots=True)
 class MaterialisedCounts:
-    """How many items are new, recorded as skipped, taken over from older versions, or ended."""
+    """Numbers of items: emitted, recorded as skipped, revised from older versions, superseded."""
 
     emitted: int = 0
     skipped: int = 0
@@ -91,7 +61,7 @@ class MaterialisedCounts:
     superseded: int = 0
 
     def __add__(self, other: "MaterialisedCounts") -> "MaterialisedCounts":
-        """Return both together."""
+        """Return the sums."""
         return MaterialisedCounts(
             self.emitted + other.emitted,
             self.skipped + other.skipped,
@@ -101,7 +71,7 @@ class MaterialisedCounts:
 
 
 class Materialiser:
-    """Expands schedules ahead of time, a bounded pass at a call."""
+    """Materialises schedules up to the horizon, one bounded pass per call."""
 
     def __init__(self, pool: Pool, settings: MaterialiserSettings, *, actor_no: int) -> None:
         self._pool = pool
@@ -112,9 +82,10 @@ class Materialiser:
         self._log = get_logger("materialiser")
 
     async def tick(self) -> Mapping[str, int]:
-        """Materialise what lies behind the horizon; return counts. A failure stops its own alone.
+        """Materialise definitions behind the horizon; return counts.
 
-        Idempotent: an occurrence that exists is not emitted again, a watermark never moves back.
+        A definition that fails does not stop the others. Idempotent: an existing occurrence is not
+        emitted again, and a watermark never moves back.
         """
         settings = self._settings
         async with self._pool.acquire() as connection, connection.transaction():
@@ -129,19 +100,21 @@ class Materialiser:
                 return {"definitions": 0}
             calendars = await self._calendars.read(connection, rows)
             outdated = await self._find_superseded_latest(connection, rows)
-            stretches, failures = self._expand(rows, calendars, outdated)
-            made, refused = await self._emit_all(connection, stretches, rows)
+            expansions, failures = self._expand(rows, calendars, outdated)
+            made, refused = await self._emit_all(connection, expansions, rows)
             failures += refused
             for failure in failures:
                 await mark_definition_failed(connection, failure.row.definition_no, failure.reason)
         self._log_failures(failures)
         counts = {
-            "definitions": len(stretches) - len(refused),
+            "definitions": len(expansions) - len(refused),
             "emitted": made.emitted,
             "skipped": made.skipped,
             "revised": made.revised,
             "superseded": made.superseded,
-            "lapsed": sum(each.missed.occurrences for each in stretches if each.missed is not None),
+            "lapsed": sum(
+                each.missed.occurrences for each in expansions if each.missed is not None
+            ),
             "failed": len(failures),
         }
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
@@ -150,7 +123,7 @@ class Materialiser:
     async def _find_superseded_latest(
         self, connection: Connection, rows: Sequence[DefinitionToMaterialise]
     ) -> set[int]:
-        """Find superseded versions that owe a latest which a newer version has a later one of."""
+        """Find superseded versions with catch-up `latest` whose latest is of a newer version."""
         ended = {
             row.definition_no: row.tenant
             for row in rows
@@ -170,7 +143,7 @@ class Materialiser:
                 if find_latest(definition, each.effective_from, each.until_at, 1):
                     outdated.add(each.definition_no)
             except _UNREADABLE:
-                continue  # its own failure when it is expanded itself
+                continue  # it fails when it is expanded itself
         return outdated
 
     def _expand(
@@ -179,15 +152,15 @@ class Materialiser:
         calendars: CalendarSnapshot,
         outdated: Collection[int],
     ) -> tuple[list[Expansion], list[MaterialiseFailure]]:
-        """Expand until the pass is full; what is left over is taken by the next one."""
-        stretches: list[Expansion] = []
+        """Expand definitions until the pass is full; the next pass expands the others."""
+        expansions: list[Expansion] = []
         failures: list[MaterialiseFailure] = []
-        room = self._settings.materialise_pass_items_max
+        items_left = self._settings.materialise_pass_items_max
         for row in rows:
-            if room <= 0:
+            if items_left <= 0:
                 break
             try:
-                stretch = expand_observed(
+                expansion = expand_observed(
                     calendars.observe(self._read(row), row),
                     row,
                     items_max=self._settings.materialise_items_max,
@@ -196,12 +169,12 @@ class Materialiser:
             except _UNREADABLE as error:
                 failures.append(MaterialiseFailure(row, f"{type(error).__name__}: {error}"))
                 continue
-            stretches.append(stretch)
-            room -= stretch.pass_cost
-        return stretches, failures
+            expansions.append(expansion)
+            items_left -= expansion.pass_cost
+        return expansions, failures
 
     def _read(self, row: DefinitionToMaterialise) -> Definition:
-        """Read a version once: it never changes."""
+        """Return the parsed version. It never changes, so it is parsed once."""
         known = self._definitions.get(row.definition_no)
         if known is None:
             source = f"{row.tenant}/{row.name}"
@@ -214,63 +187,65 @@ class Materialiser:
     async def _emit_all(
         self,
         connection: Connection,
-        stretches: Sequence[Expansion],
+        expansions: Sequence[Expansion],
         rows: Sequence[DefinitionToMaterialise],
     ) -> tuple[MaterialisedCounts, list[MaterialiseFailure]]:
-        """Emit all together; where the database refuses, one by one, so that only one fails."""
+        """Emit all expansions together; after InvalidItem one by one, so that only one fails."""
         try:
             async with connection.transaction():
-                return await self._emit(connection, stretches), []
+                return await self._emit(connection, expansions), []
         except InvalidItem:
             pass
         row_of = {row.definition_no: row for row in rows}
         made = MaterialisedCounts()
         refused: list[MaterialiseFailure] = []
-        # What a newer version lets go of, another definition may have from then on.
-        for stretch in sorted(stretches, key=lambda each: not each.replaces_older):
+        # First newer versions: another definition may use the keys that they release.
+        for expansion in sorted(expansions, key=lambda each: not each.replaces_older):
             try:
                 async with connection.transaction():
-                    made += await self._emit(connection, [stretch])
+                    made += await self._emit(connection, [expansion])
             except InvalidItem as error:
-                refused.append(MaterialiseFailure(row_of[stretch.definition_no], str(error)))
+                refused.append(MaterialiseFailure(row_of[expansion.definition_no], str(error)))
         return made, refused
 
     async def _emit(
-        self, connection: Connection, stretches: Sequence[Expansion]
+        self, connection: Connection, expansions: Sequence[Expansion]
     ) -> MaterialisedCounts:
-        """Emit stretches and move their watermarks; return what was made of them."""
-        first = [stretch for stretch in stretches if not stretch.replaces_older]
+        """Emit the items of expansions and move their watermarks; return the counts."""
+        first = [expansion for expansion in expansions if not expansion.replaces_older]
         made = await self._emit_first(connection, first)
-        for stretch in stretches:
-            if stretch.replaces_older:
-                made += await self._emit_new_version(connection, stretch)
-        made += await self._begin_chains(connection, stretches)
-        await self._record_missed_ranges(connection, stretches)
+        for expansion in expansions:
+            if expansion.replaces_older:
+                made += await self._emit_new_version(connection, expansion)
+        made += await self._begin_chains(connection, expansions)
+        await self._record_missed_ranges(connection, expansions)
         if uses := [
-            stretch.calendar_use for stretch in stretches if stretch.calendar_use is not None
+            expansion.calendar_use for expansion in expansions if expansion.calendar_use is not None
         ]:
             await record_calendar_uses(connection, uses, actor_no=self._actor_no)
         crash_point("materialise.emitted")
         passed: list[Expansion] = []
-        for stretch in stretches:
-            ended = await self._supersede(connection, stretch) if stretch.contested else 0
+        for expansion in expansions:
+            ended = await self._supersede(connection, expansion) if expansion.contested else 0
             made += MaterialisedCounts(superseded=ended)
             if ended < self._settings.materialise_pass_items_max:  # else there may be more
-                passed.append(stretch)
+                passed.append(expansion)
         crash_point("materialise.superseded")
         await advance_materialised(
             connection,
-            [stretch.definition_no for stretch in passed],
-            [stretch.until for stretch in passed],
+            [expansion.definition_no for expansion in passed],
+            [expansion.until for expansion in passed],
         )
         return made
 
     async def _emit_first(
-        self, connection: Connection, stretches: Sequence[Expansion]
+        self, connection: Connection, expansions: Sequence[Expansion]
     ) -> MaterialisedCounts:
-        """Emit what first versions owe, all together."""
+        """Emit the items of first versions, all together."""
         owed = [
-            (stretch.definition_no, draft) for stretch in stretches for draft in stretch.owed.drafts
+            (expansion.definition_no, draft)
+            for expansion in expansions
+            for draft in expansion.owed.drafts
         ]
         emitted = 0
         for first in range(0, len(owed), _EMIT_ITEMS):
@@ -285,22 +260,23 @@ class Materialiser:
             ]
             issued = await emit_or_revise(connection, known, actor_no=self._actor_no)
             emitted += len(answers) - len(known) + sum(each.created for each in issued)
-        lapsed = [
-            OwedOccurrence(stretch.definition_no, skip.draft, None, skip.reason)
-            for stretch in stretches
-            for skip in stretch.owed.skipped
+        skips = [
+            OwedOccurrence(expansion.definition_no, skip.draft, None, skip.reason)
+            for expansion in expansions
+            for skip in expansion.owed.skipped
         ]
-        skipped = await emit_or_revise(connection, lapsed, actor_no=self._actor_no)
+        skipped = await emit_or_revise(connection, skips, actor_no=self._actor_no)
         return MaterialisedCounts(emitted, sum(each.created for each in skipped))
 
     async def _emit_new_version(
-        self, connection: Connection, stretch: Expansion
+        self, connection: Connection, expansion: Expansion
     ) -> MaterialisedCounts:
-        """Emit what a newer version owes, and take over what older ones owe alike."""
-        number, since = stretch.definition_no, stretch.effective_from
-        owed = [OwedOccurrence(number, draft, since) for draft in stretch.owed.drafts]
+        """Emit the items of a newer version, and revise those that older versions also have."""
+        number, since = expansion.definition_no, expansion.effective_from
+        owed = [OwedOccurrence(number, draft, since) for draft in expansion.owed.drafts]
         skips = [
-            OwedOccurrence(number, skip.draft, since, skip.reason) for skip in stretch.owed.skipped
+            OwedOccurrence(number, skip.draft, since, skip.reason)
+            for skip in expansion.owed.skipped
         ]
         items = await emit_or_revise(connection, owed, actor_no=self._actor_no)
         skipped = await emit_or_revise(connection, skips, actor_no=self._actor_no)
@@ -310,49 +286,49 @@ class Materialiser:
             sum(each.revised for each in items),
         )
 
-    async def _supersede(self, connection: Connection, stretch: Expansion) -> int:
+    async def _supersede(self, connection: Connection, expansion: Expansion) -> int:
         return await supersede_waiting(
             connection,
-            stretch.definition_no,
-            stretch.start,
-            stretch.until,
+            expansion.definition_no,
+            expansion.start,
+            expansion.until,
             actor_no=self._actor_no,
             limit=self._settings.materialise_pass_items_max,
         )
 
     async def _record_missed_ranges(
-        self, connection: Connection, stretches: Sequence[Expansion]
+        self, connection: Connection, expansions: Sequence[Expansion]
     ) -> None:
-        lapses = {each.definition_no: each.missed for each in stretches if each.missed is not None}
-        if not lapses:
+        ranges = {each.definition_no: each.missed for each in expansions if each.missed is not None}
+        if not ranges:
             return
         await record_missed_ranges(
             connection,
-            list(lapses),
-            [lapse.from_at for lapse in lapses.values()],
-            [lapse.until_at for lapse in lapses.values()],
-            [lapse.occurrences for lapse in lapses.values()],
+            list(ranges),
+            [each.from_at for each in ranges.values()],
+            [each.until_at for each in ranges.values()],
+            [each.occurrences for each in ranges.values()],
             reason=MISSED_REASON,
             actor_no=self._actor_no,
         )
 
     async def _begin_chains(
-        self, connection: Connection, stretches: Sequence[Expansion]
+        self, connection: Connection, expansions: Sequence[Expansion]
     ) -> MaterialisedCounts:
         chains = {
-            stretch.definition_no: (stretch, stretch.chain)
-            for stretch in stretches
-            if stretch.chain is not None
+            expansion.definition_no: (expansion, expansion.chain)
+            for expansion in expansions
+            if expansion.chain is not None
         }
         chainless = await list_broken_chains(connection, list(chains)) if chains else []
         if not chainless:
             return MaterialisedCounts()
         owed = [
             OwedOccurrence(
-                no, chain.first, stretch.effective_from if stretch.replaces_older else None
+                no, chain.first, expansion.effective_from if expansion.replaces_older else None
             )
             for no in chainless
-            for stretch, chain in (chains[no],)
+            for expansion, chain in (chains[no],)
         ]
         issued = await emit_or_revise(connection, owed, actor_no=self._actor_no)
         await begin_chains(
@@ -375,40 +351,3 @@ class Materialiser:
                 definition_no=failure.row.definition_no,
                 reason=failure.reason,
             )
-
-
-@asynccontextmanager
-async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Materialiser]:
-    """Have a materialiser under an actor name of its own.
-
-    Raises Unavailable when Postgres cannot be reached.
-    """
-    name = incarnation(ActorKind.MATERIALISER)
-    async with open_pool(
-        settings.dsn.get_secret_value(),
-        application_name=name,
-        size_max=1,
-        profile=PlanProfile.ANALYTIC,
-    ) as pool:
-        async with pool.acquire() as connection:
-            actor_no = await register_actor(connection, name, ActorKind.MATERIALISER)
-        log = get_logger("materialiser")
-        log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
-        yield Materialiser(pool, settings, actor_no=actor_no)
-        log.info(LogEvent.PROCESS_STOPPED, actor=name)
-
-
-async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
-    """Materialise until a stop is asked for. Any number of processes may."""
-    await run_to_stop(_run(settings, stop), stop)
-
-
-async def _run(settings: MaterialiserSettings, stop: Stop) -> None:
-    async with open_materialiser(settings) as materialiser:
-        stop.mark_started()
-        await run_service(
-            "materialiser",
-            materialiser.tick,
-            stop=stop,
-            idle_seconds=settings.materialise_idle_seconds,
-        )

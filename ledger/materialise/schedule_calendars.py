@@ -1,4 +1,4 @@
-"""The calendars that schedules observe while they are materialised, and which version each did."""
+"""The calendar versions that schedules are materialised with."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,14 +28,14 @@ from dueledger.ledger.store.calendars import (
 from dueledger.ledger.store.definitions import DefinitionToMaterialise, DefinitionVersion
 
 CalendarPeriods = list[tuple[datetime, Definition]]
-"""A definition with each calendar that it has observed, and from when on, in order."""
+"""A definition with each calendar version it observed, and from when on, in time order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservingDefinition:
-    """A definition with its calendar. `use` is to be recorded: another version than the last.
+    """A definition with its calendar. `use` is to be recorded if the version is a new one.
 
-    `overtaken` is what that version owes before the watermark and the last was to owe after it.
+    `overtaken` are items that the new version has before the watermark and the last one after it.
     """
 
     definition: Definition
@@ -45,16 +45,16 @@ class ObservingDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CalendarSnapshot:
-    """The newest calendars of one transaction, and those by which definitions were expanded."""
+    """The newest calendars of one transaction, and those that definitions were expanded with."""
 
     newest: CalendarsByKey
     last: Mapping[int, CalendarUse]
     kept: Mapping[int, Calendar]
 
     def observe(self, definition: Definition, row: DefinitionToMaterialise) -> ObservingDefinition:
-        """Give a schedule the calendar that it names. UnknownCalendar where there is none.
+        """Return a schedule with the calendar it names. Raises UnknownCalendar if there is none.
 
-        A stretch that was begun by one version, and not passed yet, is finished by the same.
+        A window that was begun with one calendar version is finished with the same.
         """
         name, last = definition.calendar_name, self.last.get(row.definition_no)
         if name is None or not definition.is_schedule:
@@ -78,47 +78,47 @@ class CalendarSnapshot:
 
 
 class ScheduleCalendars:
-    """Reads what a pass needs; keeps the days of each version that it has read."""
+    """Reads the calendars of a pass; caches the days of each version."""
 
     def __init__(self) -> None:
-        self._shelf = CalendarCache()
+        self._cache = CalendarCache()
 
     async def read(
         self, connection: Connection, rows: Sequence[DefinitionToMaterialise]
     ) -> CalendarSnapshot:
-        """Read the calendars that these definitions name, in their transaction."""
+        """Read the calendars that these definitions name, in the caller's transaction."""
         named = [row.definition_no for row in rows if calendar_name_of(row.document) is not None]
         if not named:
             return CalendarSnapshot({}, {}, {})
         newest = await self.newest(connection, ((row.tenant, row.document) for row in rows))
         uses = await list_last_calendar_uses(connection, named)
-        kept = await self._shelf.by_number(connection, {use.calendar_no for use in uses})
+        kept = await self._cache.by_number(connection, {use.calendar_no for use in uses})
         return CalendarSnapshot(newest, {use.definition_no: use for use in uses}, kept)
 
     async def newest(
         self, connection: Connection, documents: Iterable[tuple[str, Mapping[str, Any]]]
     ) -> CalendarsByKey:
-        """Read the newest version of each calendar that documents of tenants name."""
+        """Read the newest version of each calendar that these documents name."""
         keys = {
             (tenant, name)
             for tenant, one in documents
             if (name := calendar_name_of(one)) is not None
         }
-        return await self._shelf.newest_versions(connection, keys)
+        return await self._cache.newest_versions(connection, keys)
 
 
 async def read_phases(
     connection: Connection, versions: Sequence[DefinitionVersion]
 ) -> dict[int, CalendarPeriods | str]:
-    """Read by which calendars versions placed their items, or why that cannot be told.
+    """Read the calendars that versions computed their items with, or why they are unknown.
 
-    A schedule's are those it was expanded by; an event rule's all that there were.
+    For a schedule: the calendars it was expanded with. For an event rule: all versions.
     """
     named = {(each.tenant, name) for each in versions if (name := calendar_name_of(each.document))}
-    line = await list_calendar_versions(connection, named) if named else []
+    existing = await list_calendar_versions(connection, named) if named else []
     numbers = [each.definition_no for each in versions]
     used = await list_calendar_uses(connection, numbers) if named else {}
-    days = await CalendarCache().by_number(connection, {each.calendar_no for each in line})
+    days = await CalendarCache().by_number(connection, {each.calendar_no for each in existing})
     found: dict[int, CalendarPeriods | str] = {}
     for version in versions:
         number, name = version.definition_no, calendar_name_of(version.document)
@@ -130,7 +130,7 @@ async def read_phases(
         if name is None:
             found[number] = [(version.effective_from, definition)]
             continue
-        own = [each for each in line if (each.tenant, each.name) == (version.tenant, name)]
+        own = [each for each in existing if (each.tenant, each.name) == (version.tenant, name)]
         steps = [(each.created_at, each.calendar_no) for each in own]
         if definition.is_schedule:
             uses = [(use.from_at, use.calendar_no) for use in used.get(number, ())]
@@ -140,5 +140,5 @@ async def read_phases(
             for from_at, calendar_no in steps
             if calendar_no in days
         ]
-        found[number] = phases or f"calendar {name} cannot be had"
+        found[number] = phases or f"calendar {name} cannot be read"
     return found

@@ -1,10 +1,10 @@
-"""A newer version takes over from the ones before it: in one stretch of time, in one transaction.
+"""Replacement of older versions by a newer one, one window at a time, in one transaction.
 
-What both owe alike has the same identity: its item stays, under the newer terms. What only the
-older ones owe ends as Superseded. Neither touches what was ever handed out. A round that was
-ended so and is owed again, because a version was taken back or another definition has its business
-key now, is issued anew: what has ended never changes. A round that stands as another definition's
-is lost to this one, and that is refused.
+An occurrence of both has the same identity: its item stays, with the newer terms. Items that only
+older versions have are superseded. Items that were ever handed out do not change. An occurrence
+that was superseded and is expected again (a version was taken back, or another definition has its
+business key now) gets a new issue: an ended item never changes. An occurrence that is an item of
+another definition is rejected, because this one would lose it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,15 @@ from dueledger.ledger.store.items import RevisionResult, emit_items, revise_item
 from dueledger.ledger.store.schedule_keys import find_shared_occurrences
 
 NEWER_VERSION: Final = "version"
-"""Why an item is revised or superseded when a version takes over."""
+"""The reason recorded when a newer version revises or supersedes an item."""
 
 
 @dataclass(frozen=True, slots=True)
 class OwedOccurrence:
-    """What a version owes of a round: an item, or a record that it is skipped, and why.
+    """An occurrence of a version: an item, or a skip with its reason.
 
-    Where an item of the same round stands, no more than what was due at `since` or later is
-    touched; None touches nothing, as nothing of another version can stand there.
+    An existing item of the occurrence is revised only if it is due at `since` or later. None
+    revises nothing: other versions have no items then.
     """
 
     definition_no: int
@@ -40,7 +40,7 @@ class OwedOccurrence:
 
 @dataclass(frozen=True, slots=True)
 class EmittedOccurrence:
-    """The item of a round as it stands now. `revised`: it stood before, under other terms."""
+    """The item of an occurrence. `revised`: it existed before, with other terms."""
 
     draft: ItemDraft
     created: bool
@@ -54,24 +54,24 @@ async def emit_or_revise(
     actor_no: int,
     reason: str = NEWER_VERSION,
 ) -> list[EmittedOccurrence]:
-    """Emit rounds, or let the newer terms hold for what waits of them; in input order.
+    """Emit occurrences, or revise their pending items; return them in input order.
 
-    All are items, or all are skipped. A round whose every issue was superseded by a version is
-    issued once more; of one that a tz database ended and that was issued again, the last issue
-    counts. Repeating it is harmless. Raises InvalidItem where a round stands as an item of another
+    All are items, or all are skips. If versions superseded every issue of an occurrence, it gets a
+    new issue. If a tz database ended an issue and another was made, the last issue counts.
+    Repeating it changes nothing. Raises InvalidItem if an occurrence is an item of another
     definition.
     """
     issued: dict[int, EmittedOccurrence] = {}
     left, issue = list(range(len(owed))), 1
     while left:
         drafts = [issue_draft(owed[place].draft, issue) for place in left]
-        rounds = [owed[place] for place in left]
-        created = await _emit(connection, drafts, rounds, actor_no)
+        occurrences = [owed[place] for place in left]
+        created = await _emit(connection, drafts, occurrences, actor_no)
         for place, draft, new in zip(left, drafts, created, strict=True):
             issued[place] = EmittedOccurrence(draft, new)
-        stand = [place for place, new in zip(left, created, strict=True) if not new]
-        ended = set(await _find_withdrawn(connection, owed, issued, stand))
-        own = [place for place in stand if owed[place].since is not None and place not in ended]
+        existing = [place for place, new in zip(left, created, strict=True) if not new]
+        ended = set(await _find_withdrawn(connection, owed, issued, existing))
+        own = [place for place in existing if owed[place].since is not None and place not in ended]
         answers = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
         begun = [place for place in own if answers[place] is RevisionResult.BEGUN]
@@ -81,10 +81,13 @@ async def emit_or_revise(
 
 
 async def _emit(
-    connection: Connection, drafts: list[ItemDraft], rounds: list[OwedOccurrence], actor_no: int
+    connection: Connection,
+    drafts: list[ItemDraft],
+    occurrences: list[OwedOccurrence],
+    actor_no: int,
 ) -> list[bool]:
-    definition_nos = [each.definition_no for each in rounds]
-    reasons = [each.skip_reason for each in rounds if each.skip_reason is not None]
+    definition_nos = [each.definition_no for each in occurrences]
+    reasons = [each.skip_reason for each in occurrences if each.skip_reason is not None]
     if reasons:
         answers = await skip_items(
             connection, drafts, reasons, actor_no=actor_no, definition_nos=definition_nos
@@ -102,7 +105,7 @@ async def _find_withdrawn(
     issued: Mapping[int, EmittedOccurrence],
     places: Sequence[int],
 ) -> list[int]:
-    """Return the places whose issue another definition withdrew; refuse those it has not."""
+    """Return the indexes whose issue another definition superseded; raise for other shared ones."""
     if not places:
         return []
     drafts = [issued[place].draft for place in places]
@@ -115,18 +118,18 @@ async def _find_withdrawn(
     for each in shared:
         if not each.superseded:
             draft = drafts[each.index]
-            reason = f"with this key the round {draft.cycle} is an item of {each.name} already"
+            reason = f"with this key, occurrence {draft.cycle} is an item of {each.name} already"
             key = Problem(
                 "business_key", shown_value(draft.business_key), reason, "a key of its own"
             )
-            raise InvalidItem(f"{draft.definition_name} lacks a round:", [key])
+            raise InvalidItem(f"{draft.definition_name} would lose an occurrence:", [key])
     return [places[each.index] for each in shared]
 
 
 async def _find_existing_issues(
     connection: Connection, owed: Sequence[OwedOccurrence], places: Sequence[int], issue: int
 ) -> list[int]:
-    """Return the places of which this issue stands, and so the one before has ended."""
+    """Return the indexes whose issue exists, so that the issue before it has ended."""
     if not places:
         return []
     ids = [issue_draft(owed[place].draft, issue).id for place in places]
@@ -143,7 +146,7 @@ async def _revise(
     actor_no: int,
     reason: str,
 ) -> dict[int, RevisionResult | None]:
-    """Revise what stands; return the answer for each place."""
+    """Revise existing items; return the result for each index."""
     since = [each for place in places if (each := owed[place].since) is not None]
     answers = await revise_items(
         connection,

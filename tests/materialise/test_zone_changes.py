@@ -227,7 +227,7 @@ async def test_g13_what_a_tz_database_moves_is_looked_for_by_the_calendar_that_p
     due_at = datetime(2027, 3, 4, 12, tzinfo=NOON.tzinfo)
     failed, shown = sorted(apply_tz(code=4), key=lambda one: one["definition"])
     assert (failed["definition"], failed["items"]) == ("by-lost", [])
-    assert failed["failure"] == "calendar lost cannot be had"
+    assert failed["failure"] == "calendar lost cannot be read"
     assert (shown["failure"], instants(shown["items"], "was")) == (None, [due_at])
     assert instants(shown["items"], "due_at") == [due_at - HOUR]
     assert {row["due_at"] for row in await connection.fetch(ROWS)} == {due_at, due_at - HOUR}
