@@ -94,7 +94,7 @@ def doctor(
     if json_:
         print_document({"checks": checks})
     else:
-        print_rows(checks, ("health", "name", "says", "remedy"), empty="")
+        print_rows(checks, ("health", "name", "text", "remedy"), empty="")
     options.exit_with(
         ExitCode.FINDINGS if any(c["health"] is Health.FAIL for c in checks) else ExitCode.DONE
     )

@@ -148,7 +148,8 @@ def test_header_is_complete_and_the_function_carries_the_statements_name(path: P
     assert ";" not in code, "one statement a file"
     folder = BENCH if BENCH in path.parents else SQL_ROOT.parent / "ledger" / "store"
     store = "\n".join(module.read_text() for module in folder.glob("*.py"))
-    assert re.search(rf"statement\(\s*\"{path.stem}\"", store), "no store function runs it"
+    runs = rf"(?:statement\(|fetch_counted\(\s*connection,)\s*\"{path.stem}\""
+    assert re.search(runs, store), "no store function runs it"
 
 
 def test_each_statement_has_a_name_of_its_own() -> None:
