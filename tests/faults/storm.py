@@ -12,6 +12,7 @@ from random import Random
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Stop
 
 from .programs import eventually, moment
@@ -70,6 +71,16 @@ class Slot:
     @property
     def running(self) -> bool:
         return self.program is not None and self.program.running
+
+    @property
+    def ready(self) -> bool:
+        """Whether the process runs and has begun, so that it handles signals."""
+        program = self.program
+        return (
+            program is not None
+            and program.running
+            and (program.role == "foreign" or bool(program.told(LogEvent.PROCESS_STARTED)))
+        )
 
     async def keep(self) -> None:
         while True:
@@ -157,7 +168,7 @@ class Storm:
             self.told.append(f"{monotonic() - began:6.1f} s healed; {len(site.emitted)} emitted")
             await site.finished()
             self.told.append(f"{monotonic() - began:6.1f} s finished")
-            await eventually(self._all_run)
+            await eventually(self._all_ready)
 
     async def _happen(self, fault: Fault, seconds: float) -> None:
         self._broken.add(fault.whom)
@@ -176,8 +187,8 @@ class Storm:
                 keeper.cancel()
             await asyncio.gather(*keepers, return_exceptions=True)
 
-    async def _all_run(self) -> bool:
-        return all(slot.running for slot in self._slots.values())
+    async def _all_ready(self) -> bool:
+        return all(slot.ready for slot in self._slots.values())
 
     async def _load(self, kinds: Sequence[str], poisoned: str, stop: Stop) -> None:
         choice, site = self._load_by, self._site
