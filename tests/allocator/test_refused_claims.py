@@ -30,12 +30,12 @@ NEW_MONTHS = [date(year, 5, 17) for year in range(2031, 2041)]
 class Between:
     """What to do, once each, behind the claim of serial items and before that of the others."""
 
-    todo: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
+    steps: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: int = 0
 
     async def claim(self, *args: Any, **options: Any) -> list[ClaimedRow]:  # noqa: ANN401 - of claim_items
-        while self.todo:
-            await self.todo.pop()()
+        while self.steps:
+            await self.steps.pop()()
         try:
             return await claim_items(*args, **options)
         except UnseenPartition:
@@ -78,7 +78,7 @@ async def test_g4_a_fence_that_was_drawn_before_an_item_was_locked_is_not_given_
         given.append(await hand_out(other, actor_no))
         assert await release_claims(other, given, actor_no) == 1
 
-    between.todo.append(claim_and_release)
+    between.steps.append(claim_and_release)
     allocator = await start_allocator()
 
     assert (await allocator.tick())["claimed"] == 2
@@ -105,7 +105,7 @@ async def test_g1_an_item_of_a_new_partition_is_claimed_by_the_next_transaction(
     for attempt, month in enumerate(NEW_MONTHS):
         await _emit_both_sorts(emit, make_drafts, connection, kind, f"-{attempt}")
         drafts = make_drafts(prefix="new", effective_date=month)
-        between.todo.append(lambda drafts=drafts: emit(drafts))
+        between.steps.append(lambda drafts=drafts: emit(drafts))
 
         with capture_logs() as logged:
             assert (await allocator.tick())["claimed"] == 3
