@@ -263,8 +263,8 @@ def test_an_argument_that_is_not_utf8_is_refused(dueledger: Command) -> None:
     ("parameter", "code", "said"),
     [
         ("target_session_attrs=standby", 3, "target_session_attrs"),
-        ("nonsense=1", 2, "parameter that Postgres does not know"),
-        ("datestyle=nonsense", 2, "parameter that Postgres does not know"),
+        ("nonsense=1", 2, "unknown to Postgres or refused"),
+        ("datestyle=nonsense", 2, "unknown to Postgres or refused"),
     ],
 )
 def test_a_parameter_of_the_address_that_cannot_be_is_told(

@@ -8,6 +8,7 @@ import pytest
 
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.schedule.smear import smear_seconds
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.clock import read_now
@@ -105,7 +106,11 @@ async def test_g13_a_round_that_both_owe_stays_under_the_newer_terms_with_the_ol
     assert (detail["reason"], detail["before"]["version"]) == ("version", 1)
     assert detail["before"]["labels"] == {"region": "north"}
     assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 6 * HOUR
-    assert datetime.fromisoformat(detail["due_at"]) == taken[0]["due_at"] > NOON + 6 * HOUR
+    assert datetime.fromisoformat(detail["due_at"]) == taken[0]["due_at"]
+    assert [row["due_at"] for row in taken] == [
+        nominal + timedelta(seconds=smear_seconds(row["id"], timedelta(minutes=20)))
+        for nominal, row in zip(hours(NOON + 6 * HOUR, END, 3 * HOUR), taken, strict=True)
+    ]
     available = await connection.fetch(
         "select available_at from ledger.pending join ledger.due_item using (item_no)"
         " where id = any ($1::uuid[]) order by available_at",
