@@ -8,7 +8,7 @@ import typer
 
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import JsonOption, exit_with
-from dueledger.cli.output import messages, print_document, print_fields, print_rows
+from dueledger.cli.output import print_document, print_fields, print_rows, say
 
 if TYPE_CHECKING:
     from bench.report import Measured, OptionsClass
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     _Options = TypeVar("_Options", bound=OptionsClass)
 
-app = typer.Typer(help="Measure this code on this machine.", no_args_is_help=True)
+app = typer.Typer(rich_markup_mode=None)
+bench = typer.Typer(no_args_is_help=True)
+app.add_typer(bench, name="bench")
 
 ITEMS_MAX = 100_000_000
 
@@ -32,12 +34,12 @@ SecondsOption = Annotated[
 ]
 
 
-@app.callback()
-def bench() -> None:
+@bench.callback()
+def measure() -> None:
     """Measure this code on this machine, on servers of its own that keep their promises."""
 
 
-@app.command("all")
+@bench.command("all")
 def every(
     scale: Annotated[
         float,
@@ -54,10 +56,10 @@ def every(
 ) -> None:
     """Run all benchmarks and print which goals are reached. Takes more than an hour."""
     from bench.every import PLAN, bench_all, write_documents
-    from dueledger.cli.session import run
+    from dueledger.cli.service_session import run_process
 
     _require_known(only, [planned.name for planned in PLAN])
-    document = run(bench_all(scale, only or (), say=_say))
+    document = run_process(bench_all(scale, only or (), say=_say))
     if into is not None:
         write_documents(document, into)
     if json:
@@ -68,7 +70,7 @@ def every(
     exit_with(ExitCode.FINDINGS if document["errors"] else ExitCode.DONE)
 
 
-@app.command()
+@bench.command()
 def pipeline(
     items: ItemsOption = 600_000,
     allocators: AllocatorsOption = 1,
@@ -82,7 +84,7 @@ def pipeline(
     _measure("pipeline", bench_pipeline, options, json=json)
 
 
-@app.command()
+@bench.command()
 def direct(
     items: ItemsOption = 500_000, workers: WorkersOption = 2, json: JsonOption = False
 ) -> None:
@@ -92,7 +94,7 @@ def direct(
     _measure("direct", bench_direct, DirectOptions(items, workers=workers), json=json)
 
 
-@app.command()
+@bench.command()
 def emit(
     items: ItemsOption = 200_000,
     connections: Annotated[
@@ -108,7 +110,7 @@ def emit(
     _measure("emit", bench_emit, options, json=json)
 
 
-@app.command()
+@bench.command()
 def lag(
     seconds: SecondsOption = 30.0,
     warm_seconds: Annotated[
@@ -136,7 +138,7 @@ def lag(
     _measure("lag", bench_lag, options, json=json)
 
 
-@app.command()
+@bench.command()
 def backlog(
     items: ItemsOption = 200_000,
     pending_max: Annotated[
@@ -164,7 +166,7 @@ def backlog(
     _measure("backlog", bench_backlog, options, json=json)
 
 
-@app.command()
+@bench.command()
 def flood(
     items: ItemsOption = 1_000_000,
     flows: Annotated[int, typer.Option("--flows", min=1, max=1000, help="Other flows.")] = 50,
@@ -184,7 +186,7 @@ def flood(
     _measure("flood", bench_flood, options, json=json)
 
 
-@app.command()
+@bench.command()
 def flows(
     served: Annotated[
         int, typer.Option("--flows", min=1, max=100_000, help="Flows that are served.")
@@ -205,7 +207,7 @@ def flows(
     _measure("flows", bench_flows, options, json=json)
 
 
-@app.command()
+@bench.command()
 def materialise(
     definitions: Annotated[
         int, typer.Option("--definitions", min=10, max=1_000_000, help="Timed, a day ahead.")
@@ -225,7 +227,7 @@ def materialise(
     _measure("materialise", bench_materialise, options, json=json)
 
 
-@app.command()
+@bench.command()
 def workers(
     counts: Annotated[
         list[int] | None,
@@ -241,7 +243,7 @@ def workers(
     _measure("workers", bench_workers, options, json=json)
 
 
-@app.command()
+@bench.command()
 def idle(
     items: ItemsOption = 1_000_000, seconds: SecondsOption = 60.0, json: JsonOption = False
 ) -> None:
@@ -251,7 +253,7 @@ def idle(
     _measure("idle", bench_idle, IdleOptions(items, seconds), json=json)
 
 
-@app.command()
+@bench.command()
 def soak(
     minutes: Annotated[
         float, typer.Option("--minutes", min=0.1, max=1440, help="For how long.")
@@ -270,7 +272,7 @@ def soak(
     _measure("soak", bench_soak, SoakOptions(minutes, rate, peak_items), json=json)
 
 
-@app.command()
+@bench.command()
 def compare(
     items: ItemsOption = 100_000,
     rounds: Annotated[int, typer.Option("--rounds", min=1, max=20, help="Rounds of all.")] = 3,
@@ -297,12 +299,12 @@ def _measure(
 ) -> None:
     from bench.report import take
     from bench.rig import open_rig
-    from dueledger.cli.session import run
+    from dueledger.cli.service_session import run_process
     from dueledger.ledger.runtime.log import configure
 
     configure(json=False)  # on stderr: what runs in this process keeps out of the document
     with open_rig(_say) as rig:
-        document = run(take(name, rig, bench, options))
+        document = run_process(take(name, rig, bench, options))
     _show(document, json=json)
 
 
@@ -314,7 +316,7 @@ def _show(document: dict[str, Any], *, json: bool) -> None:
 
 
 def _say(line: str) -> None:
-    messages.print(f"· {line}", markup=False)
+    say(f"· {line}")
 
 
 def _require_known(names: list[str] | None, known: list[str]) -> None:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store import findings, items
 from dueledger.reconciler.compare.comparison import Comparison, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
-from dueledger.reconciler.finding_types import FindingType, Resolution
 from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange
 

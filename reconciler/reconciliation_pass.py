@@ -9,6 +9,7 @@ from uuid import UUID
 
 import orjson
 
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
@@ -24,7 +25,6 @@ from dueledger.reconciler.find.findings import (
 )
 from dueledger.reconciler.find.recorder import FindingRecorder, population_record
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
-from dueledger.reconciler.finding_types import FindingType, Resolution
 from dueledger.reconciler.pass_result import (
     EXPECTATION_TYPES,
     JUDGED,

@@ -2,19 +2,28 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Final
 
 from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.version import print_version
+
+_VERSION_ARGUMENTS: Final = (["version"], ["version", "--json"])
+"""Answered before Typer is imported, which takes most of what the answer takes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
-    from dueledger.cli.app import app
-    from dueledger.cli.errors import CommandError, describe, report
-
     given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in _VERSION_ARGUMENTS:
+        print_version()
+        return ExitCode.DONE
+    from dueledger.cli.app import app
+
     as_json = "--json" in given
     for number, text in enumerate(given, 1):
         if text != text.encode(errors="ignore").decode():
+            from dueledger.cli.errors import CommandError, report
+
             message = f"Argument {number} is not UTF-8: {text!a}"
             report(CommandError(ExitCode.USAGE, "USAGE", message, {}), as_json=as_json)
             return ExitCode.USAGE
@@ -26,6 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        from dueledger.cli.errors import describe, report
+
         failure = describe(error)
         if failure is None:
             raise

@@ -1,65 +1,54 @@
-"""The command line: which commands there are, in the order in which a person needs them."""
+"""The command line: a group whose commands are imported when they are run."""
 
-from pathlib import Path
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
-import dueledger
-from dueledger.cli import (
-    calendars,
-    decisions,
-    definitions,
-    flows,
-    imports,
-    items,
-    planning,
-    preview,
-    processes,
-    reconciliation,
-    setup,
-)
-from dueledger.cli.options import JsonOption
-from dueledger.cli.output import print_document
+from dueledger.cli.commands import COMMANDS, PANELS
 
-app = typer.Typer(
+if TYPE_CHECKING:
+    from typer._click import Command, Context, HelpFormatter
+
+
+class LazyGroup(TyperGroup):
+    """A group that knows its commands by name, and imports the module of the one that is run."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of a group
+        options["commands"] = dict.fromkeys(COMMANDS)  # names, of which the nearest is suggested
+        super().__init__(**options)
+
+    def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
+        """Import the module of a command and return the command; None if there is none."""
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        module = typer.main.get_group(import_module(entry.module).app)
+        return module.get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:  # noqa: ARG002
+        """Write the commands by panel, without importing any."""
+        width = max(map(len, COMMANDS))
+        for panel, entries in PANELS.items():
+            with formatter.section(panel):
+                formatter.write_dl(
+                    [(f"{name:<{width}}", entry.summary) for name, entry in entries.items()]
+                )
+
+
+app: Final = typer.Typer(
     name="dueledger",
-    help="A ledger of what a business owes and when: was it due, was it claimed, did it happen, "
-    "and if not, why.",
+    cls=LazyGroup,
     epilog="Exit codes: 0 done, 1 failed, 2 usage, 3 a dependency is unreachable, 4 completed with "
-    "findings, 130 interrupted. Settings: DUELEDGER_… variables; options stand above them.",
+    "findings, 130 interrupted. Settings are DUELEDGER_… variables; options override them.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-CHECKOUT: Final = Path(dueledger.__file__).resolve().parents[1]
 
-for commands in (
-    setup,
-    definitions,
-    preview,
-    planning,
-    calendars,
-    imports,
-    items,
-    decisions,
-    flows,
-    processes,
-    reconciliation,
-):
-    app.registered_commands.extend(commands.app.registered_commands)
-    app.registered_groups.extend(commands.app.registered_groups)
-
-if (CHECKOUT / "pyproject.toml").exists():  # no part of what is installed
-    from bench.cli import app as bench
-
-    app.add_typer(bench, name="bench", rich_help_panel="Operations")
-
-
-@app.command(rich_help_panel="Operations")
-def version(
-    json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
-) -> None:
-    """Print the version as JSON."""
-    print_document({"version": dueledger.__version__})
+@app.callback()
+def dueledger() -> None:
+    """Dueledger: what a business owes and when, whether it happened, and if not, why."""

@@ -9,6 +9,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.calendars.diff import CalendarDifference
@@ -16,9 +17,9 @@ if TYPE_CHECKING:
     from dueledger.calendars.source_calendar import SourceCalendar
     from dueledger.ledger.store.calendars import CalendarRow, ListedCalendar
 
-app = typer.Typer()
-calendars = typer.Typer(help="Calendars of business days, by name.", no_args_is_help=True)
-app.add_typer(calendars, name="calendar", rich_help_panel=options.DEFINITIONS)
+app = typer.Typer(rich_markup_mode=None)
+calendars = typer.Typer(help="Manage calendars of business days.", no_args_is_help=True)
+app.add_typer(calendars, name="calendar")
 
 _SHOWN_MAX = 20
 _YEAR_CHARS = 4
@@ -58,8 +59,6 @@ def import_(
     dsn: DsnOption = None,
 ) -> None:
     """Import a calendar as its next version; the same days again change nothing."""
-    from dueledger.cli.session import run
-
     _check_name(name)
     if sum(source is not None for source in (file, holidays, exchange)) != 1:
         raise typer.BadParameter("one of FILE, --holidays and --exchange", param_hint="FILE")
@@ -123,7 +122,6 @@ async def _import(
     dsn: str | None, found: "SourceCalendar", key: tuple[str, str], *, apply: bool
 ) -> "CalendarImport":
     from dueledger.calendars.import_calendar import import_calendar
-    from dueledger.cli.session import ledger_connection, register_person
 
     tenant, name = key
     async with ledger_connection(dsn) as connection:
@@ -246,8 +244,6 @@ def list_(
     """List calendars: the newest version of each, until when it reaches, who uses it."""
     from dataclasses import asdict
 
-    from dueledger.cli.session import run
-
     listed = run(_list(dsn, tenant, limit))
     if json_:
         print_lines({k: v for k, v in asdict(one).items() if k != "calendar_no"} for one in listed)
@@ -258,7 +254,6 @@ def list_(
 
 
 async def _list(dsn: str | None, tenant: str | None, limit: int) -> "list[ListedCalendar]":
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.calendars import list_calendars
 
     async with ledger_connection(dsn) as connection:
@@ -277,8 +272,6 @@ def show(
     dsn: DsnOption = None,
 ) -> None:
     """Show a version of a calendar with its days."""
-    from dueledger.cli.session import run
-
     row = run(_find(dsn, (tenant, name), version))
     if json_:
         print_document(
@@ -314,7 +307,6 @@ def show(
 
 
 async def _find(dsn: str | None, key: tuple[str, str], version: int | None) -> "CalendarRow":
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.errors import NotFound
     from dueledger.ledger.schedule.observance import nearest_first
     from dueledger.ledger.store.calendars import find_calendar_version, list_calendars

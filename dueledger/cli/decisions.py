@@ -10,8 +10,9 @@ from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption
 from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metavar="ITEM…")]
 
@@ -42,19 +43,19 @@ class ReviewList(StrEnum):
     REJECTED = "rejected"
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def reviews(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """List what is parked for a person, oldest first, with why."""
     _show_list(ReviewList.REVIEWS, limit, dsn, as_json=json_)
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """List the stale and illegal writes that changed nothing, newest first."""
     _show_list(ReviewList.REJECTED, limit, dsn, as_json=json_)
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def park(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
@@ -62,7 +63,7 @@ def park(
     _decide(ItemDecision.PARK, items, reason, dsn, as_json=json_)
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def redrive(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
@@ -70,7 +71,7 @@ def redrive(
     _decide(ItemDecision.REDRIVE, items, reason, dsn, as_json=json_)
 
 
-@app.command("write-off", rich_help_panel=options.ITEMS)
+@app.command("write-off")
 def write_off(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
@@ -79,7 +80,6 @@ def write_off(
 
 
 def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
-    from dueledger.cli.session import run
 
     rows = run(_read(look, limit, dsn))
     if as_json:
@@ -97,7 +97,6 @@ def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) 
 
 
 async def _read(look: ReviewList, limit: int, dsn: str | None) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.reviews import list_rejected_writes, list_reviews
 
     async with ledger_connection(dsn) as connection:
@@ -109,7 +108,6 @@ async def _read(look: ReviewList, limit: int, dsn: str | None) -> list[dict[str,
 def _decide(
     decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
-    from dueledger.cli.session import run
 
     answers = run(_apply(decision, items, reason, dsn))
     if as_json:
@@ -128,7 +126,6 @@ def _decide(
 async def _apply(
     decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None
 ) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store import reviews
 
     asks = {

@@ -12,6 +12,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, LimitOption, TenantOption
 from dueledger.cli.output import print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.definitions.put_in_force import ChangePreview, DefinedDocument
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     Change = tuple[Definition, DefinedDocument, ChangePreview]
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _DOCUMENTS = "YAML or JSON: one definition, several, or a list."
 FileArgument = Annotated[Path, typer.Argument(help=_DOCUMENTS, metavar="FILE")]
@@ -30,7 +31,7 @@ EffectiveFromOption = Annotated[
 ]
 
 
-@app.command(rich_help_panel=options.DEFINITIONS)
+@app.command()
 def define(
     files: FilesArgument,
     effective_from: EffectiveFromOption = None,
@@ -48,8 +49,6 @@ def define(
 
     All of all files, or none. What was handed out or has ended never moves.
     """
-    from dueledger.cli.session import run
-
     since = _instant(effective_from, "--effective-from")
     show = None if json_ else partial(_show_all, dry_run=dry_run)
     defining = _define(dsn, files, since, backfill=backfill, dry_run=dry_run, show=show)
@@ -66,7 +65,7 @@ def define(
             say("Nothing was changed.")
 
 
-@app.command(rich_help_panel=options.DEFINITIONS)
+@app.command()
 def definitions(
     name: Annotated[
         str | None, typer.Argument(help="All versions of this one.", metavar="NAME")
@@ -77,8 +76,6 @@ def definitions(
     dsn: DsnOption = None,
 ) -> None:
     """List the definitions in force and to come, or all versions of one."""
-    from dueledger.cli.session import run
-
     rows = run(_list(dsn, tenant, name, limit))
     if json_:
         print_lines(rows)
@@ -97,7 +94,6 @@ def definitions(
 async def _list(
     dsn: str | None, tenant: str | None, name: str | None, limit: int
 ) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.definitions import list_versions
 
     async with ledger_connection(dsn) as connection:
@@ -136,7 +132,6 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.definitions.files import read_files
     from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
     from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force

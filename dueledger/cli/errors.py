@@ -6,7 +6,7 @@ from typing import Final, cast
 import typer
 
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.output import messages, print_document
+from dueledger.cli.output import print_document, say
 from dueledger.ledger.errors import DueledgerError, InvalidInput
 from dueledger.stack import StackError
 
@@ -109,7 +109,7 @@ def _details(error: DueledgerError) -> dict[str, object]:
 
 def report(failure: CommandError, *, as_json: bool) -> None:
     """Print a failure for people on stderr and, with `as_json`, for programs on stdout."""
-    messages.print(f"error {failure.code}: {failure.message}", markup=False, soft_wrap=True)
+    say(f"error {failure.code}: {failure.message}")
     if as_json:
         document = {"code": failure.code, "detail": failure.message, "details": failure.details}
         print_document({"error": document})

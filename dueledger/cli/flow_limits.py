@@ -7,6 +7,7 @@ import typer
 
 from dueledger.cli.options import DsnOption, JsonOption, LaneOption, ScopeTenant
 from dueledger.cli.output import print_lines, print_rows
+from dueledger.cli.session import ledger_connection, register_person, run
 from dueledger.ledger.flow_bounds import CLEARABLE_LIMITS, FLOW_BOUNDS, WHOLE_LIMITS
 
 if TYPE_CHECKING:
@@ -69,8 +70,6 @@ def set_(
     dsn: DsnOption = None,
 ) -> None:
     """Change what limits a flow, from the next tick on; `none` ends a limit."""
-    from dueledger.cli.session import run
-
     if every_lane and lane is not None:
         raise typer.BadParameter("it is one lane or every lane", param_hint="--every-lane")
     limits = _read(
@@ -122,7 +121,6 @@ def _number(name: str, text: str, option: str) -> float:
 async def _set(
     tenant: str, kind: str, lane: str | None, limits: "FlowLimits", dsn: str | None
 ) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store.flows import FlowScope, ensure_flow, set_flow_limits
 
     async with ledger_connection(dsn) as connection, connection.transaction():

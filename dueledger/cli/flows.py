@@ -21,13 +21,14 @@ from dueledger.cli.options import (
     TenantOption,
 )
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.store.flows import PauseResult, ResumeResult
 
-app = typer.Typer()
-flow = typer.Typer(help="Show and change what limits a flow: tenant × kind × lane.")
-app.add_typer(flow, name="flow", rich_help_panel=options.OPERATIONS)
+app = typer.Typer(rich_markup_mode=None)
+flow = typer.Typer(help="Show and change the limits of flows: tenant × kind × lane.")
+app.add_typer(flow, name="flow")
 
 ScopeKind = Annotated[
     str | None, typer.Argument(help="Only this kind's; every kind without it.", metavar="[KIND]")
@@ -38,7 +39,7 @@ _COLUMNS = (
 )
 
 
-@app.command(rich_help_panel=options.OPERATIONS)
+@app.command()
 def pause(
     tenant: ScopeTenant,
     reason: ReasonOption,
@@ -48,8 +49,6 @@ def pause(
     dsn: DsnOption = None,
 ) -> None:
     """Hand out nothing more of a tenant, kind or lane; what is handed out goes on."""
-    from dueledger.cli.session import run
-
     paused = run(_pause(tenant, kind, lane, reason, dsn))
     if json_:
         print_document(asdict(paused))
@@ -62,7 +61,7 @@ def pause(
     say("`dueledger resume` ends it.")
 
 
-@app.command(rich_help_panel=options.OPERATIONS)
+@app.command()
 def resume(
     tenant: ScopeTenant,
     kind: ScopeKind = None,
@@ -71,8 +70,6 @@ def resume(
     dsn: DsnOption = None,
 ) -> None:
     """End a pause, and all narrower ones under it."""
-    from dueledger.cli.session import run
-
     resumed = run(_resume(tenant, kind, lane, dsn))
     if json_:
         print_document(asdict(resumed))
@@ -99,8 +96,6 @@ def list_(
     dsn: DsnOption = None,
 ) -> None:
     """List flows with their limits and what waits, counted up to 10,000."""
-    from dueledger.cli.session import run
-
     rows = run(_list(tenant, kind, lane, limit, dsn))
     if json_:
         print_lines(rows)
@@ -118,7 +113,6 @@ def show(
     dsn: DsnOption = None,
 ) -> None:
     """Show one flow: its limits, what holds it back, what waits."""
-    from dueledger.cli.session import run
     from dueledger.ledger.errors import NotFound
 
     rows = run(_list(tenant, kind, lane, 1, dsn))
@@ -137,8 +131,6 @@ def show(
 @flow.command()
 def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """List the pauses that stand, by whom and why."""
-    from dueledger.cli.session import run
-
     rows = run(_pauses(tenant, dsn))
     if json_:
         print_lines(rows)
@@ -150,7 +142,7 @@ def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOptio
 flow.command("set")(set_)
 
 
-@app.command(rich_help_panel=options.OPERATIONS)
+@app.command()
 def trigger(
     target: Annotated[
         str, typer.Argument(help="An item's id, or a definition.", metavar="ITEM|NAME")
@@ -168,8 +160,6 @@ def trigger(
     dsn: DsnOption = None,
 ) -> None:
     """Start one waiting item now, or owe an item of a schedule now, in your name."""
-    from dueledger.cli.session import run
-
     try:
         item = UUID(target)
     except ValueError:
@@ -191,7 +181,7 @@ def trigger(
         options.exit_with(ExitCode.FAILED)
 
 
-@app.command(rich_help_panel=options.OPERATIONS)
+@app.command()
 def failing(
     tenant: TenantOption = None,
     kind: KindOption = None,
@@ -204,8 +194,6 @@ def failing(
     dsn: DsnOption = None,
 ) -> None:
     """List the business keys that failed again and again, with no completion since."""
-    from dueledger.cli.session import run
-
     rows = run(_failing(tenant, kind, failures, limit, dsn))
     if json_:
         print_lines(rows)
@@ -234,7 +222,6 @@ def _scope(pause: Mapping[str, Any]) -> str:
 async def _pause(
     tenant: str, kind: str | None, lane: str | None, reason: str, dsn: str | None
 ) -> "PauseResult":
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store.flows import FlowScope, pause_flows
 
     async with ledger_connection(dsn) as connection:
@@ -249,7 +236,6 @@ async def _pause(
 async def _resume(
     tenant: str, kind: str | None, lane: str | None, dsn: str | None
 ) -> "ResumeResult":
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store.flows import FlowScope, resume_flows
 
     async with ledger_connection(dsn) as connection:
@@ -261,7 +247,6 @@ async def _resume(
 async def _list(
     tenant: str | None, kind: str | None, lane: str | None, limit: int, dsn: str | None
 ) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.flows import list_flows
 
     async with ledger_connection(dsn) as connection:
@@ -269,7 +254,6 @@ async def _list(
 
 
 async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.flows import list_pauses
 
     async with ledger_connection(dsn) as connection:
@@ -277,7 +261,6 @@ async def _pauses(tenant: str | None, dsn: str | None) -> list[dict[str, Any]]:
 
 
 async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.store.flows import expedite_items
 
     async with ledger_connection(dsn) as connection:
@@ -292,7 +275,6 @@ async def _trigger(
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.definitions.trigger import trigger_definition
 
     async with ledger_connection(dsn) as connection:
@@ -310,7 +292,6 @@ async def _trigger(
 async def _failing(
     tenant: str | None, kind: str | None, failures: int | None, limit: int, dsn: str | None
 ) -> list[dict[str, Any]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.flow_limits import list_streaks
 
     async with ledger_connection(dsn) as connection:

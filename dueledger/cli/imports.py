@@ -8,14 +8,16 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import JsonOption
-from dueledger.cli.output import messages, print_document, print_rows, print_text, say
+from dueledger.cli.output import print_document, print_rows, print_text, say
 
 if TYPE_CHECKING:
     from dueledger.importers.import_result import ImportResult
 
-app = typer.Typer()
-imports = typer.Typer(help="Turn other schedulers' files into definitions.", no_args_is_help=True)
-app.add_typer(imports, name="import", rich_help_panel=options.DEFINITIONS)
+app = typer.Typer(rich_markup_mode=None)
+imports = typer.Typer(
+    help="Convert the files of other schedulers to definitions.", no_args_is_help=True
+)
+app.add_typer(imports, name="import")
 
 OutOption = Annotated[
     Path | None,
@@ -167,7 +169,7 @@ def _summarise(found: "ImportResult", written: list[Path]) -> None:
         say(f"left out {one.where} {one.text}: {one.reason}.{remedy}")
     for kind, count in sorted(found.passed_over.items()):
         say(f"passed over: {count:,} × {kind}, which has no schedule")
-    messages.print(
+    say(
         f"{len(found.jobs):,} carried over, {len(found.skipped):,} left out"
         + (f", {len(written):,} files written" if written else "")
     )

@@ -9,14 +9,15 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, KindOption, LimitOption, TenantOption
 from dueledger.cli.output import print_document, print_fields, print_lines, print_rows
+from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.store import Connection
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def emit(
     tenant: Annotated[str, typer.Option("--tenant", help="Whose it is.")],
     kind: Annotated[str, typer.Option("--kind", help="What is owed, as in PolicyRenewalDue.")],
@@ -32,8 +33,6 @@ def emit(
     dsn: DsnOption = None,
 ) -> None:
     """Owe one item. The same key, cycle and date again changes nothing and says so."""
-    from dueledger.cli.session import run
-
     emitted = run(_emit(dsn, tenant, kind, key, (effective_date, due_at), (cycle, lane, payload)))
     if json_:
         print_document(emitted)
@@ -49,7 +48,6 @@ async def _emit(
     dates: tuple[str, str],
     terms: tuple[str, str, str],
 ) -> dict[str, object]:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.rules.drafts import ItemDraft
     from dueledger.ledger.store.items import emit_items
 
@@ -70,7 +68,7 @@ async def _emit(
     return {"id": emitted.id, "created": emitted.created}
 
 
-@app.command("items", rich_help_panel=options.ITEMS)
+@app.command("items")
 def list_them(
     tenant: TenantOption = None,
     kind: KindOption = None,
@@ -83,8 +81,6 @@ def list_them(
     dsn: DsnOption = None,
 ) -> None:
     """List items with where they stand, latest effective date first."""
-    from dueledger.cli.session import run
-
     rows = run(_list(dsn, (tenant, kind, key, state), limit))
     if json_:
         print_lines(rows)
@@ -105,7 +101,6 @@ def list_them(
 async def _list(
     dsn: str | None, wanted: tuple[str | None, str | None, str | None, str | None], limit: int
 ) -> Sequence[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.errors import InvalidInput, Problem
     from dueledger.ledger.states import State
     from dueledger.ledger.store.progress import list_items
@@ -121,15 +116,13 @@ async def _list(
         )
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def show(
     item: Annotated[str, typer.Argument(help="An item's id, or a business key that has one item.")],
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Show one item with its whole story."""
-    from dueledger.cli.session import run
-
     shown = run(_show(dsn, item))
     if json_:
         print_document(shown)
@@ -141,7 +134,6 @@ def show(
 
 
 async def _show(dsn: str | None, item: str) -> dict[str, Any]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.items import item_timeline
 
     async with ledger_connection(dsn) as connection:
@@ -149,15 +141,13 @@ async def _show(dsn: str | None, item: str) -> dict[str, Any]:
         return {**found, "timeline": await item_timeline(connection, found["id"])}
 
 
-@app.command(rich_help_panel=options.ITEMS)
+@app.command()
 def why(
     item: Annotated[str, typer.Argument(help="An item's id, or a business key that has one item.")],
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
     """Say in one sentence why an item has not happened yet, and what to do."""
-    from dueledger.cli.session import run
-
     document = run(_why(dsn, item))
     if json_:
         print_document(document)
@@ -166,7 +156,6 @@ def why(
 
 
 async def _why(dsn: str | None, item: str) -> dict[str, object]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.flows import find_blockers
     from dueledger.why import explain
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dueledger.cli import options
+from dueledger.cli.session import ledger_connection, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
@@ -35,7 +36,6 @@ def add_named_calendars(
 def _observe_ledger(
     definitions: "Sequence[Definition]", given: list[str], dsn: str | None
 ) -> "list[Definition]":
-    from dueledger.cli.session import ledger_connection, run
     from dueledger.definitions.named_calendars import add_ledger_calendars
     from dueledger.ledger.errors import InvalidSetting, Problem
 

@@ -1,19 +1,12 @@
 """Options that several commands share, so that they are named and explained once."""
 
 from datetime import UTC, date, datetime
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.ledger.flow_bounds import LANE_CHARS_MAX
-
-START: Final = "Start"
-DEFINITIONS: Final = "Definitions"
-ITEMS: Final = "Items"
-PROCESSES: Final = "Processes"
-PROOF: Final = "Proof"
-OPERATIONS: Final = "Operations"
 
 
 def _lane(lane: str | None) -> str | None:

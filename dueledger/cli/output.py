@@ -4,19 +4,25 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
-from rich.console import Console
-from rich.table import Table
 
-messages: Final = Console(stderr=True, highlight=False)
-_tables: Final = Console(highlight=False)
-for console in (messages, _tables):
-    if not console.is_terminal:
-        console.width = 240  # a file or a pipe has no edge to fold at
+if TYPE_CHECKING:
+    from rich.console import Console
 
+_PIPE_WIDTH: Final = 240  # a file or a pipe has no edge to fold at
 _JSON_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
+
+
+def open_console(*, stderr: bool) -> "Console":
+    """Return a console for tables and progress. Only commands that print these import Rich."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPE_WIDTH
+    return console
 
 
 def print_document(document: object) -> None:
@@ -33,7 +39,7 @@ def print_lines(documents: Iterable[object]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text that is data, as it stands."""
+    """Print a text that is data, unchanged."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -47,11 +53,13 @@ def print_rows(
 ) -> None:
     """Print rows as a table, or say on stderr that there are none.
 
-    With `on_stderr`, the table goes there too: it tells of data that stdout carries.
+    With `on_stderr`, the table goes there too: it describes data that is on stdout.
     """
     if not rows:
-        messages.print(empty)
+        say(empty)
         return
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         numeric = all(isinstance(row.get(column), int | float) for row in rows)
@@ -60,19 +68,20 @@ def print_rows(
         )
     for row in rows:
         table.add_row(*(_cell(row.get(column)) for column in columns))
-    (messages if on_stderr else _tables).print(table)
+    open_console(stderr=on_stderr).print(table)
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
     """Print one thing, a line a field."""
     width = max((len(name) for name in fields), default=0)
     for name, value in fields.items():
-        _tables.print(f"{name.replace('_', ' '):<{width}}  {_cell(value)}", markup=False)
+        print_text(f"{name.replace('_', ' '):<{width}}  {_cell(value)}\n")
 
 
 def say(message: str) -> None:
-    """Tell the person at the terminal something that is not data."""
-    messages.print(message, markup=False)
+    """Print a message, which is not data, on stderr."""
+    sys.stderr.write(message + "\n")
+    sys.stderr.flush()
 
 
 def _cell(value: object) -> str:

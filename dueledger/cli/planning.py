@@ -9,6 +9,7 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.options import DsnOption, JsonOption, KindOption, TenantOption
 from dueledger.cli.output import print_document, print_rows, say
+from dueledger.cli.session import ledger_connection, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from dueledger.planning.load_plan import LoadPlan, QuietPeriod
     from dueledger.planning.schedule_load import DefinitionInForce, LoadSource
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _DAY = timedelta(days=1)
 _BAR_CHARS = 40
@@ -24,7 +25,7 @@ _BLOCKS = " ▁▂▃▄▅▆▇█"
 _SHOWN_MAX = 20
 
 
-@app.command(rich_help_panel=options.DEFINITIONS)
+@app.command()
 def plan(
     files: Annotated[
         list[Path] | None,
@@ -72,8 +73,6 @@ def plan(
         schedules = expand_schedules(_of_files(chosen, start, end), start, end, smear=tried)
         made = make_plan(schedules, quiet_for=quiet)
     else:
-        from dueledger.cli.session import run
-
         load = run(_of_database(dsn, (start, end), wanted, tried))
         made = make_plan(load.schedules, load.waiting, quiet_for=quiet)
     if json_:
@@ -110,7 +109,6 @@ async def _of_database(
     wanted: "LoadFilter",
     smear: timedelta,
 ) -> "LedgerLoad":
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.clock import read_now
     from dueledger.planning.ledger_load import read_load
 

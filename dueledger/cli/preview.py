@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dueledger.ledger.definitions.parsing import Definition
     from dueledger.ledger.schedule import ScheduleWindow
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 _SECOND = timedelta(seconds=1)
 COUNT_MAX = 10_000
 _SHOWN_MAX = 1_000
 
 
-@app.command(rich_help_panel=options.DEFINITIONS)
+@app.command()
 def preview(
     file: FileArgument,
     since: Annotated[

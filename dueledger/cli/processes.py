@@ -1,7 +1,8 @@
-"""Commands that run until they are told to stop, or make one pass."""
+"""Commands that run a process: allocate, work, intake, materialise."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -10,39 +11,40 @@ from dueledger.cli.options import DsnOption, JsonOption, KafkaOption, OnceOption
 from dueledger.cli.output import print_document
 
 if TYPE_CHECKING:
-    from dueledger.ledger.runtime.service import Counts
-    from dueledger.workers.handlers import Handlers
+    from dueledger.ledger.runtime.service import Counts, Stop
+    from dueledger.workers.counts import WorkerCounts
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 
-@app.command(rich_help_panel=options.PROCESSES)
+class Ticking(Protocol):
+    """A process whose work is passes."""
+
+    async def tick(self) -> "Counts":
+        """Make one pass and return its counts."""
+        ...
+
+
+@app.command()
 def allocate(
     once: OnceOption = False,
     json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Claim what is due and publish it to Kafka. Any number may run."""
-    from dueledger.cli.session import run
-
-    run(_allocate(dsn, bootstrap_servers, once=once))
-
-
-async def _allocate(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
+    """Claim due items and publish them to Kafka. Any number of allocators may run."""
     from dueledger.allocator import AllocatorSettings, open_allocator, run_allocator
-    from dueledger.cli.session import process_stop, read_settings
+    from dueledger.cli.service_session import read_settings
 
     settings = read_settings(AllocatorSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    async with process_stop() as stop:
-        if not once:
-            await run_allocator(settings, stop)
-            return
-        async with open_allocator(settings, stop=stop) as allocator:
-            await _pass(allocator.tick)
+    _run_passes(
+        lambda stop: run_allocator(settings, stop),
+        lambda stop: open_allocator(settings, stop=stop),
+        once=once,
+    )
 
 
-@app.command(rich_help_panel=options.PROCESSES)
+@app.command()
 def work(
     handlers: Annotated[
         list[str] | None, typer.Argument(help="Where handlers are, as in app.renewals:handlers.")
@@ -61,10 +63,7 @@ def work(
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Take due items from Kafka, or directly, and run their handlers. Any number may run."""
-    from dueledger.cli.handler_loading import load_handlers
-    from dueledger.cli.session import run
-
+    """Run the handlers of due items, from Kafka or directly. Any number of workers may run."""
     if [bool(handlers), http, outcomes].count(True) != 1:
         raise typer.BadParameter(
             "give one of handlers, as in app.renewals:handlers, --http and --outcomes"
@@ -72,62 +71,33 @@ def work(
     if direct and outcomes:
         raise typer.BadParameter("--outcomes reads them from Kafka: no --direct")
     if http:
-        run(_send(dsn, bootstrap_servers, direct=direct, once=once))
+        _send(dsn, bootstrap_servers, direct=direct, once=once)
     elif outcomes:
-        run(_record_outcomes(dsn, bootstrap_servers, once=once))
-    elif direct:
-        run(_work_directly(load_handlers(handlers or []), dsn, once=once))
+        _record_outcomes(dsn, bootstrap_servers, once=once)
     else:
-        run(_work(load_handlers(handlers or []), dsn, bootstrap_servers, once=once))
+        _work(handlers or [], dsn, bootstrap_servers, direct=direct, once=once)
 
 
-async def _work(
-    handlers: "Handlers", dsn: str | None, bootstrap_servers: str | None, *, once: bool
+def _work(
+    paths: list[str], dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
 ) -> None:
-    from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers.process import run_worker
+    from dueledger.cli.handler_loading import load_handlers
+    from dueledger.cli.service_session import read_settings
+    from dueledger.workers.direct import DirectSettings
+    from dueledger.workers.process import run_direct_worker, run_worker
     from dueledger.workers.settings import WorkerSettings
 
-    settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    async with process_stop() as stop:
-        counts = await run_worker(settings, handlers, stop, once=once)
-    if once:
-        print_document(counts.snapshot())
+    handlers = load_handlers(paths)
+    if direct:
+        taking = read_settings(DirectSettings, dsn=dsn)
+        _run_worker(lambda stop: run_direct_worker(taking, handlers, stop, once=once), once=once)
+    else:
+        settings = read_settings(WorkerSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+        _run_worker(lambda stop: run_worker(settings, handlers, stop, once=once), once=once)
 
 
-async def _work_directly(handlers: "Handlers", dsn: str | None, *, once: bool) -> None:
-    from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers.direct import DirectSettings
-    from dueledger.workers.process import run_direct_worker
-
-    settings = read_settings(DirectSettings, dsn=dsn)
-    async with process_stop() as stop:
-        counts = await run_direct_worker(settings, handlers, stop, once=once)
-    if once:
-        print_document(counts.snapshot())
-
-
-async def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
-    from dueledger.cli.session import process_stop, read_settings
-    from dueledger.workers.outcomes import (
-        OutcomeIntakeSettings,
-        open_outcome_intake,
-        run_outcome_intake,
-    )
-
-    settings = read_settings(OutcomeIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    async with process_stop() as stop:
-        if not once:
-            await run_outcome_intake(settings, stop)
-            return
-        async with open_outcome_intake(settings) as reports:
-            await _pass(reports.tick)
-
-
-async def _send(
-    dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
-) -> None:
-    from dueledger.cli.session import process_stop, read_settings
+def _send(dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool) -> None:
+    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.errors import InvalidSetting, Problem
 
     try:
@@ -137,39 +107,41 @@ async def _send(
         raise InvalidSetting("Items cannot be sent by HTTP:", [problem]) from None
     kind = DirectHttpSettings if direct else HttpSettings
     settings = read_settings(kind, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    async with process_stop() as stop:
-        counts = await run_http_worker(settings, stop, once=once)
-    if counts is not None:
-        print_document(counts.snapshot())
+    _run_worker(lambda stop: run_http_worker(settings, stop, once=once), once=once)
 
 
-@app.command(rich_help_panel=options.PROCESSES)
+def _record_outcomes(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
+    from dueledger.cli.service_session import read_settings
+    from dueledger.workers.outcomes import (
+        OutcomeIntakeSettings,
+        open_outcome_intake,
+        run_outcome_intake,
+    )
+
+    settings = read_settings(OutcomeIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
+    _run_passes(
+        lambda stop: run_outcome_intake(settings, stop),
+        lambda _: open_outcome_intake(settings),
+        once=once,
+    )
+
+
+@app.command()
 def intake(
     once: OnceOption = False,
     json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Turn domain events from Kafka into what is owed. Any number may run."""
-    from dueledger.cli.session import run
-
-    run(_intake(dsn, bootstrap_servers, once=once))
-
-
-async def _intake(dsn: str | None, bootstrap_servers: str | None, *, once: bool) -> None:
-    from dueledger.cli.session import process_stop, read_settings
+    """Create due items from domain events in Kafka. Any number of intakes may run."""
+    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.intake import EventIntakeSettings, open_intake, run_intake
 
     settings = read_settings(EventIntakeSettings, dsn=dsn, bootstrap_servers=bootstrap_servers)
-    async with process_stop() as stop:
-        if not once:
-            await run_intake(settings, stop)
-            return
-        async with open_intake(settings) as taking:
-            await _pass(taking.tick)
+    _run_passes(lambda stop: run_intake(settings, stop), lambda _: open_intake(settings), once=once)
 
 
-@app.command(rich_help_panel=options.PROCESSES)
+@app.command()
 def materialise(
     once: OnceOption = False,
     check_tz: Annotated[
@@ -194,16 +166,14 @@ def materialise(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Turn schedules into what is owed, ahead of time. Any number may run."""
-    from dueledger.cli.session import run
-
+    """Create due items from schedules, ahead of time. Any number of materialisers may run."""
     for option, given in (("--apply", apply), ("--from", from_), ("--history", history)):
         if given and not check_tz:
             raise typer.BadParameter("it belongs to --check-tz", param_hint=option)
     if history and (apply or from_):
         raise typer.BadParameter("it goes with --check-tz alone", param_hint="--history")
     if not check_tz:
-        run(_materialise(dsn, once=once))
+        _materialise(dsn, once=once)
         return
     from dueledger.cli.tz_changes import apply_zones, check_zones, list_zones
 
@@ -216,8 +186,8 @@ def materialise(
         apply_zones(dsn, apply, from_at=from_at, as_json=json_)
 
 
-async def _materialise(dsn: str | None, *, once: bool) -> None:
-    from dueledger.cli.session import process_stop, read_settings
+def _materialise(dsn: str | None, *, once: bool) -> None:
+    from dueledger.cli.service_session import read_settings
     from dueledger.ledger.materialise import (
         MaterialiserSettings,
         open_materialiser,
@@ -225,13 +195,43 @@ async def _materialise(dsn: str | None, *, once: bool) -> None:
     )
 
     settings = read_settings(MaterialiserSettings, dsn=dsn)
-    async with process_stop() as stop:
-        if not once:
-            await run_materialiser(settings, stop)
-            return
-        async with open_materialiser(settings) as materialiser:
-            await _pass(materialiser.tick)
+    _run_passes(
+        lambda stop: run_materialiser(settings, stop),
+        lambda _: open_materialiser(settings),
+        once=once,
+    )
 
 
-async def _pass(tick: "Callable[[], Awaitable[Counts]]") -> None:
-    print_document(dict(await tick()))
+def _run_passes(
+    run_forever: "Callable[[Stop], Awaitable[None]]",
+    open_process: "Callable[[Stop], AbstractAsyncContextManager[Ticking]]",
+    *,
+    once: bool,
+) -> None:
+    """Run a process until it is stopped; with `once`, make one pass and print its counts."""
+    from dueledger.cli.service_session import process_stop, run_process
+
+    async def work() -> None:
+        async with process_stop() as stop:
+            if not once:
+                await run_forever(stop)
+                return
+            async with open_process(stop) as process:
+                print_document(dict(await process.tick()))
+
+    run_process(work())
+
+
+def _run_worker(
+    work_until: "Callable[[Stop], Awaitable[WorkerCounts | None]]", *, once: bool
+) -> None:
+    """Run a worker until it is stopped; with `once`, print the counts of its one pass."""
+    from dueledger.cli.service_session import process_stop, run_process
+
+    async def work() -> None:
+        async with process_stop() as stop:
+            counts = await work_until(stop)
+        if once and counts is not None:
+            print_document(counts.snapshot())
+
+    run_process(work())

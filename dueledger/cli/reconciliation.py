@@ -18,11 +18,12 @@ from dueledger.cli.options import (
     TenantOption,
 )
 from dueledger.cli.output import print_document, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, run
 
 if TYPE_CHECKING:
     from dueledger.reconciler import ReconcilerSettings, ReconciliationResult
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 SourcesOption = Annotated[
     Path | None,
@@ -41,7 +42,7 @@ class RepairOption(StrEnum):
     EXECUTE = "execute"
 
 
-@app.command(rich_help_panel=options.PROOF)
+@app.command()
 def reconcile(
     once: OnceOption = False,
     sources: SourcesOption = None,
@@ -54,7 +55,7 @@ def reconcile(
     bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Hold what was expected against what happened. With --once, exit code 4 means findings."""
-    from dueledger.cli.session import read_settings, run
+    from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 
     settings = read_settings(
@@ -67,7 +68,7 @@ def reconcile(
 
 
 async def _loop(settings: "ReconcilerSettings", sources: Path | None) -> None:
-    from dueledger.cli.session import process_stop
+    from dueledger.cli.service_session import process_stop
     from dueledger.reconciler import load_sources, run_reconciler
 
     async with process_stop() as stop:
@@ -116,7 +117,7 @@ def _print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
     options.exit_with(ExitCode.FINDINGS if result.findings_open else ExitCode.DONE)
 
 
-@app.command(rich_help_panel=options.PROOF)
+@app.command()
 def findings(
     all_: Annotated[bool, typer.Option("--all", help="Also those that are closed.")] = False,
     tenant: TenantOption = None,
@@ -126,8 +127,6 @@ def findings(
     dsn: DsnOption = None,
 ) -> None:
     """List what the last reconciliations found, oldest first."""
-    from dueledger.cli.session import run
-
     rows = run(_findings(dsn, (tenant, kind), limit, open_only=not all_))
     if json_:
         print_lines(rows)
@@ -142,10 +141,9 @@ def findings(
 async def _findings(
     dsn: str | None, wanted: tuple[str | None, str | None], limit: int, *, open_only: bool
 ) -> Sequence[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.errors import InvalidInput, Problem
+    from dueledger.ledger.finding_types import FindingType
     from dueledger.ledger.store.findings import list_findings
-    from dueledger.reconciler.finding_types import FindingType
 
     if wanted[1] is not None and wanted[1] not in FindingType.__members__:
         types = " | ".join(FindingType)
@@ -158,7 +156,7 @@ async def _findings(
     return [dict(row) for row in rows]
 
 
-@app.command(rich_help_panel=options.PROOF)
+@app.command()
 def repair(
     execute: Annotated[
         bool, typer.Option("--execute", help="Carry the repairs out; a dry run otherwise.")
@@ -170,7 +168,7 @@ def repair(
     bootstrap_servers: KafkaOption = None,
 ) -> None:
     """Reconcile, and say what would mend what is found; with --execute, do it and look again."""
-    from dueledger.cli.session import read_settings, run
+    from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 
     settings = read_settings(

@@ -8,14 +8,16 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.options import DsnOption, JsonOption, KafkaOption
-from dueledger.cli.output import messages, print_document, print_rows, say
+from dueledger.cli.output import open_console, print_document, print_rows, say
+from dueledger.cli.session import ledger_connection, run
+from dueledger.cli.version import print_version
 
-app = typer.Typer()
+app = typer.Typer(rich_markup_mode=None)
 
 KeepOption = Annotated[bool, typer.Option("--keep", help="Leave the data for the next start.")]
 
 
-@app.command(rich_help_panel=options.START)
+@app.command()
 def demo(
     policies: Annotated[
         int, typer.Option("--policies", min=100, max=1_000_000, help="How many policies.")
@@ -34,13 +36,14 @@ def demo(
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
-    result = run_demo(DemoOptions(policies, periodics, day_seconds), console=messages, keep=keep)
+    day = DemoOptions(policies, periodics, day_seconds)
+    result = run_demo(day, console=open_console(stderr=True), keep=keep)
     if json_:
         print_document(result.document())
     options.exit_with(ExitCode.FAILED if result.failures else ExitCode.DONE)
 
 
-@app.command(rich_help_panel=options.START)
+@app.command()
 def dev(
     keep: KeepOption = False,
     clock: Annotated[
@@ -67,7 +70,7 @@ def dev(
             show_secrets=show_secrets,
             data_dir=data_dir or (Path(".dueledger/dev") if keep else None),
         ),
-        console=messages,
+        console=open_console(stderr=True),
     )
 
 
@@ -82,12 +85,11 @@ def _read_rate(clock: str) -> float:
     return rate
 
 
-@app.command(rich_help_panel=options.START)
+@app.command()
 def doctor(
     json_: JsonOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
 ) -> None:
     """Look over this installation and say what to mend. Exit code 4 where something is wrong."""
-    from dueledger.cli.session import run
     from dueledger.doctor import Health
 
     checks = run(_examine(dsn, bootstrap_servers))
@@ -103,7 +105,7 @@ def doctor(
 async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[str, object]]:
     from dataclasses import asdict
 
-    from dueledger.cli.session import read_settings
+    from dueledger.cli.service_session import read_settings
     from dueledger.doctor import run_checks
     from dueledger.ledger.runtime.settings import Settings
 
@@ -111,11 +113,9 @@ async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[
     return [asdict(check) async for check in run_checks(settings)]
 
 
-@app.command(rich_help_panel=options.START)
+@app.command()
 def migrate(json_: JsonOption = False, dsn: DsnOption = None) -> None:
     """Bring the schema up to date. Running it again changes nothing."""
-    from dueledger.cli.session import run
-
     applied = run(_migrate(dsn))
     if json_:
         print_document({"applied": applied})
@@ -124,8 +124,15 @@ def migrate(json_: JsonOption = False, dsn: DsnOption = None) -> None:
 
 
 async def _migrate(dsn: str | None) -> list[str]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.migrations import migrate
 
     async with ledger_connection(dsn) as connection:
         return await migrate(connection, applied=lambda name: say(f"applied {name}"))
+
+
+@app.command()
+def version(
+    json_: JsonOption = False,  # noqa: ARG001 - it prints JSON either way
+) -> None:
+    """Print the version as JSON."""
+    print_version()

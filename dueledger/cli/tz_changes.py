@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.output import print_document, print_lines, print_rows, say
+from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
     from dueledger.ledger.store import Connection
@@ -22,8 +23,6 @@ def check_zones(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> 
 
     Ends with the exit code of findings where a definition could not be expanded.
     """
-    from dueledger.cli.session import run
-
     options.exit_with(run(_review(dsn, from_at, as_json=as_json)))
 
 
@@ -33,15 +32,11 @@ def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_js
     Ends with the exit code of findings where a definition could not be expanded, or has another
     version by now.
     """
-    from dueledger.cli.session import run
-
     options.exit_with(run(_apply(dsn, digest, from_at, as_json=as_json)))
 
 
 def list_zones(dsn: str | None, *, as_json: bool) -> None:
     """List the changes that were applied, the newest first."""
-    from dueledger.cli.session import run
-
     rows = run(_list(dsn))
     if as_json:
         print_lines(rows)
@@ -54,7 +49,6 @@ def list_zones(dsn: str | None, *, as_json: bool) -> None:
 
 
 async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> ExitCode:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.materialise import preview_tz_change
 
     async with ledger_connection(dsn) as connection:
@@ -76,7 +70,6 @@ async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -
 async def _apply(
     dsn: str | None, digest: str, from_at: datetime | None, *, as_json: bool
 ) -> ExitCode:
-    from dueledger.cli.session import ledger_connection, register_person
     from dueledger.ledger.materialise import apply_tz_change
 
     async with ledger_connection(dsn) as connection:
@@ -88,7 +81,6 @@ async def _apply(
 
 
 async def _list(dsn: str | None) -> list[dict[str, object]]:
-    from dueledger.cli.session import ledger_connection
     from dueledger.ledger.store.tz_changes import list_zone_changes
 
     async with ledger_connection(dsn) as connection:

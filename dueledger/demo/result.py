@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from dueledger.reconciler.finding_types import FindingType, Severity
+from dueledger.ledger.finding_types import FindingType, Severity
 from dueledger.reconciler.report.model import FindingDetail, ReconciliationReport
 
 FINDING_OF_FAULT: Final = {

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Final
 from uuid import UUID
 
-from dueledger.reconciler.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
 
 _SEPARATOR: Final = "\x1f"
 _WHOLE_LEDGER: Final = "*"

@@ -3,6 +3,7 @@
 from datetime import date, timedelta
 from uuid import UUID
 
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
 from dueledger.reconciler.compare.comparison import (
@@ -13,7 +14,6 @@ from dueledger.reconciler.compare.comparison import (
 )
 from dueledger.reconciler.expect.item_terms import instant_of
 from dueledger.reconciler.find.findings import EvidenceFields, Finding, FindingSubject, span
-from dueledger.reconciler.finding_types import FindingType
 from dueledger.reconciler.sources import EvidenceReader
 
 

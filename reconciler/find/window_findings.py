@@ -7,13 +7,13 @@ from time import monotonic
 from typing import Final
 from uuid import UUID
 
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler.compare.comparison import ActualItem, ExpectedItem, KindKey, WindowResult
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings
 from dueledger.reconciler.find.recorder import FindingRecorder
-from dueledger.reconciler.finding_types import FindingType
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import EvidenceQuery, EvidenceReader, SourceFailed, SourceRead
 

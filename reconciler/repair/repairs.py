@@ -9,6 +9,12 @@ from uuid import UUID
 import orjson
 
 from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.finding_types import (
+    FINDING_RULES,
+    FindingType,
+    RepairAction,
+    RepairStatus,
+)
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, Pool, Record, findings, items, reviews
@@ -16,12 +22,6 @@ from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.find.findings import repair_id
-from dueledger.reconciler.finding_types import (
-    FINDING_RULES,
-    FindingType,
-    RepairAction,
-    RepairStatus,
-)
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
 
 REPAIRS_A_TRANSACTION: Final = 500

@@ -7,11 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record, findings, items
 from dueledger.reconciler.compare.comparison import KindTally
-from dueledger.reconciler.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.repair.repairs import PlannedRepair
 from dueledger.reconciler.report import model

@@ -8,7 +8,7 @@ from uuid import UUID
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
-from dueledger.reconciler.finding_types import (
+from dueledger.ledger.finding_types import (
     FindingType,
     Owner,
     RepairAction,

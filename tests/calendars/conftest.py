@@ -11,12 +11,12 @@ from dueledger.calendars.import_calendar import CalendarImport, import_calendar
 from dueledger.calendars.source_calendar import DayRange, SourceCalendar, make_document
 from dueledger.definitions.put_in_force import DefinedDocument, put_in_force
 from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
-from dueledger.reconciler.finding_types import FindingType
 
 WEEKEND = ("sat", "sun")
 

@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import SecretStr
 
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import clock
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.calendars import list_calendar_uses
-from dueledger.reconciler.finding_types import FindingType
 
 from .conftest import DAILY, DAY, NOON, Put, Site
 

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from dueledger.ledger.errors import InvalidDefinition
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendars import find_calendar_version, list_calendar_uses, put_calendar
-from dueledger.reconciler.finding_types import FindingType
 
 from .conftest import DAILY, DAY, NOON, Put, Site
 

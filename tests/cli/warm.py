@@ -15,7 +15,7 @@ from typing import Any
 
 from dueledger.cli import main
 
-PACKAGES = ("allocator", "dueledger", "ledger", "reconciler", "uvloop", "workers")
+PACKAGES = ("dueledger", "uvloop")
 
 
 def import_all() -> None:

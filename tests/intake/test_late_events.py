@@ -8,13 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection, PlanProfile, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
-from dueledger.reconciler.finding_types import FindingType
 
 from .conftest import Take, renewal
 

@@ -8,6 +8,7 @@ import asyncpg
 import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Pool, clock, connect
 from dueledger.ledger.store.definitions import define
@@ -20,7 +21,6 @@ from dueledger.reconciler import (
     ReconcilerSources,
     SqlPopulation,
 )
-from dueledger.reconciler.finding_types import FindingType, Resolution
 from dueledger.reconciler.read.partition_cache import PartitionCache
 from dueledger.reconciler.sources import EvidenceQuery
 

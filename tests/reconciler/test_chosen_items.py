@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 
 from dueledger.definitions.trigger import trigger_definition
 from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
 from dueledger.reconciler import Reconciler
-from dueledger.reconciler.finding_types import FindingType
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 HOURLY = """

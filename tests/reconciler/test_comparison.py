@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.states import TransitionEvent
 from dueledger.reconciler.compare.comparison import ActualItem, Comparison, ExpectedItem, FlowRules
@@ -20,7 +21,6 @@ from dueledger.reconciler.expect.events import EventItem, ExpectedWithdrawal, Wi
 from dueledger.reconciler.expect.item_terms import instant_of, microseconds_of
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.find.findings import source_failed, uuid8
-from dueledger.reconciler.finding_types import FINDING_RULES, FindingType
 from dueledger.reconciler.report.model import report_schema
 from dueledger.reconciler.settings import load_sources
 from dueledger.reconciler.windows import plan_windows

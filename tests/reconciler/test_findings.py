@@ -10,6 +10,7 @@ import asyncpg
 import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.states import TransitionEvent
@@ -23,7 +24,6 @@ from dueledger.reconciler import (
     SqlEvidence,
     SqlPopulation,
 )
-from dueledger.reconciler.finding_types import FindingType, RepairAction, Resolution
 from dueledger.reconciler.repair.command_publisher import RepairCommand
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)

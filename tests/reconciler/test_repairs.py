@@ -12,6 +12,7 @@ import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
 
+from dueledger.ledger.finding_types import FindingType, RepairStatus
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
@@ -25,7 +26,6 @@ from dueledger.reconciler import (
     SqlPopulation,
     reconcile_once,
 )
-from dueledger.reconciler.finding_types import FindingType, RepairStatus
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
 from dueledger.reconciler.repair.repairs import BlastRadiusExceeded, RepairExecutor
 

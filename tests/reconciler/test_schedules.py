@@ -8,6 +8,7 @@ import pytest
 from pydantic import SecretStr
 
 from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.materialise import (
     Materialiser,
     MaterialiserSettings,
@@ -20,7 +21,6 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import read_accounting, skip_items
 from dueledger.reconciler import Reconciler
-from dueledger.reconciler.finding_types import FindingType, Resolution
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)

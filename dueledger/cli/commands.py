@@ -1,0 +1,112 @@
+"""The commands by panel of the help: the module that defines each, and a summary of one line.
+
+`dueledger --help` prints this table, so that it imports no command.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import dueledger
+
+
+class CommandEntry(NamedTuple):
+    """A module whose Typer `app` has a command or group of this name, and the summary."""
+
+    module: str
+    summary: str
+
+
+def _entries(module: str, summaries: Mapping[str, str]) -> dict[str, CommandEntry]:
+    return {name: CommandEntry(module, summary) for name, summary in summaries.items()}
+
+
+_BENCH: Final = {"bench": CommandEntry("bench.cli", "Measure this code on this machine.")}
+_IS_CHECKOUT: Final = (Path(dueledger.__file__).resolve().parents[1] / "pyproject.toml").exists()
+
+PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
+    "Start": _entries(
+        "dueledger.cli.setup",
+        {
+            "demo": "Run a virtual day, kill a worker in it, and check the result.",
+            "dev": "Run Postgres, Kafka and every process on this machine.",
+            "doctor": "Check this installation and say what to fix.",
+            "migrate": "Bring the schema of the database up to date.",
+        },
+    ),
+    "Definitions": {
+        **_entries(
+            "dueledger.cli.definitions",
+            {
+                "define": "Show what files change, and put their definitions in force.",
+                "definitions": "List definitions, or all versions of one.",
+            },
+        ),
+        **_entries("dueledger.cli.preview", {"preview": "Show when a definition falls due."}),
+        **_entries(
+            "dueledger.cli.planning",
+            {"plan": "Show the expected load, its peaks and its quiet periods."},
+        ),
+        **_entries("dueledger.cli.calendars", {"calendar": "Manage calendars of business days."}),
+        **_entries(
+            "dueledger.cli.imports",
+            {"import": "Convert the files of other schedulers to definitions."},
+        ),
+    },
+    "Items": {
+        **_entries(
+            "dueledger.cli.items",
+            {
+                "emit": "Create one due item.",
+                "items": "List items and their states.",
+                "show": "Show one item and all its transitions.",
+                "why": "Explain why an item has not been done yet.",
+            },
+        ),
+        **_entries(
+            "dueledger.cli.decisions",
+            {
+                "reviews": "List items that wait for a person's decision.",
+                "rejected": "List stale and illegal writes, which changed nothing.",
+                "park": "Hold items that wait for a retry.",
+                "redrive": "Return parked items to work.",
+                "write-off": "End parked items without doing them.",
+            },
+        ),
+    },
+    "Processes": _entries(
+        "dueledger.cli.processes",
+        {
+            "allocate": "Claim due items and publish them to Kafka.",
+            "work": "Run the handlers of due items.",
+            "intake": "Create due items from domain events in Kafka.",
+            "materialise": "Create due items from schedules, ahead of time.",
+        },
+    ),
+    "Proof": _entries(
+        "dueledger.cli.reconciliation",
+        {
+            "reconcile": "Compare what was expected with what happened.",
+            "findings": "List what the last reconciliations found.",
+            "repair": "Reconcile, and repair what is found.",
+        },
+    ),
+    "Operations": {
+        **_entries(
+            "dueledger.cli.flows",
+            {
+                "pause": "Stop claims of a tenant, kind or lane.",
+                "resume": "End a pause, and all narrower ones in it.",
+                "trigger": "Start one waiting item now, or create one of a schedule.",
+                "failing": "List business keys that fail again and again.",
+                "flow": "Show and change the limits of flows.",
+            },
+        ),
+        **_entries("dueledger.cli.setup", {"version": "Print the version as JSON."}),
+        **(_BENCH if _IS_CHECKOUT else {}),
+    },
+}
+
+COMMANDS: Final[Mapping[str, CommandEntry]] = {
+    name: entry for panel in PANELS.values() for name, entry in panel.items()
+}
