@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from enum import StrEnum
 from typing import Final
 
@@ -12,8 +12,9 @@ from dueledger.ledger.schedule import AfterCompletion, Cron, Every
 
 UNKNOWN: Final = "unknown"
 
-_YEAR: Final = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2030, 1, 1, tzinfo=UTC))
+_DAYS: Final = (date(2026, 1, 1), date(2029, 12, 31))
 _YEARS: Final = 4
+_MONTHS: Final = 12
 _UNITS: Final = (("day", 365.25), ("week", 52.18), ("month", 12.0), ("year", 0.0))
 
 
@@ -202,26 +203,10 @@ def _times_a_day(when: Cron) -> int:
 
 
 def _days_a_year(when: Cron) -> float:
-    """Count its days, by a schedule with one time on each of them."""
     fields = when.fields
-    daily = when.model_copy(update={"cron": f"0 0 {_day_fields(when.cron)}", "timezone": "UTC"})
     if not (fields.restricts_day or fields.restricts_weekday) and len(fields.months) == _MONTHS:
         return _UNITS[0][1]
-    return len(daily.expand(*_YEAR).occurrences) / _YEARS
-
-
-_MONTHS: Final = 12
-_DAY_MACROS: Final = {
-    "@yearly": "1 1 *",
-    "@annually": "1 1 *",
-    "@monthly": "1 * *",
-    "@weekly": "* * 0",
-}
-
-
-def _day_fields(expression: str) -> str:
-    fields = expression.lower().split()
-    return _DAY_MACROS.get(fields[0], "* * *") if len(fields) == 1 else " ".join(fields[-3:])
+    return sum(1 for _ in when.days(*_DAYS)) / _YEARS
 
 
 def _rate(yearly: float) -> str:

@@ -1,11 +1,12 @@
 """`when: {cron: …}`: a cron expression over local time.
 
-Expanded in `cron_expansion`; croniter, on naive local times, is the oracle of its tests.
+croniter, on naive local times, is the oracle of its tests.
 """
 
 from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import (
@@ -18,7 +19,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.schedule.cron_dialect import CronFields, parse_cron, stars_time
-from dueledger.ledger.schedule.cron_plan import CronPlan, expand_plan, plan_cron
+from dueledger.ledger.schedule.cron_plan import CronPlan, plan_cron
 from dueledger.ledger.schedule.expressions import LocalTime, ZoneName
 from dueledger.ledger.schedule.local_rule import LocalRule, Preset, ResolutionPolicy, check_bounds
 from dueledger.ledger.schedule.local_times import (
@@ -27,7 +28,7 @@ from dueledger.ledger.schedule.local_times import (
     nominals_of,
     times_between,
 )
-from dueledger.ledger.schedule.resolution import Fold, Gap, ScheduleWindow
+from dueledger.ledger.schedule.resolution import Fold, Gap
 from dueledger.ledger.schedule.zones import load_zone
 
 # Feb 29 on a given weekday comes every 28 years, every 40 across 2100.
@@ -130,16 +131,6 @@ class Cron(LocalRule):
             },
         )
 
-    def expand(self, start: datetime, end: datetime) -> ScheduleWindow:
-        """Return what falls into the half-open [start, end)."""
-        return expand_plan(
-            self._plan,
-            self.timezone,
-            (self.gap, self.fold),
-            (start, end),
-            (self.start, self.end),
-        )
-
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences [start, end) holds, days counted, no times expanded."""
         if start >= end:
@@ -157,7 +148,10 @@ class Cron(LocalRule):
 
     def times_on(self, day: date) -> LocalTimesOfDay:
         """Return its times of a day between its own start and end."""
-        return times_between(self._plan.times(), day, self.start, self.end)
+        times = self._plan.times()
+        if self.start is None and self.end is None:
+            return times
+        return times_between(times, day, self.start, self.end)
 
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Return the local times in [low, high) and between its own start and end, in order."""
@@ -168,6 +162,6 @@ class Cron(LocalRule):
         """The shortest time between two nominal occurrences, None where there are no two."""
         return self._plan.shortest_period()
 
-    @property
+    @cached_property
     def _plan(self) -> CronPlan:
-        return plan_cron(self.fields, self.day_rule is not DayRule.ALL)
+        return plan_cron(self.cron, self.day_rule is not DayRule.ALL)

@@ -8,7 +8,8 @@ KINDS and one in `When`.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
 from typing import Annotated, Final, TypeAlias, cast
 
 from pydantic import BaseModel, Discriminator, Tag
@@ -27,6 +28,8 @@ from dueledger.ledger.schedule.resolution import Occurrence, ScheduleWindow
 from dueledger.ledger.schedule.rrule import Rrule
 
 OCCURRENCES_MAX: Final = 2_000_000
+_SHARED_OCCURRENCES_MAX: Final = 100  # of 1,024 windows some 25 MB at most
+_SHARED_MAX: Final = timedelta(days=31)
 DUE_MIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_END: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -90,16 +93,27 @@ def expand(
     low, high = max(start, DUE_MIN), min(end, DUE_END)
     if low >= high:
         return ScheduleWindow((), ())
-    if when.estimate(low, high) > OCCURRENCES_MAX:
+    estimate = when.estimate(low, high)
+    if estimate > OCCURRENCES_MAX:
         raise WindowTooLarge(
             f"From {low.isoformat()} to {high.isoformat()} there are more than "
             f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window."
         )
     if isinstance(when, Business):
         return when.observed(low, high, observance or _WEEKDAYS)
-    if observance is None and isinstance(when, Cron | Every):
+    if observance is not None:
+        return expand_window(when, when.ruling, observance, (low, high), times_max)
+    if isinstance(when, Every):
         return when.expand(low, high)
-    return expand_window(when, when.ruling, observance, (low, high), times_max)
+    if estimate <= _SHARED_OCCURRENCES_MAX and high - low <= _SHARED_MAX:
+        return _expand_shared(when, low, high)  # pyright: ignore[reportArgumentType] -- it is frozen
+    return expand_window(when, when.ruling, None, (low, high))
+
+
+@lru_cache(maxsize=1024)
+def _expand_shared(when: Cron | Rrule | At, low: datetime, high: datetime) -> ScheduleWindow:
+    """Expand a short window, once for all definitions of the same rule."""
+    return expand_window(when, when.ruling, None, (low, high))
 
 
 def due_for(

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from dueledger.ledger.schedule import Cron, expand
+from dueledger.ledger.schedule import Cron, Rrule, expand
 
 START = datetime(2027, 3, 27, tzinfo=UTC)
 END = START + timedelta(days=2)
@@ -15,6 +15,13 @@ def daily(**fields: object) -> Cron:
 def test_definitions_of_one_expression_share_its_short_windows() -> None:
     first, second = (expand(daily(), START, END).occurrences for _ in range(2))
     assert len(first) == 2
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_recurrence_rules_share_them_too() -> None:
+    rules = [Rrule(rrule="FREQ=HOURLY", start=START.replace(tzinfo=None), timezone="UTC")] * 2
+    first, second = (expand(rule.model_copy(), START, END).occurrences for rule in rules)
+    assert len(first) == 48
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
