@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.runtime.service import run_to_stop
 from dueledger.workers.connections import log_lifecycle, open_connections
 from dueledger.workers.counts import WorkerCounts
-from dueledger.workers.direct.worker import DirectWorker
-from dueledger.workers.single_pass import SinglePass
+from dueledger.workers.direct.source import DirectSource
+from dueledger.workers.poll.kafka_source import KafkaSource
 from dueledger.workers.worker import Worker
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.settings import WorkerSettings
+    from dueledger.workers.work_source import WorkSource
 
 
 async def run_worker(
@@ -33,22 +35,7 @@ async def run_worker(
     """
     if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
         raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
-    work = _run(settings, handlers, stop, once=once)
-    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
-    return counts or WorkerCounts()
-
-
-async def _run(
-    settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool
-) -> WorkerCounts:
-    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
-        stop.mark_started()
-        worker = Worker(
-            settings, handlers, pool, worker_no=worker_no, name=name, transactions=transactions
-        )
-        with log_lifecycle(name, handlers, worker.counts, settings):
-            await worker.run(stop, SinglePass(pool, worker, settings, stop) if once else None)
-        return worker.counts
+    return await _run_to_stop(settings, handlers, stop, partial(KafkaSource, settings), once=once)
 
 
 async def run_direct_worker(
@@ -68,29 +55,34 @@ async def run_direct_worker(
     """
     if not len(handlers):
         raise InvalidSetting("there is nothing to work: no handler")
-    work = _run_direct(settings, handlers, stop, once=once, admits=admits)
+    make_source = partial(DirectSource, settings, admits=admits)
+    return await _run_to_stop(settings, handlers, stop, make_source, once=once)
+
+
+async def _run_to_stop(
+    settings: WorkerSettings,
+    handlers: Handlers,
+    stop: Stop,
+    make_source: Callable[[Worker], WorkSource],
+    *,
+    once: bool,
+) -> WorkerCounts:
+    work = _run(settings, handlers, stop, make_source, once=once)
     counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
     return counts or WorkerCounts()
 
 
-async def _run_direct(
-    settings: DirectSettings,
+async def _run(
+    settings: WorkerSettings,
     handlers: Handlers,
     stop: Stop,
+    make_source: Callable[[Worker], WorkSource],
     *,
     once: bool,
-    admits: Callable[[DueFlow], bool] | None,
 ) -> WorkerCounts:
-    async with open_connections(settings, handlers) as (name, worker_no, pool, transactions):
+    async with open_connections(settings, handlers) as connections:
         stop.mark_started()
-        worker = DirectWorker(
-            settings,
-            handlers,
-            pool,
-            worker_no=worker_no,
-            transactions=transactions,
-            admits=admits,
-        )
-        with log_lifecycle(name, handlers, worker.counts, settings):
+        worker = Worker(settings, handlers, connections, make_source)
+        with log_lifecycle(connections.name, handlers, worker.counts, settings):
             await worker.run(stop, once=once)
         return worker.counts

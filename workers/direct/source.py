@@ -1,4 +1,4 @@
-"""The source of direct mode: claims due items as the handler pools have capacity."""
+"""The source of direct mode: claims due items as the handler pools have capacity; upkeep."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
@@ -15,22 +16,22 @@ from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.claims import list_due_flows, release_claims
 from dueledger.ledger.store.direct_claims import list_unfinished_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
+from dueledger.ledger.upkeep import Upkeep
+from dueledger.workers.direct.claims import DirectClaims
 from dueledger.workers.direct.flow_queue import PoolCapacity, Share, ShareResult, Turns
 from dueledger.workers.verdict_outcomes import released
+from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
-    from dueledger.ledger.store import Pool
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.direct_claims import UnfinishedRun
-    from dueledger.workers.counts import WorkerCounts
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
-    from dueledger.workers.direct.claims import DirectClaims
     from dueledger.workers.direct.settings import DirectSettings
-    from dueledger.workers.run.handler_pools import HandlerPools, PoolKey
-    from dueledger.workers.run.listener import RunListener
+    from dueledger.workers.run.handler_pools import PoolKey
     from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.worker import Worker
 
 FLOWS_LISTED_MAX: Final = 20_000
 FULL_SECONDS: Final = 0.25
@@ -40,6 +41,7 @@ HORIZON_SECONDS: Final = 1.0
 HORIZON_POLLS: Final = 3  # a row is in this many lists before it is due
 IDLE_LISTS: Final = 3  # the first of them may list rows that were claimed then
 IDLE_DOUBLINGS_MAX: Final = 12
+QUIET_DOUBLINGS_MAX: Final = 2
 EARLY_SECONDS: Final = 0.0005  # a poll this much too early would find nothing
 NOTHING_FOUND: Final = ShareResult(0)
 REFUSED: Final = ShareResult(0, next_seconds=0.1)
@@ -51,7 +53,7 @@ log = get_logger("worker")
 
 
 @final
-class DirectSource:
+class DirectSource(WorkSource):
     """Claims from due flows by weight, and runs suspects alone.
 
     A suspect killed its worker, or ran beside the item that did. Running suspects alone, and fewer
@@ -60,31 +62,33 @@ class DirectSource:
 
     def __init__(
         self,
-        pool: Pool,
-        claimer: DirectClaims,
-        handler_pools: HandlerPools,
-        runs: Mapping[int, OpenRun],
-        counts: WorkerCounts,
-        *,
-        listener: RunListener,
-        unsettled_count: Callable[[], int],
         settings: DirectSettings,
-        worker_no: int,
+        worker: Worker,
+        *,
         admits: Callable[[DueFlow], bool] | None = None,
     ) -> None:
         """Serve the flows of the pools' kinds; `admits` selects among them."""
-        self._pool = pool
-        self._admits = admits
-        self._claimer = claimer
-        self._handler_pools = handler_pools
-        self._runs = runs
-        self._counts = counts
-        self._listener = listener
-        self._unsettled_count = unsettled_count
         self._settings = settings
-        self._worker_no = worker_no
-        self._kinds = list({pool_key.kind for pool_key in handler_pools.pool_keys()})
-        self._flows = Turns(handler_pools.key_of)
+        self._worker = worker
+        self._admits = admits
+        self._pool, self._worker_no = worker.connections.pool, worker.connections.worker_no
+        self._handler_pools = worker.handler_pools
+        self._claimer = DirectClaims(
+            self._pool,
+            self._handler_pools,
+            worker_no=self._worker_no,
+            lease_seconds=settings.worker_lease_seconds,
+        )
+        self._item_check = ItemCheck(self._pool, actor_no=self._worker_no, role="worker")
+        self._upkeep = Upkeep(
+            self._pool,
+            actor_no=self._worker_no,
+            seconds=settings.direct_upkeep_seconds,
+            role="worker",
+            quiet_doublings_max=QUIET_DOUBLINGS_MAX,
+        )
+        self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
+        self._flows = Turns(self._handler_pools.key_of)
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._is_suspects_turn = True
@@ -99,16 +103,26 @@ class DirectSource:
         self._has_lost_answer = False
         self._is_closed = False
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether IDLE_LISTS lists in a row led to no claim."""
+    def input_services(self) -> list[Service]:
+        """Claim."""
+        return [Service("worker.claim", self.claim)]
+
+    def background_services(self) -> list[Service]:
+        """Run the upkeep, and check the items: there may be no allocator that does."""
+        return [
+            Service("worker.upkeep", self.run_upkeep, self._upkeep_pause_seconds),
+            Service("worker.check_items", self._item_check.tick, self._item_check.pause_seconds),
+        ]
+
+    async def is_idle(self) -> bool:
+        """Return whether IDLE_LISTS lists in a row led to no claim."""
         return self._idle_lists >= IDLE_LISTS
 
-    def wake(self) -> None:
-        """Run the next tick at once: a pool may have capacity."""
+    def on_call_ended(self) -> None:
+        """Claim at once: a handler pool has capacity."""
         self._wake.set()
 
-    def run_finished(self, run: OpenRun) -> None:
+    def on_run_finished(self, run: OpenRun) -> None:
         """Query the run's flow again soon if it is limited or its items held keys."""
         self._alone_runs.discard(run.run_no)
         flow_no = self._flow_of_run.pop(run.run_no, None)
@@ -116,12 +130,29 @@ class DirectSource:
             self._flows.check_soon(flow_no, now=monotonic())
         self._wake.set()
 
-    def close(self) -> None:
-        """Claim no more items: the worker drains."""
+    async def stop_taking(self) -> None:
+        """Claim no more items."""
         self._is_closed = True
         self._wake.set()
 
-    async def tick(self) -> dict[str, int]:
+    async def release_unstarted(self) -> None:
+        """Release the claims that were not started; the process may end after this."""
+        if self._has_lost_answer:
+            await self._release_lost_runs()
+        if self._suspect_claims:
+            fences = [suspect_claim.fence for suspect_claim in self._suspect_claims]
+            async with self._pool.acquire() as connection:
+                await release_claims(connection, fences, self._worker_no)
+            self._suspect_claims.clear()
+
+    async def run_upkeep(self) -> dict[str, int]:
+        """Run the upkeep once."""
+        return dict(await self._upkeep.tick())
+
+    async def _upkeep_pause_seconds(self) -> float:
+        return self._upkeep.pause_seconds()
+
+    async def claim(self) -> dict[str, int]:
         """Wait for the next poll, claim up to the pools' capacity, and return the counts."""
         await self._wait_for_next_poll()
         if self._is_closed:
@@ -132,7 +163,7 @@ class DirectSource:
             return self._wait_for_calls()
         if self._suspects or self._suspect_claims:
             if self._is_suspects_turn:
-                must_wait = self._in_time(self._runs)
+                must_wait = self._in_time(self._worker.runs)
                 return self._wait_for_calls() if must_wait else await self._take_suspects()
             self._is_suspects_turn = True
         return await self._take()
@@ -140,18 +171,8 @@ class DirectSource:
     def _in_time(self, run_nos: Iterable[int]) -> bool:
         """Return whether one of these runs is within its handler's timeout; only these count."""
         now = monotonic()
-        runs = (self._runs.get(run_no) for run_no in run_nos)
+        runs = (self._worker.runs.get(run_no) for run_no in run_nos)
         return any(run is not None and now < run.handler_deadline for run in runs)
-
-    async def drain(self) -> None:
-        """Release the claims that were not started; the process may end after this."""
-        if self._has_lost_answer:
-            await self._release_lost_runs()
-        if self._suspect_claims:
-            fences = [suspect_claim.fence for suspect_claim in self._suspect_claims]
-            async with self._pool.acquire() as connection:
-                await release_claims(connection, fences, self._worker_no)
-            self._suspect_claims.clear()
 
     async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
@@ -165,7 +186,8 @@ class DirectSource:
 
     async def _take(self) -> dict[str, int]:
         capacities = self._capacities()
-        if not capacities or self._unsettled_count() >= self._settings.worker_settle_items_max:
+        unsettled = sum(run.unsent_count for run in self._worker.runs.values())
+        if not capacities or unsettled >= self._settings.worker_settle_items_max:
             return self._wait_for_calls()
         if self._polled_at >= self._list_at:
             await self._poll_due_flows()
@@ -347,9 +369,10 @@ class DirectSource:
                 self._alone_runs.add(run.run_no)
             self._run_no_max = max(self._run_no_max, run.run_no)
             handler_pool.reserve(len(claimed_run.items))
-            self._counts.started += len(claimed_run.items) - len(claimed_run.start.withdrawn)
-            self._counts.withdrawn += len(claimed_run.start.withdrawn)
-            self._listener.on_run_opened(run, handler_pool)
+            withdrawn = len(claimed_run.start.withdrawn)
+            self._worker.counts.started += len(claimed_run.items) - withdrawn
+            self._worker.counts.withdrawn += withdrawn
+            self._worker.on_run_opened(run, handler_pool)
         return sum(len(claimed_run.items) for claimed_run in claimed_runs)
 
     async def _release_lost_runs(self) -> None:

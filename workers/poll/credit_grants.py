@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from dueledger.ledger.store import Pool
-    from dueledger.workers.run.handler_pool import HandlerPool
+    from dueledger.workers.run.handler_pools import HandlerPools
 
 CHECK_SECONDS: Final = 0.1
 GRANT_SECONDS: Final = 5.0  # after this time a killed worker has no credit
@@ -165,9 +165,7 @@ def _pairs(one: Mapping[str, int], other: Mapping[str, int]) -> Iterable[tuple[i
     return ((items, other[topic]) for topic, items in one.items())
 
 
-def initial_credits(
-    topics: Iterable[str], handler_pools: Iterable[HandlerPool], unknown_kind_pool: HandlerPool
-) -> dict[str, int]:
+def initial_credits(topics: Iterable[str], handler_pools: HandlerPools) -> dict[str, int]:
     """Return the credit of each topic before its kinds' speed is known."""
     by_topic = {
         handler_pool.handler.topic
@@ -175,5 +173,5 @@ def initial_credits(
         for handler_pool in handler_pools
     }
     # A topic of another name may have items of any of its kinds.
-    others = min(by_topic.values(), default=unknown_kind_pool.initial_credit_items)
+    others = min(by_topic.values(), default=handler_pools.unknown_kind.initial_credit_items)
     return {topic: by_topic.get(topic, others) for topic in topics}

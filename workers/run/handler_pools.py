@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
 
+from dueledger.workers.handlers import UNKNOWN_KIND_HANDLER
 from dueledger.workers.run.handler_pool import HandlerPool
 
 if TYPE_CHECKING:
@@ -37,7 +38,10 @@ class HasKindAndTopic(Protocol):
 
 @final
 class HandlerPools:
-    """One pool for each handler, so that a slow endpoint takes no slot of another one."""
+    """One pool for each handler, so that a slow endpoint takes no slot of another one.
+
+    `unknown_kind`, which is not listed, parks the items of kinds that have no handler.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,7 @@ class HandlerPools:
             )
             for handler in handlers
         }
+        self.unknown_kind = HandlerPool(UNKNOWN_KIND_HANDLER, listener, worker_no=worker_no)
 
     def __iter__(self) -> Iterator[HandlerPool]:
         return iter(self._by_key.values())
@@ -73,6 +78,10 @@ class HandlerPools:
         """Return the pool for a flow or run. Raises KeyError if there is none."""
         return self._by_key[self.key_of(flow_or_run)]
 
-    def find(self, kind: str, topic: str) -> HandlerPool | None:
-        """Return the pool for a kind's items of a topic, or None."""
-        return self._by_key.get(PoolKey(kind, topic)) or self._by_key.get(PoolKey(kind))
+    def find(self, kind: str, topic: str) -> HandlerPool:
+        """Return the pool for a kind's items of a topic; `unknown_kind` if there is none."""
+        return (
+            self._by_key.get(PoolKey(kind, topic))
+            or self._by_key.get(PoolKey(kind))
+            or self.unknown_kind
+        )

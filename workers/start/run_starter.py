@@ -173,6 +173,7 @@ class RunStarter:
                 )
             chosen.queue.replace_with_runs(chosen.claim_slice, runs)
             for run in runs:
+                run.park_unreadable()
                 self._listener.on_run_opened(run, chosen.handler_pool)
         for chosen, answers in reversed(results):
             if answers[0].run_no is None:

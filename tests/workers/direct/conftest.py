@@ -26,9 +26,11 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.claims import ReapedRuns, reap_claims, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.workers.connections import WorkerConnections
 from dueledger.workers.direct import DirectSettings
-from dueledger.workers.direct.worker import DirectWorker
+from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
+from dueledger.workers.worker import Worker
 
 T = TypeVar("T")
 
@@ -60,6 +62,23 @@ class WorkerProcess:
         await self.process.wait()
 
 
+class DirectWorker:
+    """A worker in direct mode, tick by tick."""
+
+    def __init__(
+        self, settings: DirectSettings, handlers: Handlers, connections: WorkerConnections
+    ) -> None:
+        sources: list[DirectSource] = []
+
+        def make_source(worker: Worker) -> DirectSource:
+            sources.append(DirectSource(settings, worker))
+            return sources[0]
+
+        worker = Worker(settings, handlers, connections, make_source)
+        self.runs, self.counts, self.settle = worker.runs, worker.counts, worker.settle
+        self.claim, self.run_upkeep = sources[0].claim, sources[0].run_upkeep
+
+
 @dataclass
 class Estate:
     """A ledger and workers around one kind, and what became of its items."""
@@ -89,14 +108,12 @@ class Estate:
         self, handlers: Handlers, *, pool: "Pool | None" = None, **changed: object
     ) -> DirectWorker:
         """Return a worker whose ticks the test calls; keywords change its settings."""
-        worker_no = await register_actor(
-            self.connection, incarnation(ActorKind.WORKER), ActorKind.WORKER
-        )
+        name = incarnation(ActorKind.WORKER)
+        worker_no = await register_actor(self.connection, name, ActorKind.WORKER)
         return DirectWorker(
             self.settings.model_copy(update=changed),
             handlers,
-            pool or self.pool,
-            worker_no=worker_no,
+            WorkerConnections(name, worker_no, pool or self.pool, None),
         )
 
     async def work(self, handlers: Handlers, **changed: object) -> Stop:

@@ -13,9 +13,8 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flow_limits import update_circuits
-from dueledger.workers.direct.worker import DirectWorker
 
-from .conftest import Estate
+from .conftest import DirectWorker, Estate
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 
