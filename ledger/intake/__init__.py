@@ -1,7 +1,6 @@
 """Domain events become what is owed: Kafka, inbox, rules, ledger."""
 
-from dueledger.ledger.intake.event_intake import EventIntake
 from dueledger.ledger.intake.process import open_intake, run_intake
 from dueledger.ledger.intake.settings import EventIntakeSettings
 
-__all__ = ["EventIntake", "EventIntakeSettings", "open_intake", "run_intake"]
+__all__ = ["EventIntakeSettings", "open_intake", "run_intake"]

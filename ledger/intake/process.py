@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from dueledger.ledger.intake.event_intake import EventIntake
+from dueledger.ledger.intake.event_recorder import EventRecorder
 from dueledger.ledger.intake.settings import EventIntakeSettings
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
@@ -16,7 +17,7 @@ _PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
 
 
 @asynccontextmanager
-async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[EventIntake]:
+async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicIntake]:
     """Have an intake under an actor name of its own, its topics made.
 
     Raises Unavailable when Postgres or Kafka cannot be reached.
@@ -45,7 +46,8 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[EventInta
             actor_no = await register_actor(connection, name, ActorKind.INTAKE)
         log = get_logger("intake")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
-        yield EventIntake(pool, reader, actor_no=actor_no)
+        recorder = EventRecorder(pool, actor_no=actor_no)
+        yield TopicIntake("intake", reader, recorder, rejected_event=LogEvent.EVENT_REJECTED)
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 

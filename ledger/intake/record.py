@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.errors import InvalidEvent
 from dueledger.ledger.intake.apply.events_by_subject import (
@@ -25,6 +25,7 @@ from dueledger.ledger.intake.apply.item_endings import (
 )
 from dueledger.ledger.intake.apply.rules_in_force import ItemSubject, RulesInForce
 from dueledger.ledger.kafka.partitioner import partitions_of
+from dueledger.ledger.kafka.topic_intake import IntakeResult
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
@@ -48,8 +49,9 @@ KEY_LOCK_BUCKETS: Final = 3360
 producers key their events by business key, processes that share such a topic share no bucket."""
 
 
-@dataclass(slots=True)
-class AppliedEvents:
+@final
+@dataclass(slots=True, kw_only=True)
+class AppliedEvents(IntakeResult):
     """What became of a batch: `skipped` came too late to be owed, and `emitted` are the rest."""
 
     events: int = 0
@@ -58,17 +60,6 @@ class AppliedEvents:
     emitted: int = 0
     skipped: int = 0
     withdrawn: int = 0
-
-    def __add__(self, other: "AppliedEvents") -> "AppliedEvents":
-        """Add up two halves of a batch."""
-        return AppliedEvents(
-            self.events + other.events,
-            self.duplicates + other.duplicates,
-            self.unmatched + other.unmatched,
-            self.emitted + other.emitted,
-            self.skipped + other.skipped,
-            self.withdrawn + other.withdrawn,
-        )
 
 
 async def record_batch(

@@ -15,10 +15,11 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
 from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.intake import EventIntake, EventIntakeSettings, open_intake
+from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.intake.apply.events_by_subject import interpret_event
 from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
 from dueledger.ledger.intake.record import AppliedEvents, record_batch
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
@@ -34,7 +35,7 @@ POLLS_MAX = 400
 Take = Callable[..., Awaitable[AppliedEvents]]
 Message = tuple[bytes, bytes | None, list[tuple[str, bytes]]]
 Send = Callable[[Sequence[Message]], Awaitable[None]]
-TakeAll = Callable[[EventIntake, int], Awaitable[dict[str, int]]]
+TakeAll = Callable[[TopicIntake, int], Awaitable[dict[str, int]]]
 
 
 def renewal(kind: str, **changed: object) -> dict[str, Any]:
@@ -160,18 +161,18 @@ def take(connection: Connection, actor_no: int) -> Take:
 @pytest.fixture
 async def open_one(
     settings: EventIntakeSettings,
-) -> AsyncGenerator[Callable[[], Awaitable[EventIntake]]]:
+) -> AsyncGenerator[Callable[[], Awaitable[TopicIntake]]]:
     """Open intakes on the test's topics; they close with the test."""
     async with AsyncExitStack() as opened:
 
-        async def another() -> EventIntake:
+        async def another() -> TopicIntake:
             return await opened.enter_async_context(open_intake(settings))
 
         yield another
 
 
 @pytest.fixture
-async def intake(open_one: Callable[[], Awaitable[EventIntake]]) -> EventIntake:
+async def intake(open_one: Callable[[], Awaitable[TopicIntake]]) -> TopicIntake:
     return await open_one()
 
 
@@ -199,7 +200,7 @@ async def send(settings: EventIntakeSettings) -> AsyncGenerator[Send]:
 def take_all() -> TakeAll:
     """Tick until this many records are taken in or rejected; return the counts' sums."""
 
-    async def take(intake: EventIntake, records: int) -> dict[str, int]:
+    async def take(intake: TopicIntake, records: int) -> dict[str, int]:
         sums: dict[str, int] = {}
         for _ in range(POLLS_MAX):
             for name, count in (await intake.tick()).items():

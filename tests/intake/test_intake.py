@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
-from dueledger.ledger.intake import EventIntake, EventIntakeSettings
+from dueledger.ledger.intake import EventIntakeSettings
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
     REJECTED_FIELD,
     REJECTED_ORIGIN,
     REJECTED_REASON,
 )
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.store import Connection
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.start_progress import StartProgress
@@ -30,7 +31,7 @@ Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 
 async def test_events_become_items_and_offsets_follow_the_ledger(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -50,7 +51,7 @@ async def test_events_become_items_and_offsets_follow_the_ledger(
 
 
 async def test_poison_is_rejected_with_its_reason_and_the_rest_of_the_batch_goes_on(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -92,7 +93,7 @@ async def test_poison_is_rejected_with_its_reason_and_the_rest_of_the_batch_goes
 
 
 async def test_a_rule_that_comes_into_force_is_followed_by_the_next_batch(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -112,7 +113,7 @@ async def test_a_rule_that_comes_into_force_is_followed_by_the_next_batch(
 
 
 async def test_a_batch_that_fails_is_polled_again(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import CorruptRecordException
 from aiokafka.record.util import calc_crc32c
 
-from dueledger.ledger.intake import EventIntake, EventIntakeSettings, open_intake
+from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.kafka import batch_consumer
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
@@ -20,6 +20,7 @@ from dueledger.ledger.kafka.envelope import (
     REJECTED_REASON,
 )
 from dueledger.ledger.kafka.partitioner import partition_of
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.store import Connection
 
 from .conftest import POLLS_MAX, Message, Send, TakeAll, activated, message, renewal
@@ -76,7 +77,7 @@ def binary(data: str, **headers: str) -> Message:
 async def test_poison_is_rejected_and_its_partition_goes_on(
     poison: Message,
     why: tuple[bytes, bytes],
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     set_rule: SetRule,
@@ -133,7 +134,7 @@ async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
 
 
 async def test_a_record_without_key_and_value_is_rejected(
-    intake: EventIntake,
+    intake: TopicIntake,
     take_all: TakeAll,
     read_rejected: ReadRejected,
     settings: EventIntakeSettings,
@@ -146,7 +147,7 @@ async def test_a_record_without_key_and_value_is_rejected(
 
 
 async def test_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     take_all: TakeAll,
     read_rejected: ReadRejected,
@@ -167,7 +168,7 @@ async def test_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes
 
 
 async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
-    intake: EventIntake, take_all: TakeAll, settings: EventIntakeSettings, connection: Connection
+    intake: TopicIntake, take_all: TakeAll, settings: EventIntakeSettings, connection: Connection
 ) -> None:
     count = 3 * settings.intake_batch_events + 7
     async with AIOKafkaProducer(
@@ -186,7 +187,7 @@ async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
 
 
 async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
-    intake: EventIntake,
+    intake: TopicIntake,
     send: Send,
     read_states: States,
     set_rule: SetRule,
@@ -225,7 +226,7 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
 @pytest.mark.parametrize("compression", ["gzip", "snappy", "lz4", "zstd"])
 async def test_compressed_events_are_taken_in(
     compression: Literal["gzip", "snappy", "lz4", "zstd"],
-    intake: EventIntake,
+    intake: TopicIntake,
     take_all: TakeAll,
     settings: EventIntakeSettings,
 ) -> None:
@@ -238,7 +239,7 @@ async def test_compressed_events_are_taken_in(
 
 
 async def test_what_an_emitters_transaction_took_back_is_not_owed(
-    intake: EventIntake,
+    intake: TopicIntake,
     take_all: TakeAll,
     set_rule: SetRule,
     read_states: States,
@@ -264,7 +265,7 @@ async def test_what_an_emitters_transaction_took_back_is_not_owed(
 
 
 async def test_an_idle_tick_tells_the_same_counts(
-    intake: EventIntake, send: Send, take_all: TakeAll
+    intake: TopicIntake, send: Send, take_all: TakeAll
 ) -> None:
     idle = await intake.tick()
     await send([message(activated("P-1"))])

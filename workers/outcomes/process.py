@@ -4,12 +4,12 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
-from dueledger.workers.outcomes.outcome_intake import OutcomeIntake
 from dueledger.workers.outcomes.record import OutcomeRecorder
 from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
@@ -17,7 +17,7 @@ _PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
 
 
 @asynccontextmanager
-async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator[OutcomeIntake]:
+async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator[TopicIntake]:
     """Open an outcome intake under a new actor name; make its topics.
 
     Raises Unavailable when Postgres or Kafka cannot be reached.
@@ -40,7 +40,8 @@ async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator
             actor_no = await register_actor(connection, name, ActorKind.WORKER)
         log = get_logger("outcomes")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
-        yield OutcomeIntake(OutcomeRecorder(pool, actor_no=actor_no), reader)
+        recorder = OutcomeRecorder(pool, actor_no=actor_no)
+        yield TopicIntake("outcomes", reader, recorder, rejected_event=LogEvent.RECORD_REJECTED)
         log.info(LogEvent.PROCESS_STOPPED, actor=name)
 
 

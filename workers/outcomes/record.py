@@ -1,11 +1,12 @@
 """Records reported outcomes: a part of a poll is one transaction with few statements."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, final
 
 from dueledger.ledger.errors import Conflict, InvalidInput, InvalidOutcome, Problem
-from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord
+from dueledger.ledger.kafka.rejects import ConsumedRecord
+from dueledger.ledger.kafka.topic_intake import BatchRecorder, IntakeResult
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.clock import read_now
@@ -26,85 +27,49 @@ SLOTS_MAX: Final = 200_000
 
 
 @final
-@dataclass(slots=True)
-class OutcomeIntakeResult:
-    """The results of one poll. All but `rejected` count outcomes."""
+@dataclass(slots=True, kw_only=True)
+class OutcomeIntakeResult(IntakeResult):
+    """What became of reported outcomes; one that is rejected may be refused as well."""
 
     settled: int = 0
     heartbeats: int = 0
     duplicates: int = 0
     refused: int = 0
-    rejected: list[RejectedRecord] = field(default_factory=list[RejectedRecord])
-
-    def counts(self) -> dict[str, int]:
-        """Return how many records became what; one that is rejected may be refused as well."""
-        return {
-            "settled": self.settled,
-            "heartbeats": self.heartbeats,
-            "duplicates": self.duplicates,
-            "refused": self.refused,
-            "rejected": len(self.rejected),
-        }
-
-    def __add__(self, other: "OutcomeIntakeResult") -> "OutcomeIntakeResult":
-        """Add up two parts."""
-        return OutcomeIntakeResult(
-            self.settled + other.settled,
-            self.heartbeats + other.heartbeats,
-            self.duplicates + other.duplicates,
-            self.refused + other.refused,
-            self.rejected + other.rejected,
-        )
-
-    def add(self, judgement: OutcomeDecisions) -> None:
-        """Count what was written."""
-        self.settled += judgement.settled
-        self.heartbeats += judgement.heartbeats
-        self.duplicates += judgement.duplicates
-        self.refused += len(judgement.refused)
-        self.rejected += judgement.rejected
 
 
 @final
-class OutcomeRecorder:
+class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
     """Settles reported outcomes. Refusals with an unknown fence are recorded under `actor_no`."""
 
     def __init__(self, pool: Pool, *, actor_no: int) -> None:
+        super().__init__(OutcomeIntakeResult)
         self._pool = pool
         self._actor_no = actor_no
 
-    async def record(self, records: Sequence[ConsumedRecord]) -> OutcomeIntakeResult:
-        """Settle the outcomes of records; return the rejected ones, which are not sent yet."""
-        done = OutcomeIntakeResult()
-        arrivals: list[OutcomeRecord] = []
-        for record in records:
-            try:
-                record.raise_if_unreadable()
-                arrivals.append(OutcomeRecord(record, parse_outcome(record.headers, record.value)))
-            except InvalidInput as error:
-                done.rejected.append(RejectedRecord(record, error))
-        for part in _parts(arrivals):
-            await self._take(part, done)
-        done.rejected.sort(key=lambda one: (one.record.partition, one.record.offset))
-        return done
+    def parse(self, record: ConsumedRecord) -> OutcomeRecord:
+        """Parse a reported outcome. Raises InvalidOutcome."""
+        return OutcomeRecord(record, parse_outcome(record.headers, record.value))
 
-    async def _take(self, arrivals: Sequence[OutcomeRecord], done: OutcomeIntakeResult) -> None:
-        """Settle a part; one that is too much at once, or that Postgres refuses, is halved."""
-        try:
-            judgement = await self._settle(arrivals)
-        except InvalidInput as error:
-            judgement = None
-            if len(arrivals) == 1:
-                problem = Problem("evidence", "", str(error))
-                refusal = InvalidOutcome("The outcome cannot be recorded.", [problem])
-                done.rejected.append(RejectedRecord(arrivals[0].record, refusal))
-                return
-        if judgement is not None:
-            done.add(judgement)
-            return
-        half = len(arrivals) // 2
-        await self._take(arrivals[:half], done)
-        await self._take(arrivals[half:], done)
+    def refusal_of(self, error: InvalidInput) -> InvalidOutcome:
+        """Return the reason why an outcome is rejected: Postgres refused its evidence."""
+        problem = Problem("evidence", "", str(error))
+        return InvalidOutcome("The outcome cannot be recorded.", [problem])
+
+    async def record_together(self, batch: Sequence[OutcomeRecord]) -> OutcomeIntakeResult | None:
+        """Settle outcomes; return None if their evidence or their runs are too large for one."""
+        size_bytes = sum(len(outcome.report.detail or "") for outcome in batch)
+        if size_bytes > BYTES_MAX and len(batch) > 1:
+            return None
+        decisions = await self._settle(batch)
+        if decisions is None:
+            return None
+        return OutcomeIntakeResult(
+            settled=decisions.settled,
+            heartbeats=decisions.heartbeats,
+            duplicates=decisions.duplicates,
+            refused=len(decisions.refused),
+            rejected=decisions.rejected,
+        )
 
     async def _settle(self, arrivals: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
         """Decide and write in one transaction; write nothing if its runs are too large."""
@@ -140,18 +105,3 @@ async def _write(connection: Connection, judgement: OutcomeDecisions) -> None:
         )
     if judgement.refused:
         await record_refused_outcomes(connection, judgement.refused)
-
-
-def _parts(arrivals: Sequence[OutcomeRecord]) -> Iterator[list[OutcomeRecord]]:
-    """Cut a poll where its evidence would be too much for one statement."""
-    part: list[OutcomeRecord] = []
-    size = 0
-    for arrival in arrivals:
-        own = len(arrival.report.detail or "")
-        if part and size + own > BYTES_MAX:
-            yield part
-            part, size = [], 0
-        part.append(arrival)
-        size += own
-    if part:
-        yield part

@@ -1,0 +1,95 @@
+"""Records batches of domain events: by the rules in force, each batch in one transaction."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, final
+
+import orjson
+
+from dueledger.ledger.errors import InvalidEvent, InvalidInput, Problem
+from dueledger.ledger.intake.apply.events_by_subject import InterpretedEvent, interpret_event
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
+from dueledger.ledger.intake.parse import is_structured, parse_event
+from dueledger.ledger.intake.record import AppliedEvents, record_batch
+from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord
+from dueledger.ledger.kafka.topic_intake import BatchRecorder
+from dueledger.ledger.rules.event_rules import DomainEvent
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
+from dueledger.ledger.store.definitions import list_event_rules, read_rules_edition
+from dueledger.ledger.store.partitions import make_event_months
+
+
+class EventRecord(NamedTuple):
+    """A record that is an event; `body` is the JSON text of its data."""
+
+    record: ConsumedRecord
+    event: DomainEvent
+    body: str
+
+
+@final
+class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
+    """Records domain events, and what they imply, cancel and supersede."""
+
+    def __init__(self, pool: Pool, *, actor_no: int) -> None:
+        super().__init__(AppliedEvents)
+        self._pool = pool
+        self._actor_no = actor_no
+        self._rulebook = RulesInForce((0, None, 0), [])
+        self._calendars = CalendarCache()
+        self._log = get_logger("intake")
+
+    def parse(self, record: ConsumedRecord) -> EventRecord:
+        """Parse an event. Raises InvalidEvent."""
+        event = parse_event(record.headers, record.value)
+        if not is_structured(record.headers):
+            return EventRecord(record, event, (record.value or b"null").decode())
+        try:
+            body = orjson.dumps(event.data).decode()
+        except orjson.JSONEncodeError as error:  # it writes 254 levels, and reads 1,024
+            raise InvalidEvent(
+                "The event cannot be read.", [Problem("data", "", f"cannot be stored: {error}")]
+            ) from None
+        return EventRecord(record, event, body)
+
+    async def record_together(self, batch: Sequence[EventRecord]) -> AppliedEvents:
+        """Record a batch. Raises InvalidInput if Postgres refuses it."""
+        months = {record.event.time.date().replace(day=1) for record in batch}
+        async with self._pool.acquire() as connection:
+            # Committed before the keys are locked: months have a lock that others hold who wait
+            # for a key.
+            await make_event_months(connection, sorted(months))
+            async with connection.transaction():
+                return await self._apply(connection, batch)
+
+    async def _apply(self, connection: Connection, batch: Sequence[EventRecord]) -> AppliedEvents:
+        rulebook = await self._rules_in_force(connection)
+        reads: list[InterpretedEvent] = []
+        rejected: list[RejectedRecord] = []
+        for record, event, body in batch:
+            try:
+                reads.append(interpret_event(rulebook, event, body))
+            except InvalidInput as error:
+                rejected.append(RejectedRecord(record, error))
+        if not reads:
+            return AppliedEvents(rejected=rejected)
+        applied = await record_batch(connection, rulebook, reads, actor_no=self._actor_no)
+        applied.rejected = rejected
+        return applied
+
+    async def _rules_in_force(self, connection: Connection) -> RulesInForce:
+        """Return the rules in force, read again where another edition has come into force."""
+        edition = await read_rules_edition(connection)
+        if edition != self._rulebook.version:
+            rows = await list_event_rules(connection)
+            named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
+            calendars = await self._calendars.newest_versions(connection, named)
+            self._rulebook = RulesInForce(edition, rows, calendars)
+            for rule in self._rulebook.refused:
+                self._log.warning(
+                    LogEvent.DEFINITION_FAILED,
+                    definition_no=rule.definition_no,
+                    reason=rule.reason,
+                )
+        return self._rulebook
