@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast, final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import MessageSizeTooLargeError, RecordTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordTooLargeError
 
 from dueledger.ledger.errors import InvalidHeader, InvalidInput
+from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.envelope import rejected_headers
 
+STOP_SECONDS: Final = 5.0  # a client may wait without end for a broker that is gone
+_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
 _TOO_LARGE: Final = (MessageSizeTooLargeError, RecordTooLargeError)
 
 
@@ -49,10 +53,68 @@ class _RejectCopy(NamedTuple):
     reasons: Sequence[tuple[str, bytes | None]]
 
 
-async def send_rejected(
+@final
+class RejectSender:
+    """Sends poison to a topic. Its producer is built for the first, and again after a failure."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, *, client: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._topic = topic
+        self._client = client
+        self._producer: AIOKafkaProducer | None = None
+
+    async def send(self, rejected: Sequence[RejectedRecord]) -> None:
+        """Send poison in order and wait for the acknowledgements. Raises KafkaError or OSError."""
+        if self._producer is None:
+            self._producer = await self._start_producer()
+        try:
+            await _send_shrunk(self._producer, self._topic, rejected)
+        except (KafkaError, OSError):
+            await self.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        """Stop the producer."""
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            await stop_client(producer)
+
+    async def _start_producer(self) -> AIOKafkaProducer:
+        producer = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap_servers,
+            client_id=self._client,
+            # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large;
+            # every later one is then refused as out of sequence. So one may be sent twice.
+            acks="all",
+            max_request_size=_BYTES_MAX,
+        )
+        try:
+            await producer.start()
+        except BaseException:
+            await stop_client(producer)
+            raise
+        return producer
+
+
+async def stop_client(client: BatchConsumer | AIOKafkaProducer) -> None:
+    """Stop a client in bounded time: without a broker it may wait without end.
+
+    It may also end as its cancelled fetch; that must not cancel the caller.
+    """
+    stopping = asyncio.ensure_future(client.stop())
+    try:
+        await asyncio.wait({stopping}, timeout=STOP_SECONDS)
+    finally:
+        stopping.cancel()
+    if stopping.done() and not stopping.cancelled():
+        with suppress(KafkaError):
+            stopping.result()
+
+
+async def _send_shrunk(
     producer: AIOKafkaProducer, topic: str, rejected: Sequence[RejectedRecord]
 ) -> None:
-    """Send poison in order and wait for the acknowledgements.
+    """Send records.
 
     With the reason added, a record may be larger than the broker allows. Then it is sent without
     its value, or with the reason only; the origin still names the original record.

@@ -6,7 +6,7 @@ crash in between, the records are polled again.
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeAlias, final
 
@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
-from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, send_rejected
+from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, RejectSender, stop_client
 from dueledger.ledger.kafka.topics import make_topics, unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.settings import Settings
@@ -25,8 +25,6 @@ REJECT_SECONDS_MAX: Final = 30.0
 OFFSET_SECONDS_MAX: Final = 10.0
 """Kafka's client asks an absent broker for offsets forever and does not react to a stop."""
 
-_STOP_SECONDS_MAX: Final = 5.0
-_REJECT_BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
 _FETCH_WAIT_MS: Final = 100
 
 PolledRecords: TypeAlias = Mapping[TopicPartition, Sequence[ConsumedRecord]]
@@ -49,10 +47,10 @@ class TopicReader:
     """Polls one consumer, and alone moves its offsets."""
 
     def __init__(
-        self, consumer: BatchConsumer, producer: AIOKafkaProducer, options: ReaderOptions
+        self, consumer: BatchConsumer, rejects: RejectSender, options: ReaderOptions
     ) -> None:
         self._consumer = consumer
-        self._producer = producer
+        self._rejects = rejects
         self._options = options
         self._positions_known = True
         self._failed_partitions: list[TopicPartition] = []
@@ -106,7 +104,7 @@ class TopicReader:
     async def reject(self, rejected: Sequence[RejectedRecord]) -> None:
         """Send poison to the reject topic, unchanged, and wait for the acknowledgement."""
         async with asyncio.timeout(REJECT_SECONDS_MAX):
-            await send_rejected(self._producer, self._options.rejected_topic, rejected)
+            await self._rejects.send(rejected)
 
     async def commit(self, polled: PolledRecords) -> None:
         """Commit the offsets. If that fails, the records are polled again as duplicates."""
@@ -144,24 +142,14 @@ async def open_reader(
         fetch_max_wait_ms=_FETCH_WAIT_MS,
         isolation_level="read_committed",  # skips records of aborted transactions
     )
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
-        client_id=client,
-        # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large; every
-        # later one is then refused as out of sequence. So a rejected record may be sent twice.
-        acks="all",
-        max_request_size=_REJECT_BYTES_MAX,
-    )
-    async with started(consumer), started(producer):
-        yield TopicReader(consumer, producer, options)
+    rejects = RejectSender(settings.bootstrap_servers, options.rejected_topic, client=client)
+    async with started(consumer), aclosing(rejects):
+        yield TopicReader(consumer, rejects, options)
 
 
 @asynccontextmanager
 async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[None]:
-    """Start and stop a client. Raises Unavailable if the broker does not answer.
-
-    Without a broker the client's stop may wait forever, or end with its cancelled fetch.
-    """
+    """Start and stop a client. Raises Unavailable if the broker does not answer."""
     try:
         try:
             await client.start()
@@ -169,12 +157,7 @@ async def started(client: BatchConsumer | AIOKafkaProducer) -> AsyncGenerator[No
             raise unavailable(error) from error
         yield
     finally:
-        stopping = asyncio.create_task(client.stop())
-        await asyncio.wait([stopping], timeout=_STOP_SECONDS_MAX)
-        if not stopping.done():
-            stopping.cancel()
-        elif not stopping.cancelled():
-            stopping.result()
+        await stop_client(client)
 
 
 def _records(

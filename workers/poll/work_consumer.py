@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
 from typing import TYPE_CHECKING, Final, final
 
-from aiokafka import (
-    AIOKafkaProducer,
-    ConsumerRebalanceListener,
-    TopicPartition,
-)
-from aiokafka.errors import (
-    CommitFailedError,
-    IllegalStateError,
-    KafkaError,
-    MessageSizeTooLargeError,
-    RecordTooLargeError,
-)
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
-from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX, rejected_headers
+from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX
+from dueledger.ledger.kafka.rejects import (
+    ConsumedRecord,
+    RejectedRecord,
+    RejectSender,
+    stop_client,
+)
 from dueledger.ledger.kafka.topics import make_topics, unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.workers.poll.partition_queue import TopicPartitionKey
@@ -39,7 +34,6 @@ METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
 RETRY_MILLISECONDS: Final = 1_000  # the client's own 100 ms is ten log lines a second, and a fetch
-STOP_SECONDS: Final = 5.0  # a client may wait without end for a broker that is gone
 # Never assigned. Polling it keeps the consumer alive for Kafka's client, and returns no records.
 _NO_PARTITION: Final = TopicPartition("", 0)
 
@@ -78,7 +72,7 @@ class WorkConsumer:
         self._name = name
         self._revoked = revoked
         self._consumer: BatchConsumer | None = None
-        self._producer: AIOKafkaProducer | None = None
+        self._rejects = RejectSender(settings.bootstrap_servers, REJECTED_TOPIC, client=name)
         self._failures = 0
 
     async def start(self) -> None:
@@ -94,10 +88,9 @@ class WorkConsumer:
         """Leave the group."""
         try:
             if self._consumer is not None:
-                await _stop(self._consumer)
+                await stop_client(self._consumer)
         finally:
-            if self._producer is not None:
-                await _stop(self._producer)
+            await self._rejects.aclose()
 
     def assigned(self) -> set[TopicPartitionKey]:
         """Return the partitions that are assigned to this member."""
@@ -147,69 +140,25 @@ class WorkConsumer:
 
         It retries without end, because the partition's offsets must not pass the record before.
         """
-        record, error = rejected.record, rejected.error
-        problem = error.problems[0] if error.problems else None
-        headers = rejected_headers(
-            record.headers,
-            code=error.code,
-            field=problem.field if problem else None,
-            reason=str(error),
-            origin=(partition.topic, partition.partition, record.offset),
-        )
-        headers_sent = [(header, value or b"") for header, value in headers]
-        added_headers = headers_sent[len(record.headers) :]
-        key = record.key
-        value = record.value if key is not None or record.value is not None else b""
+        record = rejected.record
+        copied = ConsumedRecord(*partition, record.offset, record.key, record.value, record.headers)
         while True:
             try:
-                producer = await self._reject_producer()
-                await producer.send_and_wait(REJECTED_TOPIC, value, key, headers=headers_sent)
-            except (RecordTooLargeError, MessageSizeTooLargeError):
-                # The headers still have the reason and the record's origin.
-                if value:
-                    value = b"" if key is None else None
-                elif key is not None:
-                    key, value = None, b""
-                else:
-                    headers_sent = added_headers
-                    await asyncio.sleep(REJECT_AGAIN_SECONDS)
+                await self._rejects.send([RejectedRecord(copied, rejected.error)])
             except (KafkaError, OSError) as failure:
                 log.warning(
                     LogEvent.TICK_FAILED, error=type(failure).__name__, topic=REJECTED_TOPIC
                 )
-                await self._drop_producer()
                 await asyncio.sleep(REJECT_AGAIN_SECONDS)
             else:
                 return
-
-    async def _reject_producer(self) -> AIOKafkaProducer:
-        if self._producer is None:
-            producer = AIOKafkaProducer(
-                bootstrap_servers=self._settings.bootstrap_servers,
-                client_id=self._name,
-                acks="all",
-                enable_idempotence=True,
-            )
-            try:
-                await producer.start()
-            except BaseException:
-                await _stop(producer)
-                raise
-            self._producer = producer
-        return self._producer
-
-    async def _drop_producer(self) -> None:
-        # After a timeout an idempotent producer of aiokafka 0.14 may never send again.
-        producer, self._producer = self._producer, None
-        if producer is not None:
-            await _stop(producer)
 
     async def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None
         self._failures = 0
         if consumer is not None:
             await self._revoked([TopicPartitionKey(*pair) for pair in consumer.assignment()])
-            await _stop(consumer)
+            await stop_client(consumer)
 
     async def _join(self) -> BatchConsumer:
         settings = self._settings
@@ -235,21 +184,6 @@ class WorkConsumer:
         try:
             await consumer.start()
         except BaseException:
-            await _stop(consumer)
+            await stop_client(consumer)
             raise
         return consumer
-
-
-async def _stop(client: BatchConsumer | AIOKafkaProducer) -> None:
-    """Stop a client in bounded time. If the broker is not reached, the session ends by timeout.
-
-    Without a broker the stop may end as a cancelled fetch; that must not cancel the caller.
-    """
-    stopping = asyncio.ensure_future(client.stop())
-    try:
-        await asyncio.wait({stopping}, timeout=STOP_SECONDS)
-    finally:
-        stopping.cancel()
-    if stopping.done() and not stopping.cancelled():
-        with suppress(KafkaError):
-            stopping.result()
