@@ -6,8 +6,7 @@ from collections.abc import Awaitable, Mapping
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.flow_queue import FlowQueue
-from dueledger.allocator.choose.shares import FlowLoad
+from dueledger.allocator.choose.shares import admission_group_of
 from dueledger.allocator.claim.claim_loop import ClaimLoop
 from dueledger.allocator.claim.concurrent_claims import ConcurrentClaims
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
@@ -17,6 +16,8 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.allocator.state import AllocatorState
+from dueledger.ledger.flow_queue import FlowQueue
+from dueledger.ledger.flow_shares import FlowLoad
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop
@@ -52,7 +53,7 @@ class Allocator:
         self._state = AllocatorState(
             allocator_no=allocator_no,
             settings=settings,
-            flow_queue=FlowQueue(),
+            flow_queue=FlowQueue(admission_group_of),
             credits=CreditAccounts(),
             topics=TopicDirectory(settings.allocator_topic_suspend_seconds),
             deliveries=self._deliveries,

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 
-from dueledger.allocator.choose.flow_queue import FlowQueue
+from dueledger.allocator.choose.shares import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.settings import AllocatorSettings
+from dueledger.ledger.flow_queue import FlowQueue
 from dueledger.ledger.runtime.service import Signals, Stop
 
 
@@ -16,7 +17,7 @@ class AllocatorState:
 
     allocator_no: int
     settings: AllocatorSettings
-    flow_queue: FlowQueue
+    flow_queue: FlowQueue[AdmissionGroup]
     credits: CreditAccounts
     topics: TopicDirectory
     deliveries: DeliveryBuffer

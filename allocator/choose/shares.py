@@ -1,19 +1,11 @@
-"""Shares of a claim, and the admission groups that flows are queued in. Pure."""
+"""Choose the shares of a claim: flows of several topics, within the capacity of each. Pure."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from enum import Enum, auto
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dueledger.ledger.store.claims import DueFlow, PendingFloor
-
-
-class FlowLoad(Enum):
-    """Whether a flow has few available items or many."""
-
-    LIGHT = auto()
-    HEAVY = auto()
-
+from dueledger.ledger.flow_queue import LIGHT_ITEMS_MAX, FlowQueue
+from dueledger.ledger.flow_shares import FlowLoad, FlowShare, split_by_demand
+from dueledger.ledger.store.claims import DueFlow
 
 COUNTED_FLOWS_MAX: Final = 32
 """Most counted flows of one claim: each needs its own claims, and Kafka takes one a partition."""
@@ -40,42 +32,43 @@ def admission_group_of(flow: DueFlow) -> AdmissionGroup:
     return AdmissionGroup(flow.topic, not flow.settled_by_topic, flow.is_counted)
 
 
-@dataclass(frozen=True, slots=True)
-class FlowShare:
-    """How many items a flow may have in one claim, and the floor at which the scan starts.
+def next_shares(
+    flow_queue: FlowQueue[AdmissionGroup],
+    load: FlowLoad,
+    items: int,
+    flows_max: int,
+    capacity: Callable[[AdmissionGroup], int],
+) -> list[FlowShare]:
+    """Take the next flows of this load out of the queue, with their quotas.
 
-    `ticket` distinguishes it from other shares of the same flow.
+    The quotas of a group sum up to its capacity at most.
     """
+    capacities: dict[tuple[str, bool], int] = {}
+    pools: dict[tuple[str, bool], list[int]] = {}
+    counted = chosen = 0
 
-    flow: DueFlow
-    quota: int
-    floor: PendingFloor
-    ticket: int
+    def admits(group: AdmissionGroup, share: FlowShare) -> bool:
+        nonlocal counted, chosen
+        del share
+        pool = pools.setdefault(group.pool, [])
+        if group.pool not in capacities:
+            capacities[group.pool] = capacity(group)
+        if len(pool) >= capacities[group.pool] or counted + group.counted > COUNTED_FLOWS_MAX:
+            return False
+        pool.append(chosen)
+        counted, chosen = counted + group.counted, chosen + 1
+        return True
 
-
-class NextDueQuery(NamedTuple):
-    """The arguments of find_next_due for one flow."""
-
-    flow_no: int
-    floor: PendingFloor
-    overlap_seconds: float
-
-
-def split_by_weight(items: int, weights: Sequence[int]) -> list[int]:
-    """Split `items` by weight, at least 1 each; the sum is `items` unless there are more weights.
-
-    The remainder of rounding goes to the first ones.
-    """
-    total = sum(weights)
-    quotas = [max(1, items * weight // total) for weight in weights]
-    spare = items - sum(quotas)
-    for index in range(max(0, min(spare, len(quotas)))):
-        quotas[index] += 1
-    # The largest quotas are cut to make up for those that were rounded up to 1.
-    for index in sorted(range(len(quotas)), key=quotas.__getitem__, reverse=True):
-        if spare >= 0:
-            break
-        cut = min(-spare, quotas[index] - 1)
-        quotas[index] -= cut
-        spare += cut
-    return quotas
+    shares = flow_queue.next_shares([load], admits, flows_max=min(items, flows_max))
+    quota_max = LIGHT_ITEMS_MAX if load is FlowLoad.LIGHT else items
+    weights = [share.flow.weight for share in shares]
+    quotas = split_by_demand(items, weights, [quota_max] * len(shares))
+    for pool, indices in pools.items():
+        parts = split_by_demand(
+            capacities[pool],
+            [weights[index] for index in indices],
+            [quotas[index] for index in indices],
+        )
+        for index, quota in zip(indices, parts, strict=True):
+            quotas[index] = quota
+    return [share._replace(quota=quota) for share, quota in zip(shares, quotas, strict=True)]

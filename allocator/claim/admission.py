@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dueledger.allocator.choose.shares import FlowShare
+from dueledger.ledger.flow_shares import FlowShare
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flow_limits import lock_limited_flows, measure_allowances, spend_tokens
 
@@ -63,7 +63,7 @@ def _reduce(share: FlowShare, allowance: int, locked: Mapping[int, bool]) -> Flo
     counted = locked.get(flow.flow_no, flow.is_counted)
     if counted != flow.is_counted:
         flow = replace(flow, is_counted=counted)
-    return replace(share, flow=flow, quota=min(share.quota, allowance))
+    return share._replace(flow=flow, quota=min(share.quota, allowance))
 
 
 async def spend_allowances(

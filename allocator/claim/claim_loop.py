@@ -12,12 +12,14 @@ from operator import attrgetter
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.shares import AdmissionGroup, FlowLoad, FlowShare
+from dueledger.allocator.choose.shares import AdmissionGroup, next_shares
 from dueledger.allocator.claim.admission import admit_shares, spend_allowances
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.flow_queue import SERIAL_ITEMS_MAX
+from dueledger.ledger.flow_shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import CONNECTION_LOST, Connection
@@ -30,8 +32,6 @@ from dueledger.ledger.store.claims import (
     record_claims,
 )
 
-SERIAL_ITEMS_MAX: Final = 500
-"""Serial rows read in one claim: each row whose key is held is put behind that key."""
 LIGHT_CLAIM_ITEMS: Final = 1000
 LIGHT_CLAIM_FLOWS: Final = 200
 HEAVY_SHARE_ITEMS: Final = 16
@@ -60,7 +60,9 @@ class ClaimLoop:
 
     def has_ready(self) -> bool:
         """Return whether a flow of this load has due items and capacity for them."""
-        return self._state.flow_queue.has_ready(self._load, self._capacity, now=monotonic())
+        flow_queue = self._state.flow_queue
+        flow_queue.move_due(monotonic())
+        return any(self._capacity(group) > 0 for group in flow_queue.waiting_groups([self._load]))
 
     async def claim_once(self, connection: Connection, counts: Counter[str]) -> bool:
         """Claim a share of each flow that is next; publish in the background. False without any.
@@ -99,7 +101,8 @@ class ClaimLoop:
             if flow_queue.has_active(FlowLoad.LIGHT):
                 items = max(1, items // HEAVY_CLAIM_DIVISOR)
             flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
-        return flow_queue.next_shares(self._load, items, flows, self._capacity, now=monotonic())
+        flow_queue.move_due(monotonic())
+        return next_shares(flow_queue, self._load, items, flows, self._capacity)
 
     def _capacity(self, group: AdmissionGroup) -> int:
         if self._state.topics.is_suspended(group.topic):
@@ -152,7 +155,7 @@ class ClaimLoop:
                     self._log.warning(
                         LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
                     )
-                    self._state.flow_queue.defer_limited([share.flow.flow_no], {}, now=monotonic())
+                    self._state.flow_queue.defer_limited([share.flow.flow_no], now=monotonic())
                 except BaseException:  # the claims before it are recorded and certainly not sent
                     self._state.deliveries.add_unsent([batch.fence for batch in batches])
                     raise
@@ -187,7 +190,7 @@ class ClaimLoop:
             # The commit may have happened; nothing was published.
             self._state.deliveries.add_unsent([batch.fence for batch in batches])
             raise
-        self._state.flow_queue.defer_limited(admission.exhausted_flows(taken), {}, now=monotonic())
+        self._state.flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())
         return batches
 
     async def _requeue_flows(
@@ -198,7 +201,7 @@ class ClaimLoop:
         Runs after the commit, when the claims are being sent already.
         """
         flow_queue = self._state.flow_queue
-        queries = flow_queue.requeue(shares, taken, now=monotonic())
+        queries = flow_queue.requeue_at_end(shares, taken, now=monotonic())
         if not queries:
             return
         asked_at = monotonic()

@@ -4,10 +4,11 @@ import asyncio
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.flow_queue import FlowQueue
+from dueledger.allocator.choose.shares import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.publish import Publisher
+from dueledger.ledger.flow_queue import FlowQueue
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import estimate_allowances
@@ -32,7 +33,7 @@ class DueFlowPoller:
 
     def __init__(
         self,
-        flow_queue: FlowQueue,
+        flow_queue: FlowQueue[AdmissionGroup],
         credit_accounts: CreditAccounts,
         topics: TopicDirectory,
         publisher: Publisher,
@@ -68,8 +69,8 @@ class DueFlowPoller:
     @property
     def next_event_at(self) -> float:
         """When the next known work is due: rows, limit checks, credit, or a suspended topic."""
-        at = self._flow_queue.next_due_at()
-        times = [float("inf") if at is None else at if at > 0 else self._limits_poll_at]
+        limit_check_at = self._flow_queue.next_limit_check_at()
+        times = [self._flow_queue.next_due_at(), max(limit_check_at, self._limits_poll_at)]
         wanted: set[str] = set()
         for group in self._flow_queue.waiting_groups():
             if self._topics.is_suspended(group.topic):

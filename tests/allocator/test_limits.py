@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.choose.shares import FlowShare
 from dueledger.allocator.claim.admission import admit_shares
+from dueledger.ledger.flow_shares import FlowShare
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Signals

@@ -9,10 +9,10 @@ from dueledger.workers.claim_slices import ClaimSlice
 from dueledger.workers.run.open_run import OpenRun
 
 if TYPE_CHECKING:
+    from dueledger.ledger.flow_shares import ShareResult
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.runs import StartResult
     from dueledger.workers.direct.direct_item import DirectItem
-    from dueledger.workers.direct.flow_queue import FlowPart, ShareResult
     from dueledger.workers.run.handler_pools import PoolKey
 
 
@@ -52,5 +52,5 @@ class ClaimResult:
 
     runs: list[ClaimedRun] = field(default_factory=list[ClaimedRun])
     suspect_claims: list[SuspectClaim] = field(default_factory=list[SuspectClaim])
-    results: dict[FlowPart, ShareResult] = field(default_factory=dict["FlowPart", "ShareResult"])
+    results: dict[int, ShareResult] = field(default_factory=dict[int, "ShareResult"])
     suspect_flow_nos: set[int] = field(default_factory=set[int])

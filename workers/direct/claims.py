@@ -6,6 +6,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.flow_shares import FlowShare, ShareResult
 from dueledger.ledger.store.claims import (
     FLOOR_MIN,
     Claim,
@@ -29,7 +30,6 @@ from dueledger.ledger.store.flow_limits import (
 from dueledger.ledger.store.runs import StartResult, start_runs
 from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
 from dueledger.workers.direct.direct_item import DirectItem
-from dueledger.workers.direct.flow_queue import FlowPart, Share, ShareResult
 from dueledger.workers.handlers import HandlerForm
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 ANY_WINDOW: Final = 2**31 - 1  # what is settled by topic elsewhere waits in none here
 FLOOD_ITEMS: Final = 1000
-_FLOW_NO: Final[Callable[[Share], int]] = attrgetter("flow.flow_no")
+_FLOW_NO: Final[Callable[[FlowShare], int]] = attrgetter("flow.flow_no")
 
 
 @final
@@ -56,7 +56,7 @@ class DirectClaims:
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
 
-    async def claim_shared(self, shares: Sequence[Share]) -> ClaimResult:
+    async def claim_shared(self, shares: Sequence[FlowShare]) -> ClaimResult:
         """Claim from flows that share claims: one claim and run for each pool and hard end.
 
         A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
@@ -71,16 +71,16 @@ class DirectClaims:
             await self._take(connection, shares, [numbers[end] for end in ends], result)
         return result
 
-    async def claim_apart(self, shares: Sequence[Share]) -> ClaimResult:
+    async def claim_apart(self, shares: Sequence[FlowShare]) -> ClaimResult:
         """Take of limited flows, within what their limits leave, and serial items of any."""
         result = ClaimResult()
         async with self._pool.acquire() as connection, connection.transaction():
             admitted = await _within_limits(connection, shares, result)
             # First, for it also decides by items that it does not take, and sees new partitions.
-            serial = [share for share in admitted if share.key.serial]
+            serial = [share for share in admitted if share.serial]
             if serial:
                 await self._take_serial(connection, serial, result)
-            plain = sorted((share for share in admitted if not share.key.serial), key=_FLOW_NO)
+            plain = sorted((share for share in admitted if not share.serial), key=_FLOW_NO)
             if plain:
                 await self._take(connection, plain, range(len(plain)), result, limited=True)
             await _spend(connection, admitted, result)
@@ -89,7 +89,7 @@ class DirectClaims:
     async def claim_suspects(self, flow: DueFlow, quota: int) -> ClaimResult:
         """Take suspects of one flow, no more than may be together."""
         result = ClaimResult()
-        share = Share(FlowPart(flow.flow_no, serial=False), flow, quota, FLOOR_MIN)
+        share = FlowShare(flow, quota, FLOOR_MIN)
         async with self._pool.acquire() as connection, connection.transaction():
             admitted = await _within_limits(connection, [share], result)
             if admitted:
@@ -105,7 +105,7 @@ class DirectClaims:
     async def _take(
         self,
         connection: Connection,
-        shares: Sequence[Share],
+        shares: Sequence[FlowShare],
         group_nos: Sequence[int],
         result: ClaimResult,
         *,
@@ -156,7 +156,7 @@ class DirectClaims:
                     result.suspect_flow_nos.add(scan.flow_no)
 
     async def _take_serial(
-        self, connection: Connection, shares: Sequence[Share], result: ClaimResult
+        self, connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
     ) -> None:
         """Take items whose keys are free, a claim for each flow; suspects are not started yet."""
         rows = await claim_serial_items(
@@ -252,8 +252,8 @@ class DirectClaims:
 
 
 async def _within_limits(
-    connection: Connection, shares: Sequence[Share], result: ClaimResult
-) -> list[Share]:
+    connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
+) -> list[FlowShare]:
     """Lock the limited flows and cut shares to their allowances; drop shares without any.
 
     A flow whose estimated allowance is 0 is not locked, since a lock is a write. A flow that
@@ -268,7 +268,7 @@ async def _within_limits(
     if allowed_nos:
         locked = await lock_limited_flows(connection, sorted(allowed_nos))
         allowances = await measure_allowances(connection, list(locked), ANY_WINDOW)
-    admitted: list[Share] = []
+    admitted: list[FlowShare] = []
     for share in shares:
         flow_no, quota = share.flow.flow_no, share.quota
         if share.flow.is_limited:
@@ -282,7 +282,7 @@ async def _within_limits(
     return admitted
 
 
-async def _spend(connection: Connection, shares: Sequence[Share], result: ClaimResult) -> None:
+async def _spend(connection: Connection, shares: Sequence[FlowShare], result: ClaimResult) -> None:
     spent: Counter[int] = Counter()
     for share in shares:
         if share.flow.is_limited and share.key in result.results:
@@ -292,7 +292,7 @@ async def _spend(connection: Connection, shares: Sequence[Share], result: ClaimR
         await spend_tokens(connection, list(spent), list(spent.values()))
 
 
-def _served(share: Share, scan: FlowScan, taken: int) -> ShareResult:
+def _served(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:
     has_more = scan.seen >= share.quota
     # Only rows that commit late can lie below the new floor; the next list of due flows finds them.
     # A light flow is scanned from the floor of its last list.

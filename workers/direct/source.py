@@ -8,6 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.flow_queue import FlowQueue
+from dueledger.ledger.flow_shares import FlowShare, ShareResult
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
@@ -18,7 +20,7 @@ from dueledger.ledger.store.direct_claims import list_unfinished_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.direct.claims import DirectClaims
-from dueledger.workers.direct.flow_queue import PoolCapacity, Share, ShareResult, Turns
+from dueledger.workers.direct.shares import PoolCapacity, next_shares
 from dueledger.workers.verdict_outcomes import released
 from dueledger.workers.work_source import Service, WorkSource
 
@@ -88,7 +90,7 @@ class DirectSource(WorkSource):
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})
-        self._flows = Turns(self._handler_pools.key_of)
+        self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
         self._is_suspects_turn = True
@@ -192,12 +194,15 @@ class DirectSource(WorkSource):
         if self._polled_at >= self._list_at:
             await self._poll_due_flows()
         shares = self._choose(capacities)
-        taken = await self._claim_shares(
-            self._claimer.claim_shared, [share for share in shares if not share.needs_own_claim]
-        )
-        taken += await self._claim_shares(
-            self._claimer.claim_apart, [share for share in shares if share.needs_own_claim]
-        )
+        try:
+            taken = await self._claim_shares(
+                self._claimer.claim_shared, [share for share in shares if not share.needs_own_claim]
+            )
+            taken += await self._claim_shares(
+                self._claimer.claim_apart, [share for share in shares if share.needs_own_claim]
+            )
+        finally:
+            self._flows.return_unserved(shares)
         if taken and self._idle_lists:
             self._idle_lists = 0
             self._list_at = min(self._list_at, monotonic() + self._list_pause())
@@ -212,11 +217,10 @@ class DirectSource(WorkSource):
                 capacities[pool_key] = PoolCapacity(calls, handler_pool.handler.options.batch_max)
         return capacities
 
-    def _choose(self, capacities: Mapping[PoolKey, PoolCapacity]) -> list[Share]:
-        now = monotonic()
-        pool_keys = [
-            pool_key for pool_key in capacities if self._flows.has_ready([pool_key], now=now)
-        ]
+    def _choose(self, capacities: Mapping[PoolKey, PoolCapacity]) -> list[FlowShare]:
+        self._flows.move_due(monotonic())
+        waiting = self._flows.waiting_groups()
+        pool_keys = [pool_key for pool_key in capacities if pool_key in waiting]
         if not pool_keys:
             return []
         items_max = max(1, self._settings.direct_claim_items_max // len(pool_keys))
@@ -224,17 +228,22 @@ class DirectSource(WorkSource):
         return [
             share
             for pool_key in pool_keys
-            for share in self._flows.next_shares(
-                pool_key, capacities[pool_key], items_max=items_max, flows_max=flows_max
+            for share in next_shares(
+                self._flows,
+                pool_key,
+                capacities[pool_key],
+                items_max=items_max,
+                flows_max=flows_max,
             )
         ]
 
     def _next_poll_at(self) -> float:
         now = monotonic()
+        self._flows.move_due(now)
         if (
             self._suspects
             or self._suspect_claims
-            or self._flows.has_ready(self._capacities(), now=now)
+            or self._flows.waiting_groups() & self._capacities().keys()
         ):
             return now
         return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
@@ -256,6 +265,7 @@ class DirectSource(WorkSource):
         if self._admits is not None:
             flows = list(filter(self._admits, flows))
         self._flows.update(flows, asked_at=began)
+        self._flows.remove_unlisted(asked_at=began)
         self._list_seconds = monotonic() - began
         self._list_at = monotonic() + self._list_pause()
         self._idle_lists = min(self._idle_lists + 1, IDLE_DOUBLINGS_MAX)
@@ -303,7 +313,9 @@ class DirectSource(WorkSource):
     # Claims.
 
     async def _claim_shares(
-        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
+        self,
+        take: Callable[[Sequence[FlowShare]], Awaitable[ClaimResult]],
+        shares: Sequence[FlowShare],
     ) -> int:
         """Claim shares; after UnseenPartition, claim each share once more by itself.
 
@@ -318,23 +330,25 @@ class DirectSource(WorkSource):
             return sum([await self._claim_one_share(take, share) for share in shares])
 
     async def _claim_one_share(
-        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], share: Share
+        self, take: Callable[[Sequence[FlowShare]], Awaitable[ClaimResult]], share: FlowShare
     ) -> int:
         asked_at = monotonic()
         try:
             return await self._claim_once(take, [share])
         except UnseenPartition as error:
             log.warning(LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message)
-            self._flows.requeue(share, REFUSED, asked_at=asked_at)
+            self._flows.requeue_by_weight(share, REFUSED, asked_at=asked_at)
             return 0
 
     async def _claim_once(
-        self, take: Callable[[Sequence[Share]], Awaitable[ClaimResult]], shares: Sequence[Share]
+        self,
+        take: Callable[[Sequence[FlowShare]], Awaitable[ClaimResult]],
+        shares: Sequence[FlowShare],
     ) -> int:
         asked_at = monotonic()
         result = await self._guard_claim(take(shares))
         for share in shares:
-            self._flows.requeue(
+            self._flows.requeue_by_weight(
                 share, result.results.get(share.key, NOTHING_FOUND), asked_at=asked_at
             )
             if share.flow.flow_no in result.suspect_flow_nos:

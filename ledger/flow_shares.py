@@ -1,0 +1,78 @@
+"""Shares: how many items a flow may have in one claim, and what came of it. Pure."""
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+from dueledger.ledger.store.claims import DueFlow, PendingFloor
+
+
+class FlowLoad(IntEnum):  # its hash is fast
+    """Whether a flow has few available items or many."""
+
+    LIGHT = 0
+    HEAVY = 1
+
+
+class FlowShare(NamedTuple):
+    """How many items a flow may have in one claim, and the floor at which the scan starts.
+
+    With `serial` it is for the flow's serial rows alone. `ticket` distinguishes it from other
+    shares of the same flow.
+    """
+
+    flow: DueFlow
+    quota: int
+    floor: PendingFloor
+    ticket: int = -1
+    serial: bool = False
+    load: FlowLoad = FlowLoad.LIGHT
+
+    @property
+    def key(self) -> int:
+        """Number of the flow; its complement if the share is for the serial rows alone."""
+        return ~self.flow.flow_no if self.serial else self.flow.flow_no
+
+    @property
+    def needs_own_claim(self) -> bool:
+        """Whether its items need a claim of their own."""
+        return self.serial or self.flow.is_limited
+
+
+class ShareResult(NamedTuple):
+    """The result of a share. `has_more`: the full quota was found, and there may be more rows.
+
+    Otherwise `next_seconds` is the time from the query until more is due, or None if unknown.
+    """
+
+    taken: int
+    has_more: bool = False
+    next_seconds: float | None = None
+    floor: PendingFloor | None = None
+
+
+class NextDueQuery(NamedTuple):
+    """The arguments of find_next_due for one flow."""
+
+    flow_no: int
+    floor: PendingFloor
+    overlap_seconds: float
+
+
+def split_by_demand(total: int, weights: Sequence[int], wanted: Sequence[int]) -> list[int]:
+    """Split `total` by weight; each gets at least 1, and no more than it wants while others do.
+
+    The sum is `total` at most, unless there are more weights than that.
+    """
+    if sum(wanted) <= total:
+        return list(wanted)
+    parts = [0] * len(weights)
+    left, weight_left = total, sum(weights)
+    demands = [want / weight for want, weight in zip(wanted, weights, strict=True)]
+    downwards = range(len(weights) - 1, -1, -1)
+    for others, index in zip(downwards, sorted(downwards, key=demands.__getitem__), strict=True):
+        fair = left * weights[index] // weight_left
+        parts[index] = max(1, min(wanted[index], fair, left - others))
+        left -= parts[index]
+        weight_left -= weights[index]
+    return parts
