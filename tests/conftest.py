@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
-from contextlib import AbstractAsyncContextManager, suppress
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from time import monotonic
 from typing import TypeVar
@@ -16,9 +16,11 @@ from hypothesis import settings as hypothesis_settings
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection, Pool, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.migrations import migrate
+from dueledger.ledger.store.partitions import make_partitions
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
-from tests.databases import DatabasePool, Template, named_database
+from tests.databases import DatabasePool, MakeDatabase, Template, named_database
 
 T = TypeVar("T")
 
@@ -27,6 +29,9 @@ hypothesis_settings.load_profile("default")
 
 EVENTUALLY_SECONDS = 180.0
 LOOK_AGAIN_SECONDS = 0.02
+LOOK_AGAIN_SECONDS_MAX = 0.25
+LOOK_AGAIN_SHARE = 0.1
+"""Of the time that was waited so far: what takes long is asked less often, and noticed as soon."""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -49,14 +54,20 @@ def bootstrap_servers(stack: Endpoints) -> str:
     return stack.bootstrap_servers
 
 
-@pytest.fixture(scope="session")
-async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
-    """Copies of a migrated database that no session changes."""
+MARCH = datetime(2027, 3, 1, 12, tzinfo=UTC)
+
+
+@asynccontextmanager
+async def _open_database_pool(
+    stack: Endpoints, prepare: Callable[[Connection], Awaitable[object]]
+) -> AsyncGenerator[DatabasePool]:
+    """Copies of a migrated and prepared database that no session changes."""
     name = f"template_{secrets.token_hex(4)}"
     admin = await asyncpg.connect(stack.dsn)
     await admin.execute(f"create database {name}")
     connection = await connect(named_database(stack.dsn, name), application_name="test")
     await migrate(connection, ahead=timedelta(0))  # fewer files to copy
+    await prepare(connection)
     template = await Template.read(connection, name)
     await connection.close()
     await admin.execute(f"alter database {name} allow_connections false")
@@ -67,7 +78,28 @@ async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
     await admin.close()
 
 
-MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
+@pytest.fixture(scope="session")
+async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+    """Databases that have the month in which `make_drafts` lets items be effective."""
+
+    async def prepare(connection: Connection) -> None:
+        for parent in ("due_item", "transition"):
+            await connection.execute("select ledger.make_partition($1, $2)", parent, MARCH.date())
+
+    async with _open_database_pool(stack, prepare) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+async def march_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+    """Databases with the table partitions of March 2027 and around it, for tests at that time."""
+
+    async def prepare(connection: Connection) -> None:
+        await set_clock(connection, MARCH, 0)
+        await make_partitions(connection, ahead=timedelta(days=62))
+
+    async with _open_database_pool(stack, prepare) as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")
@@ -160,13 +192,15 @@ def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
     """
 
     async def look(question: Callable[[], Awaitable[T]]) -> T:
-        until = monotonic() + EVENTUALLY_SECONDS
+        began = monotonic()
         waiting = asyncio.Event()
         while not (answer := await question()):
-            if monotonic() > until:
+            waited = monotonic() - began
+            if waited > EVENTUALLY_SECONDS:
                 pytest.fail(f"it never happened: last answer {answer!r}")
+            pause = min(max(waited * LOOK_AGAIN_SHARE, LOOK_AGAIN_SECONDS), LOOK_AGAIN_SECONDS_MAX)
             with suppress(TimeoutError):
-                await asyncio.wait_for(waiting.wait(), LOOK_AGAIN_SECONDS)
+                await asyncio.wait_for(waiting.wait(), pause)
         return answer
 
     return look

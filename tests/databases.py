@@ -1,12 +1,13 @@
 """Databases for tests: copied from a template, cleaned after a test, and leased to the next one.
 
 A copy costs much more than a few deletes. A database is used again only if nothing of it can be
-told from the template's: rows, sequences, schema, settings, and the planner's statistics.
+told from the template's: rows, sequences, schema, settings, and the planner's statistics. What
+many tests add is undone first: table partitions, tables in `public`, and the clock's settings.
 """
 
 import secrets
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit, urlunsplit
@@ -40,16 +41,23 @@ where d.datname = current_database()
 """
 
 _TABLES: Final = """
-select c.oid, c.oid::regclass::text as name, c.relispartition as is_partition,
+select c.oid, c.oid::regclass::text as name,
+  c.relispartition or n.nspname = 'public' as is_removable,
   pg_relation_size(c.oid) as bytes
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
-where c.relkind = 'r' and n.nspname in ('ledger', 'ledger_migration')
+where c.relkind = 'r' and n.nspname in ('ledger', 'ledger_migration', 'public')
 order by c.oid
 """
 
 _RESTART_SEQUENCES: Final = """
 select setval(seqrelid, seqstart, false) from pg_sequence
 where pg_sequence_last_value(seqrelid) is not null
+"""
+
+_RESET_SETTINGS: Final = """
+do $$ begin
+  execute format('alter database %I reset all', current_database());
+end $$
 """
 
 _END_SESSIONS: Final = """
@@ -118,6 +126,9 @@ async def _read_print(connection: asyncpg.Connection, catalogs: str) -> Print:
     return tuple(tuple(row) for row in rows)
 
 
+MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
+
+
 class DatabasePool:
     """Leases migrated, empty databases, and uses them again where that cannot be noticed."""
 
@@ -173,7 +184,7 @@ class DatabasePool:
         if sum(table["bytes"] for table in tables) > BYTES_MAX:
             return False
         added = [table for table in tables if table["oid"] not in self._template.tables]
-        if not all(table["is_partition"] for table in added):
+        if not all(table["is_removable"] for table in added):
             return False
         commands = ["set local session_replication_role = replica"]  # no triggers, any order
         if added:
@@ -187,6 +198,7 @@ class DatabasePool:
         commands.append(_RESTART_SEQUENCES)
         async with connection.transaction():
             await connection.execute(";".join(commands))
+        await connection.execute(_RESET_SETTINGS)
         for name, rows in self._template.rows.items():
             if await connection.fetchval(f"select count(*) from {name}") != rows:  # noqa: S608 - of the catalog
                 return False

@@ -21,6 +21,11 @@ select relname from pg_class
 where relnamespace = 'ledger'::regnamespace and relkind = any($1) order by relname
 """
 
+SETTINGS = """
+select s.setconfig::text from pg_db_role_setting s join pg_database d on d.oid = s.setdatabase
+where d.datname = current_database()
+"""
+
 
 async def everything(dsn: str) -> dict[str, object]:
     """Return the rows of each table and partition, the last number of each sequence."""
@@ -70,6 +75,37 @@ async def test_rows_numbers_pauses_and_partitions_do_not_reach_the_next_test(
     assert database_pool.made == made
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "alter database {name} set ledger.clock = '2027-01-01|2027-01-01|0'",
+        "create table public.seen (item int primary key); insert into public.seen values (1)",
+        "select ledger.make_partition('claim', '2031-05-01')",
+    ],
+)
+async def test_what_many_tests_add_is_undone(database_pool: DatabasePool, change: str) -> None:
+    async with database_pool.lease() as dsn:
+        name = dsn.rpartition("/")[2]
+        admin = await asyncpg.connect(dsn)
+        before = await _schema_and_settings(admin)
+        await admin.execute(change.format(name=name))
+        assert await _schema_and_settings(admin) != before
+        oid = await admin.fetchval("select oid from pg_database where datname = $1", name)
+        await admin.close()
+    async with database_pool.lease() as dsn:
+        admin = await asyncpg.connect(dsn)
+        assert await admin.fetchval("select count(*) from pg_database where oid = $1", oid)
+        assert await _schema_and_settings(admin) == before
+        await admin.close()
+
+
+async def _schema_and_settings(connection: asyncpg.Connection) -> list[str]:
+    return [
+        *await _column(connection, "select oid::regclass::text from pg_class order by 1"),
+        *await _column(connection, SETTINGS),
+    ]
+
+
 FILL = """
 insert into ledger.actor (kind, name)
 select 'worker', repeat('a', 100) || n from generate_series(1, 20000) n
@@ -79,11 +115,11 @@ select 'worker', repeat('a', 100) || n from generate_series(1, 20000) n
 @pytest.mark.parametrize(
     "change",
     [
-        "alter database {name} set ledger.machine_clock = '2027-01-01|2027-01-01|0'",
         "alter role postgres in database {name} set work_mem = '1MB'",
         "alter database {name} connection limit 7",
         "grant temporary on database {name} to ledger_worker",
-        "create table public.seen (item uuid)",
+        "create view public.seen as select 1",
+        "create table ledger.seen (item uuid)",
         "create or replace function ledger.none() returns int language sql as 'select 1'",
         "alter table ledger.flow disable trigger all",
         "alter table ledger.flow set (fillfactor = 50)",

@@ -128,7 +128,7 @@ class Site:
 @pytest.fixture
 async def frozen(connection: Connection) -> Connection:
     await clock.set_clock(connection, NOON, 0, database=True)
-    await make_partitions(connection)
+    await make_partitions(connection, ahead=timedelta(days=31))
     return connection
 
 

@@ -13,8 +13,8 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection, PlanProfile, clock, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.items import read_accounting
-from dueledger.ledger.store.partitions import make_partitions
 from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
+from tests.databases import DatabasePool, MakeDatabase
 
 from .conftest import Take, renewal
 
@@ -66,10 +66,14 @@ def late(kind: str, **changed: object) -> dict[str, Any]:
     return renewal(kind, when=AT_NINE, catch_up=WINDOW) | changed
 
 
+@pytest.fixture(scope="module")
+def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
+    return march_database_pool.lease
+
+
 @pytest.fixture
 async def at(connection: Connection) -> Callable[[datetime], Awaitable[None]]:
     """Let the clock stand at an instant."""
-    await make_partitions(connection)
 
     async def stand(instant: datetime) -> None:
         await clock.set_clock(connection, instant, 0)

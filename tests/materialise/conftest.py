@@ -33,6 +33,7 @@ from dueledger.ledger.store.claims import (
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from tests.databases import DatabasePool, MakeDatabase
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400
@@ -44,6 +45,11 @@ NEWER = "2099z"
 Check = Callable[..., list[dict[str, Any]]]
 SetSchedule = Callable[..., Awaitable[int]]
 SetTime = Callable[[datetime], Awaitable[None]]
+
+
+@pytest.fixture(scope="session")
+def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
+    return march_database_pool.lease
 
 
 @pytest.fixture
@@ -106,14 +112,6 @@ async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
         return defined.definition_no
 
     return bring
-
-
-@pytest.fixture
-async def partitions_of_that_time(connection: Connection) -> None:
-    await connection.execute(
-        "select ledger.make_partition(parent, '2027-03-01')"
-        " from unnest(array['claim', 'run']) parent"
-    )
 
 
 @pytest.fixture

@@ -27,9 +27,6 @@ DELAY = {"after_completion": "PT10M"}
 TEN_MINUTES = timedelta(minutes=10)
 
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
-
 async def _end(connection: Connection, actor_no: int, event: TransitionEvent) -> None:
     """Claim, start and end the one item that is due."""
     fence, ids = await hand_out(connection, actor_no, 10)

@@ -32,8 +32,6 @@ ON_EVENT = {
     "effective_date": "data.expires_on",
 }
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 
 @pytest.fixture
 def plan(connection: Connection) -> MakePlan:

@@ -27,8 +27,6 @@ from .conftest import (
     tick_until_idle,
 )
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 HOUR = timedelta(hours=1)
 HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
 HALF_PAST = {"cron": "30 * * * *", "timezone": "UTC"}

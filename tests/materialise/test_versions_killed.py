@@ -20,8 +20,6 @@ from .conftest import DAY, NOON, SetSchedule, SetTime, end, hand_out, start
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 RunProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 NAMES = [f"d-{number}" for number in range(8)]
 STEPS = (7, 10, 12, 15, 20, 30)
 

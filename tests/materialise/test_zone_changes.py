@@ -27,8 +27,6 @@ from dueledger.ledger.store.tz_changes import TzStepKind
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 HOUR = timedelta(hours=1)
 NOWHERE = "postgresql://127.0.0.1:1/nothing"
 ROWS = """

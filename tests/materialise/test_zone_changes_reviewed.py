@@ -15,8 +15,6 @@ from dueledger.ledger.store.items import read_accounting
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 HOUR = timedelta(hours=1)
 HOURLY = {"cron": "0 * * * *", "timezone": "America/New_York"}
 KILLED = -signal.SIGKILL

@@ -21,8 +21,6 @@ from dueledger.ledger.store.tz_changes import TzStepKind
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, tick_until_idle
 
-pytestmark = pytest.mark.usefixtures("partitions_of_that_time")
-
 EVE = datetime(2027, 3, 13, 12, tzinfo=NOON.tzinfo)
 """The next night clocks spring forward at two in New York and Detroit, and never in Panama."""
 

@@ -12,7 +12,6 @@ from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_po
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
 from dueledger.ledger.store.events import InboxEvent, record_events
-from dueledger.ledger.store.partitions import make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from dueledger.reconciler import (
     PassLimits,
@@ -22,6 +21,7 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
+from tests.databases import DatabasePool, MakeDatabase
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it stands still until a test moves it."""
@@ -32,11 +32,15 @@ POLICY_QUERY = (
 BOOKING_QUERY = "select item_id, reference from booking"
 
 
+@pytest.fixture(scope="session")
+def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
+    return march_database_pool.lease
+
+
 @pytest.fixture
 async def frozen(connection: Connection) -> Connection:
     """A connection on whose database business time stands at noon of 2027-03-01."""
     await clock.set_clock(connection, NOON, 0, database=True)
-    await make_partitions(connection)
     return connection
 
 
