@@ -1,1 +1,1 @@
-"""The ground floor: vocabulary, states, definitions, and the only door to Postgres."""
+"""The lowest layer: vocabulary, states, definitions, rules, and all access to Postgres."""

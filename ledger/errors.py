@@ -1,4 +1,6 @@
-"""Every error a caller may meet: one root, a stable code, and what, where and what to do.
+"""The errors that callers may receive: one root, a stable code, and fields.
+
+A message says what is wrong, where, and what to do.
 
 The command line maps `exit_code`, REST maps `code`; nothing else decides what an error means.
 """
@@ -12,7 +14,7 @@ VALUE_CHARS_MAX: Final = 120
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing wrong with one field. `accepted` says how to write it instead, or is None."""
+    """One problem of one field. `accepted` is what to write instead, or None."""
 
     field: str
     value: str
@@ -26,13 +28,13 @@ class Problem:
 
 
 def shown_value(value: object) -> str:
-    """Return `value` as an error message may quote it: its repr, cut to a readable length."""
+    """Return `value` for an error message: its repr, cut to a readable length."""
     text = repr(value)
     return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
 
 
 class DueledgerError(Exception):
-    """The root. `fields` are what a program needs, `message` is what a person reads."""
+    """The root of all errors. `fields` are for programs, `message` is for people."""
 
     code: ClassVar[str] = "FAILED"
     exit_code: ClassVar[int] = 1
@@ -44,7 +46,7 @@ class DueledgerError(Exception):
 
 
 class InvalidInput(DueledgerError):
-    """Something given from outside does not say what it must; `problems` names each field."""
+    """Input from outside is invalid; `problems` names each field."""
 
     code = "INVALID_INPUT"
     exit_code = 2
@@ -55,31 +57,31 @@ class InvalidInput(DueledgerError):
 
 
 class InvalidDefinition(InvalidInput):
-    """A definition document is refused at the door."""
+    """A definition document is invalid."""
 
     code = "INVALID_DEFINITION"
 
 
 class InvalidEvent(InvalidInput):
-    """A domain event cannot become what its rule says."""
+    """A domain event cannot be applied as its rule says."""
 
     code = "INVALID_EVENT"
 
 
 class InvalidItem(InvalidInput):
-    """A due item breaks a limit or carries a key that cannot be stored."""
+    """A due item exceeds a limit, or has a key that cannot be stored."""
 
     code = "INVALID_ITEM"
 
 
 class BeyondCalendar(InvalidItem):
-    """A calendar is asked about a day before its first or after its last: it does not know."""
+    """A day is before a calendar's first day or after its last: the calendar does not cover it."""
 
     code = "BEYOND_CALENDAR"
 
 
 class UnknownCalendar(InvalidInput):
-    """A definition names a calendar that nobody has given."""
+    """A definition names a calendar that does not exist."""
 
     code = "UNKNOWN_CALENDAR"
 
@@ -109,20 +111,20 @@ class UnknownZone(InvalidInput):
 
 
 class WindowTooLarge(InvalidInput):
-    """A window holds more occurrences than one pass may expand: ask for a shorter one."""
+    """A window has more occurrences than one pass may expand: use a shorter one."""
 
     code = "WINDOW_TOO_LARGE"
 
 
 class NotFound(DueledgerError):
-    """What was named does not exist."""
+    """The named thing does not exist."""
 
     code = "NOT_FOUND"
     exit_code = 2
 
 
 class Conflict(DueledgerError):
-    """What was asked contradicts what is recorded."""
+    """The request contradicts what is recorded."""
 
     code = "CONFLICT"
 
@@ -134,23 +136,23 @@ class Unbalanced(DueledgerError):
 
 
 class UnseenPartition(DueledgerError):
-    """A statement took items and found fewer: a partition is newer than its plan.
+    """A statement locked items and found fewer of them: a partition is newer than its plan.
 
-    Nothing was changed. A new transaction sees the partition; one that does not met rows without
-    their item, which only a hand in the database leaves.
+    Nothing was changed. A new transaction sees the partition. If one does not, there are rows
+    without their item, which only manual changes in the database can cause.
     """
 
     code = "UNSEEN_PARTITION"
 
 
 class MissingExtra(DueledgerError):
-    """What was asked needs an optional library; the message says how to install it."""
+    """The command needs an optional library; the message says how to install it."""
 
     code = "MISSING_EXTRA"
 
 
 class Unavailable(DueledgerError):
-    """A service this one depends on cannot be reached. Trying again later is safe."""
+    """A service that this one needs cannot be reached. Retrying later is safe."""
 
     code = "UNAVAILABLE"
     exit_code = 3

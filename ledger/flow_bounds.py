@@ -1,6 +1,6 @@
-"""What the limits of a flow may be: no number among them can make a statement fail for others.
+"""Bounds of a flow's limits: no value within them can make a statement fail for other flows.
 
-The CHECKs of ``sql/schema/tables/flow.sql`` say the same; a test holds one to the other.
+The CHECKs of ``sql/schema/tables/flow.sql`` have the same bounds; a test compares them.
 """
 
 from typing import Final, NamedTuple
@@ -9,14 +9,14 @@ _WEEK_SECONDS: Final = 604_800
 
 
 class LimitBounds(NamedTuple):
-    """The least and the most that a limit may be, and both as a person reads them."""
+    """The least and the greatest value of a limit, and both as text for people."""
 
     low: float
     high: float
     text: str
 
     def contains(self, number: float) -> bool:
-        """Return whether a number lies within; NaN does not."""
+        """Return whether a number is within the bounds; NaN is not."""
         return self.low <= number <= self.high
 
 

@@ -1,7 +1,7 @@
-"""Counts the items of each month, and recovers those that stand nowhere.
+"""Counts the items of each month, and recovers lost items.
 
-No statement may leave an item without a place: it is pending, handed out, in review or ended. This
-check is there in case one does.
+An item is pending, handed out, in review or ended. A lost item is none of these. No statement may
+lose one; this check exists in case one does.
 """
 
 from datetime import date
@@ -19,17 +19,17 @@ from dueledger.ledger.store.partitions import (
 )
 
 CHECK_SECONDS: Final = 3600.0
-"""How often the items of a month are counted, at most."""
+"""How often the items of a month are counted at most."""
 CHECK_FIRST_SECONDS: Final = 60.0
 PAUSE_SECONDS: Final = 30.0
-TIME_DIVISOR: Final = 200  # counting takes 0.12 s a million items: a two-hundredth of the time
+TIME_DIVISOR: Final = 200  # counting takes 0.12 s for a million items: 1/200 of the time
 RECOVERED_MAX: Final = 100
-"""More lost items than a fault of a claim could lose mean that somebody changed the tables."""
+"""A fault of a claim loses fewer items. If more are lost, somebody changed the tables."""
 
 
 @final
 class ItemCheck:
-    """Checks one month at a time; processes that check beside each other share the months."""
+    """Checks one month at a time. Several processes that check share the months."""
 
     def __init__(self, pool: Pool, *, actor_no: int, role: str) -> None:
         self._pool = pool
@@ -39,7 +39,7 @@ class ItemCheck:
         self._postponed: tuple[date, date] | None = None
 
     async def tick(self) -> dict[str, int]:
-        """Check a month if it is time for one; count the items that were recovered."""
+        """Check a month if one is due for a check; count the items that were recovered."""
         began = monotonic()
         if began < self._next_at:
             return {}
@@ -85,7 +85,7 @@ class ItemCheck:
         return len(ids)
 
     async def _recover(self, connection: Connection, month: tuple[date, date]) -> list[UUID] | None:
-        """Recover lost items; None where a partition is being made, whose rows may be unseen."""
+        """Recover lost items; None if a partition is being made, whose rows may be invisible."""
         async with connection.transaction():
             if not await lock_partitions(connection):
                 return None

@@ -1,7 +1,7 @@
-"""The states of a due item and the only transitions between them.
+"""The states of a due item and the only permitted transitions between them.
 
-Declared once: the lookup tables, constraints and literals in ``sql/`` and the diagram in
-``docs/states.md`` are held against this module by tests, the refused pairs included.
+Declared once: tests compare the lookup tables, constraints and literals in ``sql/`` and the diagram
+in ``docs/states.md`` with this module, refused transitions included.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from typing import Final
 
 
 class State(IntEnum):
-    """Where an item stands. The numbers are stored; the names are what people read."""
+    """The state of an item. The numbers are stored; the names are shown to people."""
 
     SCHEDULED = 1
     CLAIMED = 2
@@ -25,7 +25,7 @@ class State(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the name people read, as in ``ManualReview``."""
+        """Return the name shown to people, as in ``ManualReview``."""
         return self.name.title().replace("_", "")
 
 
@@ -57,7 +57,7 @@ class TransitionEvent(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """One permitted move. ``before`` is None where the event makes the item."""
+    """One permitted move. ``before`` is None if the event makes the item."""
 
     event: TransitionEvent
     before: State | None
@@ -115,7 +115,7 @@ _MOVES: Final[dict[TransitionEvent, tuple[tuple[State | None, ...], State]]] = {
     TransitionEvent.SKIPPED: ((None, State.SCHEDULED), State.SKIPPED),
     TransitionEvent.WRITTEN_OFF: ((State.MANUAL_REVIEW,), State.WRITTEN_OFF),
     TransitionEvent.REVISED: ((State.SCHEDULED,), State.SCHEDULED),
-    # Upkeep puts back what stands nowhere; there never is anything.
+    # Upkeep recovers lost items. There should never be any.
     TransitionEvent.RECOVERED: ((None,), State.SCHEDULED),
 }
 
@@ -127,7 +127,7 @@ TRANSITIONS: Final[tuple[Transition, ...]] = tuple(
 
 
 def is_permitted(event: TransitionEvent, before: State | None) -> bool:
-    """Return whether `event` may happen to an item that stands in `before`."""
+    """Return whether `event` may happen to an item in state `before`."""
     return before in _MOVES[event][0]
 
 

@@ -1,6 +1,6 @@
-"""What somebody must look after each second: what was lost, circuits, keys, partitions.
+"""Upkeep: reaping, withdrawals, circuits, keys, partitions, once a second.
 
-An allocator does it beside publishing; where there may be none, workers that claim for themselves.
+Allocators do it beside publishing; without an allocator, workers in direct mode do it.
 """
 
 import random
@@ -35,17 +35,17 @@ PARTITIONS_SECONDS: Final = 3600.0
 PRUNE_SECONDS: Final = 600.0
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
-KEY_STRIDES_MAX: Final = 20
-"""Strides of keys in one pass while each wakes something: 17 microseconds a key."""
-KEY_LOOKS_MAX: Final = 4
-"""Strides that wake nothing: 6 microseconds a key, and a million may wait for keys in use."""
+KEY_BATCHES_MAX: Final = 20
+"""Batches of keys in one pass while each wakes items: 17 microseconds a key."""
+EMPTY_KEY_BATCHES_MAX: Final = 4
+"""Batches that wake nothing: 6 microseconds a key, and a million may wait for keys in use."""
 
 
 @final
 class Upkeep:
-    """Takes back what was lost, honours what was asked, and judges how flows fare.
+    """Reaps claims and runs, applies withdrawals, releases keys and updates circuits.
 
-    Any number may do it beside each other: each statement leaves out what another one holds.
+    Any number of processes may do it at once: each statement skips rows that another one locked.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class Upkeep:
         limit: int = 500,
         quiet_doublings_max: int = 0,
     ) -> None:
-        """Look about every `seconds`; `limit` bounds a pass in claims and in runs.
+        """Run about every `seconds`; `limit` bounds a pass in claims and in runs.
 
-        After one that found nothing the next is twice as far, up to `quiet_doublings_max` times.
+        After a pass without work the pause doubles, up to `quiet_doublings_max` times.
         """
-        # Its statements take 25 ms to be planned, on each connection, and 2 ms to run.
+        # Planning its statements takes 25 ms on each connection, running them 2 ms.
         self._connection = ReconnectingConnection(pool)
         self._actor_no = actor_no
         self._seconds = seconds
@@ -80,17 +80,17 @@ class Upkeep:
             "reap_claims": self._reap_claims,
             "apply_withdrawals": self._apply_withdrawals,
             "release_keys": self._release_keys,
-            "update_circuits": self._judge_circuits,
+            "update_circuits": self._update_circuits,
             "flag_streaks": self._flag_streaks,
-            "reapply_pauses": self._heal_pauses,
+            "reapply_pauses": self._reapply_pauses,
             "prune": self._prune,
         }
 
     async def tick(self) -> Counter[str]:
-        """Do one bounded pass; what Postgres refuses to one step keeps no other from being done.
+        """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
         Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; and what changed:
-        circuits, streaks, pauses. Raises where the connection is lost.
+        circuits, streaks, pauses. Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -109,9 +109,9 @@ class Upkeep:
         return counts
 
     def pause_seconds(self) -> float:
-        """Say how long until the next pass.
+        """Return the time until the next pass.
 
-        None after a full one, and never the same, so that ten processes do not look together.
+        It is 0 after a full pass, and random otherwise, so that processes do not run together.
         """
         if self._has_more:
             return 0.0
@@ -172,20 +172,20 @@ class Upkeep:
         withdrawals = await apply_withdrawals(connection, self._limit)
         counts["withdrawn"] += withdrawals.applied
 
-    async def _heal_pauses(self, connection: Connection, counts: Counter[str]) -> None:
+    async def _reapply_pauses(self, connection: Connection, counts: Counter[str]) -> None:
         counts["pauses"] += await reapply_pauses(connection)
 
     async def _release_keys(self, connection: Connection, counts: Counter[str]) -> None:
-        looks = 0
-        for _ in range(KEY_STRIDES_MAX):
+        empty = 0
+        for _ in range(KEY_BATCHES_MAX):
             released = await release_keys(connection, self._keys_after, KEYS_MAX)
             self._keys_after = released.reached
             counts["unblocked"] += released.unblocked
-            looks += not released.unblocked
-            if released.reached is None or looks == KEY_LOOKS_MAX:
+            empty += not released.unblocked
+            if released.reached is None or empty == EMPTY_KEY_BATCHES_MAX:
                 break
 
-    async def _judge_circuits(self, connection: Connection, counts: Counter[str]) -> None:
+    async def _update_circuits(self, connection: Connection, counts: Counter[str]) -> None:
         for change in await update_circuits(connection):
             counts["circuits"] += 1
             self._log.warning(

@@ -28,9 +28,15 @@ SCHEMA = json.loads((ROOT / "docs" / "definition.schema.json").read_text(encodin
 VALIDATOR: Any = Draft202012Validator(SCHEMA)
 
 EXPRESSED = (
-    *("no such field", "does not belong here", "must be a text", "mapping", "not one of the words"),
-    *("greater than or equal", "less than", "characters", "which kind", "not a date"),
-    *("no such roll", "not a business day", "without a time of day", "not a local time"),
+    *(
+        "no such field",
+        "does not belong here",
+        "must be a text",
+        "mapping",
+        "not one of the accepted words",
+    ),
+    *("greater than or equal", "less than", "characters", "no known kind", "not a date"),
+    *("unknown roll", "not a business day", "without a time of day", "not a local time"),
 )
 """Reasons of refusal that a schema can express."""
 

@@ -317,6 +317,6 @@ def test_a_cycle_has_seconds_only_where_there_are_any() -> None:
 
 def test_an_event_rule_has_no_window_and_a_schedule_no_event() -> None:
     start, end = datetime(2027, 3, 1, tzinfo=UTC), datetime(2027, 3, 2, tzinfo=UTC)
-    with pytest.raises(InvalidItem, match="no schedule"):
+    with pytest.raises(InvalidItem, match="not a schedule"):
         draft_occurrences(rule(), start, end)
     assert apply_rule(rule(NIGHTLY), event()) == []

@@ -1,7 +1,7 @@
-"""A calendar as the ledger keeps it: its days, between which dates they are complete, their names.
+"""A calendar as the ledger keeps it: its days, the dates that it covers, and its holidays' names.
 
-It always says until when it knows: a list of holidays that ends nowhere is taken for complete one
-day too long.
+`last_day` is required: a list of holidays without an end would be taken as complete for years that
+it says nothing about.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ DayName = Annotated[str, StringConstraints(min_length=1, max_length=NAME_CHARS_M
 
 
 class CalendarDocument(BaseModel):
-    """What one version of a calendar says; `names` are of its holidays, as far as they have any."""
+    """One version of a calendar. `names` has names of holidays; a holiday may have none."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,12 +37,12 @@ class CalendarDocument(BaseModel):
     def _is_a_calendar(self) -> Self:
         self.calendar("")
         if strange := set(self.names).difference(self.holidays):
-            reason = f"{min(strange).isoformat()} is no holiday of it"
-            raise field_error("names", reason, "a name for each holiday, at most")
+            reason = f"{min(strange).isoformat()} is not one of its holidays"
+            raise field_error("names", reason, "names of listed holidays only")
         return self
 
     def calendar(self, name: str) -> Calendar:
-        """Return the calendar under the name by which definitions ask for it."""
+        """Return the calendar under `name`, which definitions refer to."""
         return Calendar(
             name=name,
             weekend=self.weekend,
@@ -53,14 +53,14 @@ class CalendarDocument(BaseModel):
         )
 
     def normalised(self) -> dict[str, Any]:
-        """Return the canonical document: equal exactly where nothing changed."""
+        """Return the canonical document. Documents are equal if and only if nothing changed."""
         return self.model_dump(mode="json") | {
             "names": {day.isoformat(): self.names[day] for day in sorted(self.names)}
         }
 
 
 def parse_calendar(document: Mapping[str, object], *, source: str) -> CalendarDocument:
-    """Read a calendar's document; InvalidInput names each field that is wrong."""
+    """Read a calendar's document. Raises InvalidInput, which names each wrong field."""
     try:
         return CalendarDocument.model_validate(document)
     except ValidationError as error:
@@ -68,7 +68,7 @@ def parse_calendar(document: Mapping[str, object], *, source: str) -> CalendarDo
             _problem(found["loc"], found.get("ctx") or {}, found["msg"])
             for found in error.errors(include_url=False, include_input=False)
         ]
-        raise InvalidInput(f"{source} is no calendar:", problems) from None
+        raise InvalidInput(f"{source} is not a valid calendar:", problems) from None
 
 
 def _problem(

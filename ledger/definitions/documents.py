@@ -1,8 +1,8 @@
-"""Documents out of YAML or JSON text, with the same meaning in both.
+"""Documents from YAML or JSON text, with the same meaning in both.
 
 YAML 1.1 reads `at: 17:00` as the number 1020, `on` as true and `2026-12-25` as a date. Here a
-plain scalar is null, a boolean, a number or a text, as in JSON and YAML 1.2. What would be settled
-silently (a key given twice, an alias) is refused with its line.
+plain scalar is null, a boolean, a number or a text, as in JSON and YAML 1.2. What YAML would
+resolve without a word (a repeated key, an alias) is refused with its line.
 """
 
 import json
@@ -17,7 +17,7 @@ from dueledger.ledger.errors import InvalidDefinition, Problem, shown_value
 TEXT_CHARS_MAX: Final = 33_554_432
 DEPTH_MAX: Final = 32
 
-_PLAIN_STYLES: Final = (None, "")  # the pure parser's and the C parser's way to say: not quoted
+_PLAIN_STYLES: Final = (None, "")  # unquoted: the pure parser's style, the C parser's style
 _STRING: Final = "tag:yaml.org,2002:str"
 _TAG_NAMES: Final = (
     *("str", "int", "float", "bool", "null", "timestamp"),
@@ -34,13 +34,13 @@ _WORDS: Final = {
 _INTEGER: Final = re.compile(r"[-+]?(0|[1-9][0-9]{0,40})")
 _FLOAT: Final = re.compile(r"[-+]?[0-9]{1,40}\.[0-9]{1,40}([eE][-+]?[0-9]{1,3})?")
 
-# The C parser where the wheel carries it: 1,335 definitions take 0.04 s to compose instead of 0.9.
+# The C parser where the wheel includes it: 1,335 definitions take 0.04 s to compose instead of 0.9.
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceDocument:
-    """One document, and the line of the text on which it begins, where that is known."""
+    """One document, and the line on which it begins (None for JSON)."""
 
     value: object
     line: int | None
@@ -62,7 +62,7 @@ def read_documents(text: str, *, source: str) -> list[SourceDocument]:
         elif document.value is not None:
             found.append(document)
     if not found:
-        reason = "the text holds no definition"
+        reason = "the text has no definition"
         raise _unreadable(source, [Problem("document", "", reason, "definition: name …")])
     return found
 
@@ -72,7 +72,7 @@ def _unreadable(source: str, problems: list[Problem]) -> InvalidDefinition:
 
 
 def _read_json(text: str, source: str) -> list[SourceDocument] | None:
-    """Return what JSON gives, or None where the text is not JSON and may be YAML's flow style."""
+    """Return the documents of a JSON text; None if it is not JSON, as YAML's flow style."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -90,7 +90,7 @@ def _read_json(text: str, source: str) -> list[SourceDocument] | None:
     except json.JSONDecodeError:
         return None
     except ValueError:  # Python reads no integer of more than 4,300 digits
-        problem = Problem("document", "", "holds an integer of thousands of digits", "a text")
+        problem = Problem("document", "", "has an integer of thousands of digits", "a text")
         raise _unreadable(source, [problem]) from None
     except RecursionError:
         raise _unreadable(source, [_too_deep()]) from None
@@ -100,8 +100,8 @@ def _read_json(text: str, source: str) -> list[SourceDocument] | None:
 def too_deep_at(text: str) -> int | None:
     """Return the line on which YAML nests deeper than DEPTH_MAX, or None.
 
-    Asked before anything is composed: the C parser composes by recursion and ends the process on
-    a hundred thousand levels. Raises yaml.YAMLError where the text is none.
+    Call it before composing: the C parser composes by recursion and crashes the process on a
+    hundred thousand levels. Raises yaml.YAMLError if the text is not YAML.
     """
     depth = 0
     for event in yaml.parse(text, Loader=_LOADER):
@@ -137,7 +137,7 @@ def _read_yaml(text: str, source: str) -> list[SourceDocument]:
 
 
 class _NodeReader:
-    """Turns one document's nodes into plain values. A node seen twice came by an alias."""
+    """Converts one document's nodes to plain values. A node that occurs twice is an alias."""
 
     def __init__(self, source: str) -> None:
         self._source = source
@@ -151,7 +151,7 @@ class _NodeReader:
             raise self._refused(node, problem)
         self._seen.add(id(node))
         if node.tag not in _TAGS:
-            problem = Problem("document", str(node.tag), "a tag of its own", "the value without it")
+            problem = Problem("document", str(node.tag), "a custom tag", "the value without it")
             raise self._refused(node, problem)
         match node:
             case yaml.MappingNode():
@@ -167,7 +167,7 @@ class _NodeReader:
         found: dict[str, object] = {}
         for key_node, value_node in node.value:
             if not isinstance(key_node, yaml.ScalarNode):
-                raise self._refused(key_node, Problem("document", "", "a key that is no text"))
+                raise self._refused(key_node, Problem("document", "", "a key that is not a text"))
             key = str(key_node.value)
             if key == "<<" and key_node.style in _PLAIN_STYLES:
                 problem = Problem(key, "", "a merge", "the fields written out")
@@ -193,7 +193,7 @@ def _scalar(node: yaml.ScalarNode) -> object:
         return int(text)
     if _FLOAT.fullmatch(text):
         return float(text)
-    return text  # what only YAML 1.1 takes for more than a text: 17:00, yes, 2026-12-25
+    return text  # only YAML 1.1 reads these as something else: 17:00, yes, 2026-12-25
 
 
 def _line(node: yaml.Node) -> int:

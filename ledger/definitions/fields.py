@@ -1,4 +1,4 @@
-"""The small texts of a definition's document, and how a wrong one is refused."""
+"""The text fields of a definition's document, with their checks."""
 
 from typing import Annotated, Final
 from unicodedata import category
@@ -37,7 +37,7 @@ _UNSEEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 def check_path(text: str) -> str:
-    """Return `text` where it is a JMESPath expression; refuse it otherwise."""
+    """Return `text` if it is a JMESPath expression. Refuse it otherwise."""
     try:
         jmespath.compile(text)
     except (JMESPathError, RecursionError) as error:
@@ -47,30 +47,30 @@ def check_path(text: str) -> str:
 
 
 def check_usable(text: str) -> str:
-    """Return `text` where a key may hold it; refuse it otherwise."""
+    """Return `text` if a key may contain it. Refuse it otherwise."""
     if reason := unusable_reason(text):
         raise value_error(reason, "a text without control characters")
     return text
 
 
 def check_name(text: str) -> str:
-    """Return `text` where it shows what it is wherever it is printed; refuse it otherwise."""
+    """Return `text` if all of its characters are visible. Refuse it otherwise."""
     odd = next((each for each in text if category(each) in _UNSEEN), None)
     if odd is not None:
-        reason = f"holds U+{ord(odd):04X}, which does not show or changes how others do"
-        raise value_error(reason, "a name of characters that are seen")
+        reason = f"has U+{ord(odd):04X}, which is invisible or changes how others are shown"
+        raise value_error(reason, "a name of visible characters")
     return text
 
 
 def check_topic(text: str) -> str:
-    """Return `text` where Kafka may have a topic of that name; refuse it otherwise."""
+    """Return `text` if Kafka allows a topic of that name. Refuse it otherwise."""
     if text in {".", ".."}:
-        raise value_error("Kafka has no topic of this name", "a topic such as due.orders")
+        raise value_error("Kafka does not allow this topic name", "a topic such as due.orders")
     return text
 
 
 def chars(length_max: int) -> StringConstraints:
-    """Bound a text's length."""
+    """Return constraints of a text of 1 to `length_max` characters."""
     return StringConstraints(min_length=1, max_length=length_max, strict=True)
 
 
@@ -98,6 +98,6 @@ KeyText = Annotated[str, chars(PATH_CHARS_MAX), AfterValidator(check_usable)]
 
 
 class DocumentPart(BaseModel):
-    """A part of the document: nothing in it changes, and nothing unknown is ignored."""
+    """A part of the document: immutable, and unknown fields are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -1,6 +1,6 @@
-"""What a definition says about sending an item to an HTTP endpoint.
+"""The part of a definition that sends its items to an HTTP endpoint.
 
-Secrets are named, never written down: a definition can be read by anybody who may look around.
+A definition names secrets and never contains them: everybody with read access sees it.
 """
 
 import re
@@ -32,7 +32,7 @@ TOPIC_PREFIX: Final = "due-http."
 _BODILESS: Final = frozenset({"GET", "DELETE"})
 _HEADER_VALUE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?")
 _PLAIN: Final = frozenset({"url", "method", "body", "timeout", "concurrency", "partition_key"})
-# How the message is framed and carried is the client's affair.
+# The client sets these: they frame and carry the message.
 _OF_THE_CLIENT: Final = frozenset(
     {
         "accept-encoding",
@@ -47,7 +47,7 @@ _OF_THE_CLIENT: Final = frozenset(
         "upgrade",
     }
 )
-# What the dispatcher says about the item.
+# The dispatcher sets these: they describe the item.
 _OF_THE_ITEM: Final = frozenset({"idempotency-key", "traceparent", "tracestate"})
 _PREFIXES_OF_THE_ITEM: Final = ("ce-", "webhook-")
 _SECRET: Final = re.compile(
@@ -59,7 +59,7 @@ def _check_url(text: str) -> str:
     try:
         return str(read_url(text))
     except InvalidUrl as error:
-        withheld = not {"@", "?"}.isdisjoint(text)  # a password before, or a token behind
+        withheld = not {"@", "?"}.isdisjoint(text)  # a password before @, or a token after ?
         raise PydanticCustomError(
             "refused",
             "{reason}",
@@ -69,14 +69,17 @@ def _check_url(text: str) -> str:
 
 def _check_secret_name(text: str) -> str:
     if text.startswith("whsec_"):
-        raise value_error("is a secret, not the name of one", "the name it has among the worker's")
+        raise value_error(
+            "is a secret, not the name of a secret", "the name of one of the worker's secrets"
+        )
     return text
 
 
 def _check_header_value(text: str) -> str:
     if not _HEADER_VALUE.fullmatch(text):
         raise value_error(
-            "holds what a header cannot carry", "printable ASCII without outer spaces"
+            "has a character that a header cannot contain",
+            "printable ASCII without leading or trailing spaces",
         )
     return text
 
@@ -91,9 +94,9 @@ HeaderValue = Annotated[str, chars(HEADER_CHARS_MAX), AfterValidator(_check_head
 
 
 class HttpDispatch(DocumentPart):
-    """The request that works an item. `retry` beside `dispatch` says how often it is repeated."""
+    """The request that works an item. `retry` beside `dispatch` limits its repetitions."""
 
-    url: Url = Field(description="an https address, or an http one that the worker's list names")
+    url: Url = Field(description="an https address, or an http one on the worker's allow list")
     method: Literal["POST", "PUT", "PATCH", "GET", "DELETE"] = "POST"
     headers: dict[HeaderName, HeaderValue] = Field(
         default_factory=dict, max_length=HEADERS_MAX, description="constants; nothing secret"
@@ -104,17 +107,18 @@ class HttpDispatch(DocumentPart):
         description="headers whose value is a secret of the tenant, by the secret's name",
     )
     secret: SecretName | None = Field(
-        default=None, description="the tenant's secret that signs the request; without it, unsigned"
+        default=None,
+        description="name of the tenant's secret that signs the request; none: unsigned",
     )
     body: JsonValue = Field(
         default=None,
         description="a JMESPath on {item, payload}, or a map of name to JMESPath; "
-        "without it, the payload byte for byte",
+        "none: the payload byte for byte",
     )
     timeout: Period = Field(
         default=timedelta(seconds=15),
         le=TIMEOUT_MAX,
-        description="for the whole exchange; a worker cuts it to four fifths of its lease",
+        description="of the whole exchange; at most four fifths of the worker's lease apply",
     )
     concurrency: Annotated[int, Field(ge=1, le=CONCURRENCY_MAX, strict=True)] = 32
     partition_key: JmesPath = "business_key"
@@ -122,7 +126,9 @@ class HttpDispatch(DocumentPart):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.method in _BODILESS and self.body is not None:
-            raise field_error("body", f"a {self.method} carries none", "method: POST, or no body")
+            raise field_error(
+                "body", f"a {self.method} request has no body", "method: POST, or no body"
+            )
         for field, path in self._paths().items():
             _check_body(field, path)
         names = [name.lower() for name in (*self.headers, *self.secret_headers)]
@@ -130,12 +136,14 @@ class HttpDispatch(DocumentPart):
             field = "headers" if name in self.headers else "secret_headers"
             _check_header_name(f"{field}.{name}", name.lower())
             if names.count(name.lower()) > 1:
-                raise field_error(f"{field}.{name}", "given twice", "it once", withheld=True)
+                raise field_error(
+                    f"{field}.{name}", "given twice", "the header once", withheld=True
+                )
         for name in self.headers:
             if _SECRET.fullmatch(name.lower()):
                 raise field_error(
                     f"headers.{name}",
-                    "a secret does not belong into a definition",
+                    "a secret does not belong in a definition",
                     f"secret_headers: {{{name}: the name of a secret}}",
                     withheld=True,
                 )
@@ -164,7 +172,7 @@ def _check_body(field: str, path: object) -> None:
 
 
 def may_be_secret(path: str) -> bool:
-    """Return whether what stands at a path of the document must not be quoted in a message.
+    """Return whether the value at a path must not be quoted in a message.
 
     Somebody may have written the secret where its name, or nothing, belongs.
     """
@@ -175,15 +183,15 @@ def may_be_secret(path: str) -> bool:
 def http_topic(tenant: str, kind: str) -> str:
     """Return the topic between the allocator and the workers that send a kind by HTTP.
 
-    A topic an endpoint: what waits for one that hangs keeps nothing of another's waiting.
+    One topic for each endpoint: items that wait for a hanging endpoint delay no other endpoint.
     """
     return f"{TOPIC_PREFIX}{tenant}.{kind}"
 
 
 def _check_header_name(field: str, name: str) -> None:
     if name in _OF_THE_CLIENT:
-        raise field_error(field, "is the client's own to set", "no such header", withheld=True)
+        raise field_error(field, "is set by the HTTP client", "no such header", withheld=True)
     if name in _OF_THE_ITEM or name.startswith(_PREFIXES_OF_THE_ITEM):
         raise field_error(
-            field, "tells about the item and is always sent", "no such header", withheld=True
+            field, "describes the item and is always sent", "no such header", withheld=True
         )

@@ -1,8 +1,8 @@
 """The address of an HTTP target, in a grammar so narrow that every parser reads it the same way.
 
-Who checks an address and who connects to it must agree on the host. So what parsers read in
-different ways (credentials, backslashes, escapes and capitals in the host, decimal, octal and hex
-addresses, zone ids) is no address here, and the rest has one spelling.
+The check of an address and the connection to it must agree on the host. So forms that parsers read
+differently (credentials, backslashes, escapes and capitals in the host, decimal, octal and hex
+addresses, zone ids) are refused, and each remaining address has one spelling.
 """
 
 import re
@@ -22,11 +22,11 @@ _PARTS: Final = re.compile(
 _PLACE: Final = re.compile(r"(?P<host>\[[^\[\]]*\]|[^:\[\]]*)(?::(?P<port>[0-9]{1,5}))?")
 _REST: Final = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 _LABEL: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
-_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # what `inet_aton` takes for a number
+_NUMBER: Final = re.compile(r"[0-9]+|0x[0-9a-f]*")  # `inet_aton` reads these as numbers
 
 
 class InvalidUrl(ValueError):
-    """A text is no address: `reason` and the `accepted` spelling; neither quotes it."""
+    """A text is not an address: the `reason` and the `accepted` spelling; neither quotes it."""
 
     def __init__(self, reason: str, accepted: str = _ACCEPTED) -> None:
         super().__init__(reason)
@@ -36,7 +36,7 @@ class InvalidUrl(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class HttpUrl:
-    """An address taken apart. `host` is lower case, without the brackets of an IPv6 address."""
+    """A parsed address. `host` is lower case, without the brackets of an IPv6 address."""
 
     scheme: str
     host: str
@@ -46,7 +46,7 @@ class HttpUrl:
 
     @property
     def address(self) -> IPv4Address | IPv6Address | None:
-        """The address that the host is, or None where it is a name."""
+        """The IP address that the host is; None if it is a name."""
         try:
             return ip_address(self.host)
         except ValueError:
@@ -61,7 +61,7 @@ class HttpUrl:
 
     @property
     def shown(self) -> str:
-        """The address as logs and evidence may show it: a query may hold a token."""
+        """The address for logs and evidence, without the query, which may contain a token."""
         return self.origin + self.path
 
     def __str__(self) -> str:
@@ -69,32 +69,32 @@ class HttpUrl:
 
 
 def read_url(text: str) -> HttpUrl:
-    """Read an address. Raises Unreadable, which never quotes it."""
+    """Read an address. Raises InvalidUrl, which never quotes it."""
     if len(text) > URL_CHARS_MAX:
         raise InvalidUrl(f"longer than {URL_CHARS_MAX} characters")
     if not text.isascii():
-        raise InvalidUrl("holds characters other than ASCII", "a host as xn--…, a path as %C3%A9")
+        raise InvalidUrl("has characters other than ASCII", "a host as xn--…, a path as %C3%A9")
     match = _PARTS.fullmatch(text)
     if match is None:
-        raise InvalidUrl("is no absolute address")
+        raise InvalidUrl("is not an absolute address")
     scheme = match["scheme"].lower()
     if scheme not in DEFAULT_PORTS:
-        raise InvalidUrl("neither https nor http")
+        raise InvalidUrl("is neither https nor http")
     if "#" in text:
         raise InvalidUrl("has a fragment, which is never sent", "the address without it")
     if "@" in match["place"]:
         raise InvalidUrl(
-            "holds credentials", "the address without them, and secret_headers: {Authorization: …}"
+            "has credentials", "the address without them, and secret_headers: {Authorization: …}"
         )
     if not _REST.fullmatch(match["rest"]):
-        raise InvalidUrl("holds a character that an address must escape", "it as %XX")
+        raise InvalidUrl("has a character that an address must escape", "%XX in its place")
     host, port = read_host_and_port(match["place"], scheme)
     path, _, query = match["rest"].partition("?")
     return HttpUrl(scheme, host, port, path or "/", query)
 
 
 def read_host_and_port(place: str, scheme: str) -> tuple[str, int]:
-    """Read ``host`` or ``host:port``. Raises Unreadable."""
+    """Read ``host`` or ``host:port``. Raises InvalidUrl."""
     match = _PLACE.fullmatch(place)
     if match is None:
         raise InvalidUrl("its host or port cannot be read")
@@ -105,7 +105,7 @@ def read_host_and_port(place: str, scheme: str) -> tuple[str, int]:
 
 
 def read_host(text: str) -> str:
-    """Return a host in its one spelling. Raises Unreadable."""
+    """Return a host in its one spelling. Raises InvalidUrl."""
     host = text.lower()
     if host.startswith("["):
         return _read_ipv6(host[1:-1])
@@ -113,24 +113,24 @@ def read_host(text: str) -> str:
     if labels[-1] == "" and len(labels) > 1:
         raise InvalidUrl("its host ends in a dot", "the host without it")
     if len(host) > HOST_CHARS_MAX or not all(map(_LABEL.fullmatch, labels)):
-        raise InvalidUrl("its host is no name and no address")
+        raise InvalidUrl("its host is neither a name nor an address")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(IPv4Address(host))
         except AddressValueError:
             raise InvalidUrl(
-                "its host is a number that some programs take for an address", "it as 192.0.2.1"
+                "its host is a number that some programs read as an address", "192.0.2.1"
             ) from None
     return host
 
 
 def _read_ipv6(text: str) -> str:
     if "%" in text:
-        raise InvalidUrl("its host has a zone id, which means another host on each machine")
+        raise InvalidUrl("its host has a zone id, which names another host on each machine")
     try:
         address = IPv6Address(text)
     except AddressValueError:
-        raise InvalidUrl("its host is no IPv6 address", "it as [2001:db8::1]") from None
-    if address.ipv4_mapped is not None:  # Python 3.13 spells it in another way than 3.12
-        raise InvalidUrl("its host is an IPv4 address inside an IPv6 one", "it as 192.0.2.1")
+        raise InvalidUrl("its host is not an IPv6 address", "[2001:db8::1]") from None
+    if address.ipv4_mapped is not None:  # Python 3.13 prints it differently from 3.12
+        raise InvalidUrl("its host is an IPv4 address inside an IPv6 one", "192.0.2.1")
     return str(address)

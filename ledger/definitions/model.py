@@ -1,7 +1,7 @@
-"""The definition's model: what is owed, when, and by which rule. The same in YAML, JSON, REST.
+"""The definition's model: what is owed, when, and by which rule. The same in YAML, JSON and REST.
 
-One definition is a schedule (no `event`: recurs by itself) or an event rule (`event`: an event of
-that type owes one item). Whatever is not honoured yet is refused by name, never ignored.
+A definition without `event` is a schedule: it recurs by itself. One with `event` is an event rule:
+an event of that type owes one item. Fields that are not supported are refused by name.
 """
 
 import json
@@ -75,29 +75,30 @@ def _default_calendar(fields: dict[str, Any]) -> CalendarRule | None:
 
 
 class Definition(DocumentPart):
-    """One version of a definition document, every default filled in."""
+    """One version of a definition document, with every default filled in."""
 
     definition: DefinitionName
     tenant: Token
     kind: Token
     event: EventType | None = Field(
-        default=None, description="the event type that owes an item; without it, a schedule"
+        default=None, description="type of the events that owe an item; none: a schedule"
     )
     business_key: KeyText = Field(
         description="a JMESPath on the event, or a schedule's constant of at most 512 characters"
     )
     cycle: JmesPath | None = Field(
         default=None,
-        description="names the round: a JMESPath on the event; a schedule's is its nominal time",
+        description="name of the occurrence: a JMESPath on the event; of a schedule, its nominal "
+        "time",
     )
     effective_date: JmesPath | None = Field(
         default=None,
-        description="a JMESPath on the event that gives a date; a schedule's is its nominal date",
+        description="a JMESPath on the event that gives a date; of a schedule, the nominal date",
     )
     when: When
     calendar: CalendarRule | None = Field(
         default_factory=_default_calendar,
-        description="which days count as business days, and what becomes of the others",
+        description="which days are business days, and what happens to occurrences on other days",
     )
     cancel_on: tuple[EventMatch, ...] = ()
     supersede_on: tuple[EventMatch, ...] = ()
@@ -107,12 +108,14 @@ class Definition(DocumentPart):
         description="JMESPaths on the event, or a schedule's constants",
     )
     lane: Token | None = Field(
-        default=None, description="the label that separates flows, so that each can be paused alone"
+        default=None,
+        description="the label whose values separate flows; each flow can be paused alone",
     )
     catch_up: CatchUpPolicy = CatchUpPolicy()
     smear: Period | None = Field(
         default=None,
-        description="items are spread over so long after their nominal time, by a hash of their id",
+        description="items are delayed by up to this long after their nominal time, by a hash of "
+        "their id",
     )
     overlap: Literal["allow", "skip", "buffer_one", "buffer_all", "cancel_other"] = Field(
         default="allow",
@@ -130,7 +133,7 @@ class Definition(DocumentPart):
         "or a schedule's constant (default: {})",
     )
 
-    # Not of the document: the days behind `calendar.name`, once somebody has given them.
+    # Not part of the document: the days of `calendar.name`, set by `with_calendar`.
     _named: Calendar | None = PrivateAttr(default=None)
 
     def __hash__(self) -> int:
@@ -157,25 +160,26 @@ class Definition(DocumentPart):
 
     @property
     def is_schedule(self) -> bool:
-        """Return whether it recurs by itself."""
+        """Return whether the definition recurs by itself."""
         return self.event is None
 
     @property
     def event_types(self) -> frozenset[str]:
-        """Return every type of event that it acts on."""
+        """Return every event type that the definition acts on."""
         matches = (*self.cancel_on, *self.supersede_on)
         own = () if self.event is None else (self.event,)
         return frozenset((*own, *(match.event for match in matches)))
 
     @property
     def calendar_name(self) -> str | None:
-        """Return the name under which it asks for a calendar, None where it does not."""
+        """Return the name of the calendar that it uses, None if it names none."""
         return None if self.calendar is None else self.calendar.name
 
     def with_calendar(self, calendars: Mapping[str, Calendar]) -> Self:
-        """Return the same definition with the calendar that it names among `calendars`.
+        """Return the same definition with the days of the calendar that it names.
 
-        UnknownCalendar where it is not among them; what names none is returned as it is.
+        Raises UnknownCalendar if `calendars` has no such name. A definition that names no calendar
+        is returned unchanged.
         """
         rule = self.calendar
         if rule is None or rule.name is None:
@@ -188,9 +192,9 @@ class Definition(DocumentPart):
         return bound
 
     def observance(self) -> Observance | None:
-        """Return how it observes a calendar, None where it has none.
+        """Return how the definition observes its calendar, None if it has no calendar.
 
-        UnknownCalendar where it names one and `observing` has not given it its days.
+        Raises UnknownCalendar if it names a calendar and `with_calendar` has not set its days.
         """
         rule = self.calendar
         if rule is None:
@@ -206,12 +210,12 @@ class Definition(DocumentPart):
         return None if rule is None else Observance(rule.calendar(), rule.roll or Roll.SKIP)
 
     def normalised(self) -> dict[str, JsonValue]:
-        """Return the canonical document, every default explicit. It reads back as equal."""
+        """Return the canonical document, every default explicit. Parsing it gives an equal one."""
         return self.model_dump(mode="json", exclude_none=True)
 
     @cached_property
     def digest(self) -> str:
-        """Return the SHA-256 of the canonical document: equal exactly where nothing changed."""
+        """Return the SHA-256 of the canonical document. Equal if and only if nothing changed."""
         return sha256(orjson.dumps(self.normalised(), option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 
@@ -227,9 +231,11 @@ def _check_calendar(definition: Definition, rule: CalendarRule) -> None:
             accepted = "{day_of_month: …, roll: …} in `when`, or `roll` here"
         raise field_error("calendar.roll", "is missing", accepted)
     if isinstance(when, Business) and when.business.roll not in {None, rule.roll, *_no_roll(rule)}:
-        raise field_error("calendar.roll", "another than in `when.business`", "one of them")
+        raise field_error(
+            "calendar.roll", "differs from the one in `when.business`", "one of the two"
+        )
     if isinstance(when, Relative) and rule.roll is Roll.SKIP:
-        reason = "an event's item is owed once, so no day can be left out"
+        reason = "an event's item is owed once, so its day cannot be skipped"
         raise field_error(
             "calendar.roll", reason, "following, preceding, modified_following or nearest"
         )
@@ -242,15 +248,15 @@ def _no_roll(rule: CalendarRule) -> tuple[Roll | None, ...]:
 
 
 def _check_reach(when: When, calendar: Calendar) -> None:
-    """Refuse what begins after the calendar's last day, and a business day that no month has."""
+    """Refuse a start after the calendar's last day, and an nth business day that no month has."""
     begin = when.at if isinstance(when, At) else getattr(when, "start", None)
     if begin is not None and calendar.last_day is not None and begin.date() > calendar.last_day:
         field = "when.at" if isinstance(when, At) else "when.start"
-        reason = f"after the last day that the calendar knows, {calendar.last_day}"
-        raise field_error(field, reason, "a calendar that reaches further")
+        reason = f"is after the calendar's last day, {calendar.last_day}"
+        raise field_error(field, reason, "a calendar that covers it")
     days_worked = 7 - len(calendar.weekend)
     if isinstance(when, Business) and when.business.nth and not calendar.workdays:
-        # Four whole weeks and three days: at most three of them are weekend days less.
+        # Four whole weeks and three days: as many weekend days as possible are in the weeks.
         most = 4 * days_worked + min(3, days_worked)
         if abs(when.business.nth) > most:
             reason = f"no month has more than {most} business days"
@@ -258,20 +264,20 @@ def _check_reach(when: When, calendar: Calendar) -> None:
 
 
 def _check_falls_due(definition: Definition) -> None:
-    """Refuse a schedule that owes nothing, ever. Of a calendar by name, only `define` can tell."""
+    """Refuse a schedule that is never due. Calendars by name are checked by `define`."""
     when, rule = definition.when, definition.calendar
     if not isinstance(when, RECURRING) or getattr(when, "sparse", False):
         return
     if (rule is not None and rule.name is not None) or ever_due(when, definition.observance()):
         return
     if ever_due(when, None) and rule is not None and rule.roll is Roll.SKIP:
-        reason = "it never falls due: the calendar leaves out every day that it names"
-        raise field_error("calendar.roll", reason, "another roll, or days that the calendar has")
+        reason = "it never falls due: the calendar skips every day on which it is due"
+        raise field_error("calendar.roll", reason, "another roll, or other days")
     if getattr(when, "end", None) is not None:
-        reason = "it never falls due: nothing lies between its start and this"
+        reason = "it never falls due: there is no occurrence between its start and its end"
         raise field_error("when.end", reason, "a later end, or none")
     reason = "it never falls due"
-    raise field_error("when", reason, "times that there are, and days that the calendar has")
+    raise field_error("when", reason, "times and days that exist in the calendar")
 
 
 def _check_smear(definition: Definition) -> None:
@@ -298,7 +304,7 @@ def _check_catch_up(definition: Definition) -> None:
         return
     if not definition.is_schedule:
         if catch_up.policy != "all":
-            reason = "each event owes an item of its own, whatever came before it or after"
+            reason = "each event owes its own item, whatever came before or after it"
             raise field_error("catch_up.policy", reason, "policy: all, with a window or without")
         return
     limits = (name for name in ("window", "max_items") if getattr(catch_up, name))
@@ -310,7 +316,7 @@ def _check_schedule(definition: Definition) -> None:
     if isinstance(definition.when, DATED):
         raise field_error(
             "when",
-            "`relative` hangs on an event's date, and no `event` is given",
+            "`relative` counts from an event's date, and no `event` is given",
             "an `event:`, or a `when` that recurs by itself: cron or every",
         )
     for field in ("cycle", "effective_date", "cancel_on", "supersede_on"):
@@ -337,7 +343,7 @@ def _check_schedule(definition: Definition) -> None:
             raise field_error(
                 f"labels.{name}", f"longer than {LABEL_CHARS_MAX} characters", "a shorter text"
             )
-    # As Postgres writes them, whose bound it is.
+    # Encoded as Postgres does, because the limit is a constraint of the table.
     if len(json.dumps(definition.labels, ensure_ascii=False).encode()) > LABELS_BYTES_MAX:
         raise field_error("labels", "larger than 8 KiB together", "fewer labels, or shorter ones")
     _check_constant(definition.payload)
@@ -355,12 +361,12 @@ def _check_constant(payload: JsonValue) -> None:
 
 
 def _check_storable(payload: JsonValue) -> None:
-    """Refuse NUL in any text: Postgres stores none in JSON that it reads."""
+    """Refuse NUL in any text: Postgres cannot store it in jsonb."""
     waiting = [payload]
     while waiting:
         match waiting.pop():
             case str() as text if NUL in text:
-                raise field_error("payload", "holds NUL (U+0000)", "a text without it")
+                raise field_error("payload", "has NUL (U+0000)", "a text without it")
             case dict() as members:
                 waiting += [*members, *members.values()]
             case list() as members:
@@ -373,14 +379,14 @@ def _check_dated(when: When) -> None:
     if isinstance(when, At):
         raise field_error(
             "when",
-            "`at` is one time for every event; an event's item hangs on a date of its own",
+            "`at` is the same time for every event; each event's item needs its own date",
             "{relative: P0D, at: …, timezone: …} with a constant such as "
             """effective_date: '`"2027-01-01"`'""",
         )
     if not isinstance(when, DATED):
         raise field_error(
             "when",
-            "recurs by itself, but an `event:` owes one item at one time",
+            "it recurs by itself, but an event owes one item at one time",
             "{relative: P-30D, at: …, timezone: …}, or no `event:`",
         )
 
@@ -390,7 +396,9 @@ def _check_event_rule(definition: Definition) -> None:
     for field in ("cycle", "effective_date"):
         if getattr(definition, field) is None:
             raise field_error(
-                field, "an event rule must name it", f"a path on the event such as data.{field}"
+                field,
+                "is missing, and an event rule needs it",
+                f"a path on the event such as data.{field}",
             )
     paths = {"business_key": definition.business_key} | {
         f"labels.{name}": text for name, text in definition.labels.items()

@@ -1,7 +1,4 @@
-"""Definitions out of documents: checked at the door, every problem named at once.
-
-`Definition` itself is in `ledger.definition_model`; import it from here.
-"""
+"""Parse definitions from documents. Every problem of a document is reported at once."""
 
 import json
 import re
@@ -61,7 +58,7 @@ __all__ = [
 DOCUMENTS_MAX: Final = 1_000_000
 PROBLEMS_MAX: Final = 50
 
-# Fields written on the wrong floor of the document, and where they belong.
+# Fields written at the wrong level of the document, and where they belong.
 _ELSEWHERE: Final[Mapping[str, str]] = {
     "start": "`start` inside `when`",
     "end": "`end` inside `when`",
@@ -72,7 +69,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "when.smear": "`smear` beside `when`",
     "when.catch_up": "`catch_up` beside `when`",
 }
-_OTHER_WORD: Final = "not one of the words that are accepted"
+_OTHER_WORD: Final = "not one of the accepted words"
 _ENUM_MEMBER: Final = re.compile(r"<\w+\.\w+: ('\w+')>")  # as pydantic lists a few of an enum
 _MODELS: Final[Mapping[str, type[BaseModel]]] = {
     "": Definition,
@@ -101,9 +98,9 @@ def load_definitions(
 ) -> list[Definition]:
     """Read every definition of a YAML or JSON text.
 
-    All or none: InvalidDefinition lists each problem with its path, value, reason and, where there
-    is one, the accepted spelling. `source` names the text in messages. `calendars` are those that
-    a definition may name; None leaves names for `Definition.observing` to settle.
+    All or none: InvalidDefinition lists each problem with its path, value, reason and, if one
+    exists, the accepted spelling. `source` names the text in messages. `calendars` are those that
+    a definition may name; None skips that check, and `Definition.with_calendar` makes it later.
     """
     documents = read_documents(text, source=source)
     if len(documents) > DOCUMENTS_MAX:
@@ -125,7 +122,7 @@ def load_definitions(
         if earlier != index:
             reason = f"the same tenant and name as [{earlier}]"
             shown = shown_value(definition.definition)
-            problems.append(Problem(f"{prefix}definition", shown, reason, "a name of its own"))
+            problems.append(Problem(f"{prefix}definition", shown, reason, "another name"))
         definitions.append(definition)
     if problems:
         raise _invalid(source, problems)
@@ -138,7 +135,7 @@ def parse_definition(
     source: str = "document",
     calendars: Mapping[str, Calendar] | None = NO_CALENDARS,
 ) -> Definition:
-    """Read one definition out of a document that is read already, as the ledger keeps it.
+    """Parse one definition from a decoded document, as the ledger stores it.
 
     `calendars` as for `load_definitions`.
     """
@@ -155,7 +152,7 @@ def parse_definition(
 def _observed(
     definition: Definition, calendars: Mapping[str, Calendar] | None, prefix: str
 ) -> tuple[Definition, list[Problem]]:
-    """Return the definition with the calendar that it names, and what keeps it from that."""
+    """Return the definition with the calendar that it names, and problems if there is none."""
     if calendars is None:
         return definition, []
     try:
@@ -166,7 +163,7 @@ def _observed(
 
 
 def definition_schema() -> str:
-    """Return the JSON Schema of the document, as `docs/definition.schema.json` holds it."""
+    """Return the JSON Schema of the document; `docs/definition.schema.json` is a copy."""
     schema = Definition.model_json_schema()
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return json.dumps(schema, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
@@ -191,7 +188,7 @@ def _problems(error: ValidationError, document: object, prefix: str) -> list[Pro
 
 
 def _follows(details: ErrorDetails) -> bool:
-    """Return whether it only follows from another problem, which is named itself."""
+    """Return whether this error only follows from another one, which is reported itself."""
     return details["type"] == "default_factory_not_called"
 
 
@@ -227,28 +224,28 @@ def _member(value: object, field: str) -> object:
 
 
 def _reason(details: ErrorDetails, path: str, kind: str) -> tuple[str, str | None]:
-    """Say what is wrong in the document's terms, and what is accepted instead."""
+    """Return what is wrong, in the document's terms, and what is accepted instead."""
     context: dict[str, Any] = details.get("ctx") or {}
     match details["type"]:
         case "refused":
-            told = str(context["reason"]), str(context["accepted"])
+            answer = str(context["reason"]), str(context["accepted"])
         case "missing":
-            told = "is missing", f"{path.rpartition('.')[2]}: …"
+            answer = "is missing", f"{path.rpartition('.')[2]}: …"
         case "extra_forbidden":
-            told = _extra_reason(path, kind)
+            answer = _extra_reason(path, kind)
         case "union_tag_not_found" | "union_tag_invalid":
-            told = _when_reason(details["input"])
+            answer = _when_reason(details["input"])
         case "literal_error" | "enum":
-            told = _OTHER_WORD, _words(context)
+            answer = _OTHER_WORD, _words(context)
         case "string_type":
-            told = "must be a text", "the value in quotes"
+            answer = "must be a text", "the value in quotes"
         case "string_pattern_mismatch":
-            told = "holds characters that are not accepted", "A-Z a-z 0-9 . _ -"
+            answer = "has characters that are not accepted", "A-Z a-z 0-9 . _ -"
         case "model_type" | "dict_type" | "model_attributes_type":
-            told = "must be a mapping of fields", None
+            answer = "must be a mapping of fields", None
         case _:
-            told = details["msg"][:1].lower() + details["msg"][1:], None
-    return told
+            answer = details["msg"][:1].lower() + details["msg"][1:], None
+    return answer
 
 
 def _extra_reason(path: str, kind: str) -> tuple[str, str | None]:
@@ -267,8 +264,8 @@ def _when_reason(when: object) -> tuple[str, str | None]:
         return "must be a mapping", accepted
     several = named_kinds(set(cast("Mapping[str, object]", when)))
     if several:
-        return f"says {' and '.join(several)} at once", "one of them, or two definitions"
-    return "does not say which kind it is", accepted
+        return f"has {' and '.join(several)} at once", "one of them, or two definitions"
+    return "has no known kind", accepted
 
 
 def _similar_field(path: str, kind: str) -> str | None:
@@ -281,5 +278,7 @@ def _similar_field(path: str, kind: str) -> str | None:
     return close[0] if close else "one of " + ", ".join(names)
 
 
-if __name__ == "__main__":  # python -m ledger.definitions > docs/definition.schema.json
+if (
+    __name__ == "__main__"
+):  # python -m dueledger.ledger.definitions.parsing > docs/definition.schema.json
     sys.stdout.write(definition_schema())

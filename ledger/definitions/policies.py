@@ -1,4 +1,4 @@
-"""Parts of a definition: how its work is handed out, tried again, caught up on, bounded in time."""
+"""Parts of a definition: dispatch, retries, catch-up, order, deadlines and SLA."""
 
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self
@@ -20,47 +20,47 @@ START_MAX: Final = 30
 STREAK_MAX: Final = 3
 TOPIC_LEASE: Final = timedelta(minutes=10)
 LEASE_MAX: Final = timedelta(days=30)
-"""How long anything handed out may go without a word of it."""
+"""The longest dispatch or queue deadline, and the longest lease."""
 
 CATCH_UP_ITEMS_MAX: Final = 10_000
 
 
 class EventMatch(DocumentPart):
-    """An event that withdraws what is open for the business key it names."""
+    """An event that withdraws open items of the business key that it names."""
 
     event: EventType
     business_key: JmesPath
 
 
 class CatchUpPolicy(DocumentPart):
-    """What is still owed of occurrences that were missed: due before they were materialised.
+    """Which occurrences are still owed that were missed: due before they were materialised.
 
-    Where more than `max_items` were missed, or a thousand where none is given, those not owed are
-    one record with their count and range; otherwise each is recorded as skipped.
+    Missed occurrences that are not owed are recorded as skipped. If more than `max_items` were
+    missed (1,000 if it is not given), they are recorded as one range with its count.
 
     An event owes one item: `policy` is `all`, `max_items` has no effect, and `window` counts from
-    the item's due time to the arrival of its event. What comes later is recorded as skipped.
+    the item's due time to the arrival of its event. A later event's item is recorded as skipped.
     """
 
     policy: Literal["all", "latest", "skip"] = "all"
     window: Period | None = Field(
         default=None,
-        description="how long after it was due an occurrence, or an event's item, is still owed",
+        description="how long after its due time an occurrence, or an event's item, is still owed",
     )
     max_items: Annotated[int, Field(ge=1, le=CATCH_UP_ITEMS_MAX, strict=True)] | None = Field(
         default=None,
-        description="how many of those missed are owed at most: the latest; no effect in an event "
-        "rule",
+        description="how many missed occurrences are owed at most: the latest; no effect in an "
+        "event rule",
     )
 
     @property
     def keeps_all(self) -> bool:
-        """Return whether everything missed is owed."""
+        """Return whether every missed occurrence is owed."""
         return self.policy == "all" and self.window is None and self.max_items is None
 
 
 class SlaPolicy(DocumentPart):
-    """How soon after it is due an item must be started and completed."""
+    """How soon after its due time an item must be started and completed."""
 
     start_within: Period | None = None
     complete_within: Period | None = None
@@ -73,7 +73,7 @@ class SlaPolicy(DocumentPart):
                 "{reason}",
                 {
                     "field": "start_within",
-                    "reason": "the start may come later than the completion",
+                    "reason": "the start may be later than the completion",
                     "accepted": "start_within no longer than complete_within",
                 },
             )
@@ -84,22 +84,23 @@ AttemptCount = Annotated[int, Field(ge=1, le=1000, strict=True)]
 
 
 class RetryPolicy(DocumentPart):
-    """How often a failed item is tried again, and how long apart: exponential, full jitter."""
+    """How often a failed item is retried, and after which delays: exponential, full jitter."""
 
     attempt_max: AttemptCount = 5
     start_max: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = Field(
         default=None,
-        description="how often an item is started at most, snoozes and lost workers included; "
-        "30, or attempt_max where that is more",
+        description="maximum of starts of an item, snoozes and lost workers included; default "
+        "30, or attempt_max if that is more",
     )
     streak_max: AttemptCount | None = Field(
         default=None,
-        description="so many failures in a row of one business key are flagged; 3 unless given",
+        description="failures in a row of one business key that are reported; default 3",
     )
     base: Period = timedelta(seconds=10)
     cap: Period = timedelta(minutes=10)
     deadline: Period | None = Field(
-        default=None, description="from due_at on; what fails after it is parked, not tried again"
+        default=None,
+        description="counted from due_at; an item that fails later is parked, not retried",
     )
 
     @model_validator(mode="after")
@@ -115,32 +116,32 @@ class RetryPolicy(DocumentPart):
                 },
             )
         if self.start_max is not None and self.start_max < self.attempt_max:
-            reason = "fewer starts than attempts, and each attempt is a start"
+            reason = "fewer starts than attempts, although each attempt is a start"
             raise field_error("start_max", reason, "at least attempt_max")
         return self
 
 
 class OrderPolicy(DocumentPart):
-    """Whether items of one partition key run one after another, in the order they are due."""
+    """Whether items of one partition key run one after another, in the order of due_at."""
 
     by: Literal["none", "partition_key"] = "none"
     failure: Literal["hold", "pass"] = Field(
-        default="hold", description="whether one that failed holds its key until it ends"
+        default="hold", description="whether a failed item holds its key until it ends"
     )
 
 
 class DeadlinePolicy(DocumentPart):
-    """How long each step of the kind's work may take, and what is done when it takes longer."""
+    """How long each step of an item's work may take, and what is done when it takes longer."""
 
     dispatch: Period = Field(
-        default=timedelta(seconds=30), description="from the claim until Kafka has it"
+        default=timedelta(seconds=30), description="from the claim until Kafka acknowledged it"
     )
     queue: Period = Field(
-        default=timedelta(minutes=2), description="from there until a worker starts it"
+        default=timedelta(minutes=2), description="from then until a worker starts it"
     )
     queue_late: Literal["retry", "park"] = "retry"
     run: Period | None = Field(
-        default=None, description="the hard end of a run, whatever heartbeats say"
+        default=None, description="the hard end of a run, even if heartbeats continue"
     )
     run_late: Literal["retry", "park"] = "retry"
 
@@ -163,11 +164,13 @@ class KafkaDispatch(DocumentPart):
     partition_key: JmesPath = "business_key"
     settled_by: Literal["worker", "topic"] = Field(
         default="worker",
-        description="handlers of workers; or whoever reads the topic and answers on due-outcomes",
+        description="by handlers of workers, or by consumers of the topic that report to "
+        "due-outcomes",
     )
     lease: Period | None = Field(
         default_factory=_default_lease,
-        description="settled by topic: after how long without an answer items are handed out anew",
+        description="settled by topic: items without an outcome after this long are handed out "
+        "again",
     )
 
     @model_validator(mode="after")
@@ -181,13 +184,13 @@ class KafkaDispatch(DocumentPart):
 
 
 class DirectDispatch(DocumentPart):
-    """Workers claim the items themselves: no allocator publishes them, and Kafka is not needed."""
+    """Workers claim the items themselves, without the allocator and Kafka."""
 
     partition_key: JmesPath = "business_key"
 
 
 class Dispatch(DocumentPart):
-    """How work is handed out: to handlers by Kafka or direct, or to an endpoint by HTTP."""
+    """How items reach a handler: by Kafka or direct, or by HTTP to an endpoint."""
 
     kafka: KafkaDispatch | None = None
     http: HttpDispatch | None = None
@@ -201,7 +204,7 @@ class Dispatch(DocumentPart):
                 "refused",
                 "{reason}",
                 {
-                    "reason": f"says {' and '.join(ways)} at once" if ways else "says no way",
+                    "reason": f"has {' and '.join(ways)} at once" if ways else "has no method",
                     "accepted": "{kafka: {topic: due.…}}, {http: {url: https://…}} or {direct: {}}",
                 },
             )
@@ -209,13 +212,13 @@ class Dispatch(DocumentPart):
 
     @property
     def partition_key(self) -> str:
-        """What keeps items in one partition: `business_key` or a JMESPath."""
+        """The key that keeps items in one partition: `business_key` or a JMESPath."""
         way = self.http or self.kafka or self.direct
         return "business_key" if way is None else way.partition_key
 
     @property
     def method(self) -> Literal["kafka", "http", "direct"]:
-        """The field that is given."""
+        """The field that is set."""
         if self.http is not None:
             return "http"
         return "kafka" if self.direct is None else "direct"

@@ -1,4 +1,4 @@
-"""Domain events become what is owed: Kafka, inbox, rules, ledger."""
+"""Domain events to items: Kafka, inbox, rules, ledger."""
 
 from dueledger.ledger.intake.process import open_intake, run_intake
 from dueledger.ledger.intake.settings import EventIntakeSettings

@@ -21,7 +21,7 @@ from dueledger.ledger.store.partitions import make_event_months
 
 
 class EventRecord(NamedTuple):
-    """A record that is an event; `body` is the JSON text of its data."""
+    """A record that contains an event; `body` is the JSON text of its data."""
 
     record: ConsumedRecord
     event: DomainEvent
@@ -36,7 +36,7 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
         super().__init__(AppliedEvents)
         self._pool = pool
         self._actor_no = actor_no
-        self._rulebook = RulesInForce((0, None, 0), [])
+        self._rules = RulesInForce((0, None, 0), [])
         self._calendars = CalendarCache()
         self._log = get_logger("intake")
 
@@ -57,39 +57,39 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
         """Record a batch. Raises InvalidInput if Postgres refuses it."""
         months = {record.event.time.date().replace(day=1) for record in batch}
         async with self._pool.acquire() as connection:
-            # Committed before the keys are locked: months have a lock that others hold who wait
-            # for a key.
+            # Committed before the keys are locked: others hold the lock on months while they
+            # wait for a key.
             await make_event_months(connection, sorted(months))
             async with connection.transaction():
                 return await self._apply(connection, batch)
 
     async def _apply(self, connection: Connection, batch: Sequence[EventRecord]) -> AppliedEvents:
-        rulebook = await self._rules_in_force(connection)
+        rules = await self._rules_in_force(connection)
         reads: list[InterpretedEvent] = []
         rejected: list[RejectedRecord] = []
         for record, event, body in batch:
             try:
-                reads.append(interpret_event(rulebook, event, body))
+                reads.append(interpret_event(rules, event, body))
             except InvalidInput as error:
                 rejected.append(RejectedRecord(record, error))
         if not reads:
             return AppliedEvents(rejected=rejected)
-        applied = await record_batch(connection, rulebook, reads, actor_no=self._actor_no)
+        applied = await record_batch(connection, rules, reads, actor_no=self._actor_no)
         applied.rejected = rejected
         return applied
 
     async def _rules_in_force(self, connection: Connection) -> RulesInForce:
-        """Return the rules in force, read again where another edition has come into force."""
-        edition = await read_rules_edition(connection)
-        if edition != self._rulebook.version:
+        """Return the rules in force, read again if they changed."""
+        version = await read_rules_edition(connection)
+        if version != self._rules.version:
             rows = await list_event_rules(connection)
             named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
             calendars = await self._calendars.newest_versions(connection, named)
-            self._rulebook = RulesInForce(edition, rows, calendars)
-            for rule in self._rulebook.refused:
+            self._rules = RulesInForce(version, rows, calendars)
+            for rule in self._rules.refused:
                 self._log.warning(
                     LogEvent.DEFINITION_FAILED,
                     definition_no=rule.definition_no,
                     reason=rule.reason,
                 )
-        return self._rulebook
+        return self._rules

@@ -1,6 +1,6 @@
-"""Reading a domain event off Kafka: CloudEvents 1.0, binary or structured mode.
+"""Read a domain event from a Kafka record: CloudEvents 1.0, binary or structured mode.
 
-The two modes give the same event. What breaks the contract is refused with the name of the
+Both modes give the same event. An event that breaks the contract is refused with the name of the
 attribute, as the sender spells it. Pure.
 """
 
@@ -20,7 +20,7 @@ STRUCTURED: Final = "application/cloudevents"
 BATCHED: Final = "application/cloudevents-batch"
 VALUE_BYTES_MAX: Final = 262_144
 ATTRIBUTE_BYTES_MAX: Final = 1024
-"""Source and id stand together in an index, whose rows Postgres limits to 2,704 bytes."""
+"""Source and id are in one index, whose rows Postgres limits to 2,704 bytes."""
 TENANT_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 _PREFIX: Final = "ce_"
@@ -36,10 +36,10 @@ EventHeaders = Sequence[tuple[str, bytes | None]]
 
 
 def parse_event(headers: EventHeaders, value: bytes | None) -> DomainEvent:
-    """Read one record. An event may come without data: then Kafka carries no value.
+    """Read one record. An event without data has no value in Kafka.
 
-    Raises InvalidHeader where an attribute is missing or malformed, InvalidEvent where the value
-    is; both name the field.
+    Raises InvalidHeader if an attribute is missing or malformed, InvalidEvent if the value is.
+    Both name the field.
     """
     if value is not None and len(value) > VALUE_BYTES_MAX:
         reason = f"is larger than 256 KiB ({VALUE_BYTES_MAX:,} bytes)"
@@ -57,7 +57,7 @@ def parse_event(headers: EventHeaders, value: bytes | None) -> DomainEvent:
 
 
 def is_structured(headers: EventHeaders) -> bool:
-    """Return whether the value holds the whole event and not only its data."""
+    """Return whether the value contains the whole event and not only its data."""
     return any(
         name.lower() == CONTENT_TYPE and (value or b"").startswith(STRUCTURED.encode())
         for name, value in headers
@@ -82,10 +82,10 @@ def _attributes(headers: EventHeaders) -> dict[str, str]:
 def _structured(value: bytes, headers: Mapping[str, str]) -> DomainEvent:
     document = _json("value", value)
     if not isinstance(document, dict):
-        raise _refused("value", "is not a JSON object, which a structured event is")
+        raise _refused("value", "is not a JSON object, as a structured event must be")
     members = cast("dict[str, Any]", document)
     if "data_base64" in members:
-        raise _refused("data_base64", "holds bytes; rules read JSON, so send `data`")
+        raise _refused("data_base64", "has bytes, but rules read JSON: send `data`")
     attributes: dict[str, str] = {}
     for name, member in members.items():
         if name == "data" or member is None:
@@ -125,14 +125,14 @@ def _event(attributes: Mapping[str, str], prefix: str, data: Any) -> DomainEvent
 
 @lru_cache(maxsize=4096)
 def _tenant_of(tenant: str | None, source: str, prefix: str) -> str:
-    """Take the extension; without it, the first segment of a path-like source names the tenant."""
+    """Return the extension's tenant, or else the first segment of a path-like source."""
     if tenant is None and source.startswith("/"):
         tenant = source.removeprefix(SOURCE_PREFIX.rstrip("/")).lstrip("/").split("/", 1)[0]
     if not tenant:
         accepted = f"an extension `{_TENANT}`, or a source that begins with /tenant/"
         raise InvalidHeader(
             "The event cannot be read.",
-            [Problem(f"{prefix}{_TENANT}", "", "it does not say whose event this is", accepted)],
+            [Problem(f"{prefix}{_TENANT}", "", "the event names no tenant", accepted)],
         )
     if not TENANT_SHAPE.fullmatch(tenant):
         reason = "must be 1 to 100 of A-Z, a-z, 0-9, '.', '_', '-'"
@@ -152,7 +152,7 @@ def _optional(attributes: Mapping[str, str], name: str, prefix: str) -> str | No
     if text is None:
         return None
     if "\x00" in text:
-        raise _invalid(f"{prefix}{name}", shown_value(text), "holds NUL (U+0000)")
+        raise _invalid(f"{prefix}{name}", shown_value(text), "has NUL (U+0000)")
     if len(text) * 4 > ATTRIBUTE_BYTES_MAX and len(text.encode()) > ATTRIBUTE_BYTES_MAX:
         raise _invalid(f"{prefix}{name}", shown_value(text), f"is over {ATTRIBUTE_BYTES_MAX} bytes")
     return text
@@ -165,7 +165,7 @@ def _instant(text: str) -> datetime:
         message = "is an instant without an offset"
         raise ValueError(message)
     if not _EARLIEST <= instant < _LATEST:
-        message = "lies outside 1970-2199"
+        message = "is outside 1970-2199"
         raise ValueError(message)
     return instant.astimezone(UTC)
 
@@ -176,12 +176,12 @@ def _json(field: str, value: bytes) -> Any:  # noqa: ANN401 - any JSON
     except orjson.JSONDecodeError as error:
         raise _refused(field, f"is not JSON: {error}") from None
     if _NUL_ESCAPE in value and _contains_nul(document):
-        raise _refused(field, "holds NUL (U+0000), which cannot be stored")
+        raise _refused(field, "has NUL (U+0000), which cannot be stored")
     return document
 
 
 def _contains_nul(document: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Look for it decoded: the same six characters may be an escaped backslash and text."""
+    """Search the decoded document: the same six characters may be an escaped backslash and text."""
     waiting: list[object] = [document]
     while waiting:
         found = waiting.pop()

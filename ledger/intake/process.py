@@ -1,4 +1,4 @@
-"""The intake as a process: its connections, its topics, and its loop."""
+"""The intake process: its connections, its topics, and its loop."""
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -13,14 +13,14 @@ from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 
-_PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
+_PAUSE_SECONDS: Final = 0.01  # each poll waits for events itself
 
 
 @asynccontextmanager
 async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicIntake]:
-    """Have an intake under an actor name of its own, its topics made.
+    """Open an intake under its own actor name, and create its topics.
 
-    Raises Unavailable when Postgres or Kafka cannot be reached.
+    Raises Unavailable if Postgres or Kafka cannot be reached.
     """
     name = incarnation(ActorKind.INTAKE)
     options = ReaderOptions(
@@ -36,8 +36,8 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
             settings.dsn.get_secret_value(),
             application_name=name,
             size_max=2,
-            # The arrays of a batch are joined to one another, and nested loops over them are
-            # quadratic: landing 2,000 events takes 550 ms with them and 60 without.
+            # A batch's arrays are joined to each other, and nested loops over them are quadratic:
+            # recording 2,000 events takes 550 ms with them and 60 without.
             profile=PlanProfile.ANALYTIC,
         ) as pool,
         open_reader(settings, options, client=name.replace(":", "-")) as reader,
@@ -52,7 +52,7 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
 
 
 async def run_intake(settings: EventIntakeSettings, stop: Stop) -> None:
-    """Take events in until a stop is asked for. Any number of processes may."""
+    """Run the intake until a stop is requested. Any number of processes may run it."""
     await run_to_stop(_run(settings, stop), stop)
 
 

@@ -1,7 +1,7 @@
-"""One batch of domain events, applied to the ledger in one transaction and few statements.
+"""Apply one batch of domain events to the ledger in one transaction and few statements.
 
-Whoever folds a business key holds its bucket first: two processes that each land one of two events
-of a key would otherwise both miss the other's.
+The lock of a key's bucket is taken before the key's events are read: otherwise two processes that
+each record one of two events of a key would both miss the other one.
 """
 
 from collections import defaultdict
@@ -52,7 +52,7 @@ producers key their events by business key, processes that share such a topic sh
 @final
 @dataclass(slots=True, kw_only=True)
 class AppliedEvents(IntakeResult):
-    """What became of a batch: `skipped` came too late to be owed, and `emitted` are the rest."""
+    """Counts of a batch. `skipped` items came too late to be owed and are not in `emitted`."""
 
     events: int = 0
     duplicates: int = 0
@@ -64,18 +64,18 @@ class AppliedEvents(IntakeResult):
 
 async def record_batch(
     connection: Connection,
-    rulebook: RulesInForce,
+    rules: RulesInForce,
     reads: Sequence[InterpretedEvent],
     *,
     actor_no: int,
 ) -> AppliedEvents:
-    """Land the events and apply those that are new; the caller's transaction decides.
+    """Record the events and apply the new ones. The caller's transaction commits it.
 
-    Repeating it is harmless: what the inbox knows already is not applied again.
+    Repeating it is harmless: an event that is already in the inbox is not applied again.
     """
     keys = _keys(reads)
     await lock_business_keys(connection, _buckets(reads, keys))
-    known = await _known_events(connection, rulebook, keys)
+    known = await _known_events(connection, rules, keys)
     recorded = await record_events(connection, [_inbox_event(read) for read in reads])
     fresh = [(read, answer) for read, answer in zip(reads, recorded, strict=True) if answer.new]
     taken = AppliedEvents(
@@ -83,8 +83,8 @@ async def record_batch(
         duplicates=len(reads) - len(fresh),
         unmatched=sum(read.effects is None for read, _ in fresh),
     )
-    stories = group_by_subject(known, [read for read, _ in fresh])
-    ends = await _endings(connection, stories)
+    subjects = group_by_subject(known, [read for read, _ in fresh])
+    ends = await _endings(connection, subjects)
     taken.emitted, taken.skipped = await _emit(connection, fresh, actor_no)
     taken.withdrawn = await _withdraw(connection, ends, actor_no)
     return taken
@@ -92,33 +92,33 @@ async def record_batch(
 
 def _keys(reads: Sequence[InterpretedEvent]) -> set[tuple[str, str]]:
     return {
-        (meaning.subject[0], meaning.subject[2]) for read in reads for meaning in read.effects or ()
+        (effect.subject[0], effect.subject[2]) for read in reads for effect in read.effects or ()
     }
 
 
 def _buckets(reads: Sequence[InterpretedEvent], keys: set[tuple[str, str]]) -> list[int]:
-    held = {business_key for _, business_key in keys}
-    held.update(read.key or read.event.id for read in reads)
-    return sorted(set(partitions_of([key.encode() for key in held], KEY_LOCK_BUCKETS)))
+    locked = {business_key for _, business_key in keys}
+    locked.update(read.key or read.event.id for read in reads)
+    return sorted(set(partitions_of([key.encode() for key in locked], KEY_LOCK_BUCKETS)))
 
 
 async def _known_events(
-    connection: Connection, rulebook: RulesInForce, keys: set[tuple[str, str]]
+    connection: Connection, rules: RulesInForce, keys: set[tuple[str, str]]
 ) -> list[InterpretedEvent]:
-    """Read what the inbox holds of these keys already, with what it means today."""
+    """Return the inbox's events of these keys, with their effects under today's rules."""
     if not keys:
         return []
     tenants, business_keys = zip(*sorted(keys), strict=True)
-    rows = await list_key_events(connection, tenants, business_keys, rulebook.event_types)
+    rows = await list_key_events(connection, tenants, business_keys, rules.event_types)
     known: list[InterpretedEvent] = []
     for row in rows:
         event = DomainEvent(
             row.tenant, row.source, row.id, row.type, row.occurred_at, row.subject, row.body
         )
         try:
-            known.append(interpret_event(rulebook, event))
+            known.append(interpret_event(rules, event))
         except InvalidEvent:
-            continue  # an older rule could read it; what it made then stays as it is
+            continue  # an older rule could read it; the items that it made stay as they are
     return known
 
 
@@ -139,26 +139,26 @@ def _inbox_event(read: InterpretedEvent) -> InboxEvent:
 
 
 async def _endings(
-    connection: Connection, stories: Mapping[ItemSubject, SubjectEvents]
+    connection: Connection, subjects: Mapping[ItemSubject, SubjectEvents]
 ) -> list[ItemEnding]:
-    """Return what must end: by the fold, and what is open though no event here tells its birth.
+    """Return the items to end: by the events' order, and open items that no event here implies.
 
-    The latter was emitted by a service itself, or under an older rule.
+    The latter were emitted by a service itself, or under an older rule.
     """
     ends: list[ItemEnding] = []
     asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    born: dict[ItemSubject, dict[UUID, EventOrder]] = {}
-    for subject, story in stories.items():
-        born[subject] = first_implied(story.implied_items)
-        ends += find_item_endings(born[subject], story.withdrawals)
-        if story.new_withdrawals:
+    implied: dict[ItemSubject, dict[UUID, EventOrder]] = {}
+    for subject, subject_events in subjects.items():
+        implied[subject] = first_implied(subject_events.implied_items)
+        ends += find_item_endings(implied[subject], subject_events.withdrawals)
+        if subject_events.new_withdrawals:
             tenant, kind, business_key = subject
             asked[tenant, kind].append(business_key)
     for (tenant, kind), business_keys in sorted(asked.items()):
         for item in await find_open_items(connection, tenant, kind, business_keys):
             subject = tenant, kind, item.business_key
-            if item.id not in born[subject]:
-                first = min(stories[subject].new_withdrawals, key=attrgetter("moment"))
+            if item.id not in implied[subject]:
+                first = min(subjects[subject].new_withdrawals, key=attrgetter("order"))
                 ends.append(first.ending_of(item.id))
     return ends
 
@@ -166,29 +166,33 @@ async def _endings(
 async def _emit(
     connection: Connection, fresh: Sequence[tuple[InterpretedEvent, RecordedEvent]], actor_no: int
 ) -> tuple[int, int]:
-    """Emit oldest event first: of one item's births in a batch the first gives its terms.
+    """Emit the items of the oldest event first: the first event of an item gives its terms.
 
-    Returns how many were made that are owed, and how many that are skipped.
+    Returns how many owed items and how many skipped items were made.
     """
     owed = [
-        (read.moment, draft, meaning.definition_no, answer.event_no, _skip_reason(draft, answer))
+        (read.order, draft, effect.definition_no, answer.event_no, _skip_reason(draft, answer))
         for read, answer in fresh
-        for meaning in read.effects or ()
-        if (draft := meaning.draft) is not None
+        for effect in read.effects or ()
+        if (draft := effect.draft) is not None
     ]
     if not owed:
         return 0, 0
     owed.sort(key=lambda one: one[0])
-    _, drafts, definition_nos, event_nos, lapses = zip(*owed, strict=True)
+    _, drafts, definition_nos, event_nos, skip_reasons = zip(*owed, strict=True)
     emitted = await emit_items(
         connection,
         drafts,
         actor_no=actor_no,
         definition_nos=definition_nos,
         event_nos=event_nos,
-        skip_reasons=lapses,
+        skip_reasons=skip_reasons,
     )
-    made = [lapse for answer, lapse in zip(emitted, lapses, strict=True) if answer.created]
+    made = [
+        skip_reason
+        for answer, skip_reason in zip(emitted, skip_reasons, strict=True)
+        if answer.created
+    ]
     return made.count(None), len(made) - made.count(None)
 
 

@@ -1,4 +1,4 @@
-"""An intake: records in the ledger what one topic brings, a poll at a time.
+"""An intake: records one topic in the ledger, one poll at a time.
 
 Kafka's offsets are committed last: after the ledger's commit, and after Kafka has acknowledged the
 rejected records. If the process dies in between, the poll is read again, as duplicates.
@@ -49,7 +49,7 @@ ParsedT = TypeVar("ParsedT", bound=ParsedRecord)
 
 
 class BatchRecorder(ABC, Generic[ParsedT, ResultT]):
-    """Records batches in the ledger. What is recorded again changes nothing."""
+    """Records batches in the ledger. Repeating a record changes nothing."""
 
     def __init__(self, result_type: type[ResultT]) -> None:
         self.result_type = result_type
@@ -70,7 +70,7 @@ class BatchRecorder(ABC, Generic[ParsedT, ResultT]):
         return error
 
     async def record(self, records: Sequence[ConsumedRecord]) -> ResultT:
-        """Record what can be read; return the rejected records, which are not sent yet."""
+        """Record the readable records; return the rejected ones, which are not sent yet."""
         result = self.result_type()
         batch: list[ParsedT] = []
         for record in records:
@@ -102,7 +102,7 @@ class BatchRecorder(ABC, Generic[ParsedT, ResultT]):
 
 @final
 class TopicIntake:
-    """Records what one reader polls. `name` is that of its logger and its crash points."""
+    """Records what one reader polls. `name` is the name of its logger and its crash points."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
-"""What falls between two versions of a calendar where one takes over from the other. Pure.
+"""Find occurrences lost between two versions of a calendar where one replaces the other. Pure.
 
-Up to an instant a schedule was expanded by the one, from then on by the next. What the next rolls
-to before that instant, and the one before had rolled to after it, neither stretch holds.
+A schedule is expanded by the old version up to an instant, and by the new version from it. An
+occurrence that the new version rolls to before the instant, and the old one to after it, is in
+neither window.
 """
 
 from contextlib import suppress
@@ -35,7 +36,7 @@ _DAY: Final = timedelta(days=1)
 
 
 def change_reach(definition: Definition, before: Calendar) -> timedelta:
-    """Return how far from the instant of a change the same occurrence may stand on either side."""
+    """Return how far before and after the change's instant one occurrence can be rolled."""
     observance = definition.observance()
     if observance is None:
         return timedelta()
@@ -53,10 +54,10 @@ def drafts_moved_before(
     *,
     times_max: int = TIMES_MAX,
 ) -> list[ItemDraft]:
-    """Return what a schedule owes in [since, at) that it was to owe at `at` or later before.
+    """Return items due in [since, at) now that the old calendar had due at `at` or later.
 
-    It was expanded by `before` up to `at`, and is by its own calendar from then on. Raises
-    BeyondCalendar where its own does not reach back so far, WindowTooLarge as `expand` does.
+    The schedule was expanded by `before` up to `at`, and by its own calendar from then on. Raises
+    BeyondCalendar if its own calendar does not go back so far, WindowTooLarge as `expand` does.
     """
     when, observance = definition.when, definition.observance()
     if observance is None or not isinstance(when, RECURRING):
@@ -80,10 +81,10 @@ def drafts_moved_before(
 
 
 def calendar_ends(definition: Definition) -> list[datetime]:
-    """Return up to where a schedule can be expanded by its calendar, the latest guess first.
+    """Return the ends up to which the calendar may allow an expansion, the latest first.
 
-    Its last day may be in doubt where a day beyond is rolled back to it, and its last month where
-    business days are counted.
+    The last day is uncertain if a later day may roll back to it, and the last month if business
+    days are counted.
     """
     observance = definition.observance()
     if observance is None or observance.calendar.last_day is None:
@@ -98,7 +99,7 @@ def calendar_ends(definition: Definition) -> list[datetime]:
 
 
 def known_until(definition: Definition, start: datetime, end: datetime) -> datetime:
-    """Return `end`, or as far before it as the definition's calendar tells what is owed."""
+    """Return `end`, or the last instant before it up to which the calendar is known."""
     if not isinstance(definition.when, RECURRING):
         return end
     for known in (end, *(known for known in calendar_ends(definition) if start < known < end)):
@@ -111,10 +112,10 @@ def known_until(definition: Definition, start: datetime, end: datetime) -> datet
 def _nearest_from(before: Calendar, after: Calendar, at: datetime) -> datetime:
     """Return the earliest instant to which `after` rolls what `before` rolls to `at` or later.
 
-    No roll passes a business day: it is as far as the closed days of both reach back.
+    No roll passes a business day, so only the closed days of both calendars count.
     """
     day = (at - SCAN_MARGIN).astimezone(UTC).date()
-    if before.last_day is not None:  # what nobody knew then counts as later
+    if before.last_day is not None:  # unknown then: counts as later
         day = min(day, before.last_day)
     for calendar in (before, after):
         day = calendar.source_days(day, day)[0]
@@ -122,7 +123,7 @@ def _nearest_from(before: Calendar, after: Calendar, at: datetime) -> datetime:
 
 
 def _due_by(found: Occurrence, when: Recurring, before: Observance) -> datetime:
-    """Return when another calendar has the same occurrence; the end of time where it never said."""
+    """Return when `before` has the same occurrence due; DUE_END or DUE_MIN if it is not known."""
     day = before.calendar.roll(found.nominal.date(), before.roll)
     if isinstance(day, Beyond):
         return DUE_END if day is Beyond.AFTER else DUE_MIN

@@ -1,7 +1,7 @@
-"""What is still owed of the occurrences that a schedule missed. Pure.
+"""Decide which of a schedule's missed occurrences are still owed. Pure.
 
-Missed is what was due before it was materialised: a definition that failed for days, a process
-that was away longer than the horizon, a definition that begins in the past.
+An occurrence is missed if it was due before it was materialised: the definition failed for days,
+the process was stopped for longer than the horizon, or the definition begins in the past.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from dueledger.ledger.rules.schedule_drafts import expand_schedule
 from dueledger.ledger.schedule import RECURRING, Occurrence
 
 RECORDED_MAX: Final = 1_000
-"""How many may be missed, where a definition does not say, and each still has a record."""
+"""How many missed occurrences have a record each, if a definition does not say."""
 
 COUNTED_MAX: Final = 100_000
-"""How many occurrences of one definition are counted in one pass, about."""
+"""About how many occurrences of one definition are counted in one pass."""
 
 _STEP_MIN: Final = timedelta(seconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class CatchUpDecision:
-    """Of what was missed, that due at `owed_from` or later is owed.
+    """Missed occurrences due at `owed_from` or later are owed.
 
-    `in_one`: the rest is one record with its count and range, not a record each.
+    `as_one_range`: the others are recorded as one range with its count, not each.
     """
 
     owed_from: datetime
@@ -34,7 +34,7 @@ class CatchUpDecision:
 
 @dataclass(frozen=True, slots=True)
 class MissedRange:
-    """How many occurrences of a definition, due in [from_at, until_at), are owed no more."""
+    """How many occurrences of a definition, due in [from_at, until_at), are no longer owed."""
 
     from_at: datetime
     until_at: datetime
@@ -49,10 +49,10 @@ def decide_catch_up(
     *,
     outdated: bool = False,
 ) -> CatchUpDecision:
-    """Say what is still owed of what lies before `now` in [start, until).
+    """Return which occurrences before `now` in [start, until) are still owed.
 
-    `until` is earlier than now where a newer version took over. The latest of all is owed once: of
-    a version that is `outdated`, since a newer one has missed a later occurrence, none is.
+    `until` is earlier than now if a newer version replaced this one. Policy `latest` owes one
+    occurrence; an `outdated` version owes none, since a newer version missed a later one.
     """
     catch_up, end = definition.catch_up, min(until, now)
     if catch_up.keeps_all or start >= end:
@@ -76,9 +76,9 @@ def decide_catch_up(
 def find_latest(
     definition: Definition, start: datetime, end: datetime, count: int
 ) -> list[Occurrence]:
-    """Return the last `count` occurrences in [start, end), looking back no further than it must."""
+    """Return the last `count` occurrences in [start, end), reading back no further than needed."""
     found: list[Occurrence] = []
-    step = _stretch(definition, start, end, count)
+    step = _window_length(definition, start, end, count)
     while end > start and len(found) < count:
         low = max(start, end - step)
         found = [*expand_schedule(definition, low, end).occurrences, *found]
@@ -87,14 +87,14 @@ def find_latest(
 
 
 def count_missed(definition: Definition, start: datetime, end: datetime) -> MissedRange:
-    """Count what lapses from `start` on, up to `end` or as far as about COUNTED_MAX reach."""
-    until = min(end, start + _stretch(definition, start, end, COUNTED_MAX))
+    """Count missed occurrences from `start` to `end`, or to about COUNTED_MAX of them."""
+    until = min(end, start + _window_length(definition, start, end, COUNTED_MAX))
     window = expand_schedule(definition, start, until)
     return MissedRange(start, until, len(window.occurrences) + len(window.skipped))
 
 
-def _stretch(definition: Definition, start: datetime, end: datetime, count: int) -> timedelta:
-    """Return about how long [start, end) takes to hold so many occurrences."""
+def _window_length(definition: Definition, start: datetime, end: datetime, count: int) -> timedelta:
+    """Return about the length of the part of [start, end) with `count` occurrences."""
     when = definition.when
     expected = when.estimate(start, end) if isinstance(when, RECURRING) else 0.0
     if expected <= count:

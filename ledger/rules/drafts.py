@@ -1,6 +1,6 @@
-"""What rules and schedules hand to the store: items to emit, and what an event withdraws.
+"""What rules and schedules give to the store: items to emit, and withdrawals by events.
 
-Nothing here is checked again by the store except what the database constrains.
+The store checks nothing of it again except the database's constraints.
 """
 
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ from dueledger.ledger.identity import item_id
 class Overlap(IntEnum):
     """What an item does while another of its overlap key is handed out. The numbers are stored.
 
-    WAIT: it waits, in the order due. SKIP: it ends as Skipped. BUFFER_ONE: one waits, the rest end
-    as Skipped. CANCEL_OTHER: it asks an older one to end and waits for that; of several that wait
-    the newest stays, the rest end as Skipped.
+    WAIT: it waits, in the order of due_at. SKIP: it ends as Skipped. BUFFER_ONE: one item waits,
+    the others end as Skipped. CANCEL_OTHER: it requests the end of the older one and waits for it;
+    if several wait, the newest stays and the others end as Skipped.
     """
 
     WAIT = 1
@@ -27,11 +27,10 @@ class Overlap(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemDraft:
-    """One item as it will be owed. `payload` and `labels` are JSON text, `lane` '' is none.
+    """One item to emit. `payload` and `labels` are JSON text; `lane` '' means none.
 
-    `due_at` is moved by `smear_seconds` already. `overlap` None may run beside any other;
-    `overlap_key` None is the business key. `owed_until` is None where it is owed however late its
-    event comes.
+    `due_at` includes `smear_seconds`. `overlap` None: it may run beside any other item;
+    `overlap_key` None: the business key. `catch_up_until` None: owed however late its event comes.
     """
 
     tenant: str
@@ -59,17 +58,17 @@ class ItemDraft:
 
     @property
     def id(self) -> UUID:
-        """Return the identity that deduplicates it."""
+        """Return the identity, which removes duplicates."""
         return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
 
     def is_too_late(self, received_at: datetime) -> bool:
-        """Return whether an event received then comes too late to owe it: it is skipped instead."""
+        """Return whether an event received then is too late to owe the item: it is skipped."""
         return self.catch_up_until is not None and self.catch_up_until < received_at
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedDraft:
-    """An occurrence that is recorded as skipped, never executed. `reason` is a SkipReason."""
+    """An occurrence to record as skipped. `reason` is a SkipReason."""
 
     draft: ItemDraft
     reason: str
@@ -77,7 +76,7 @@ class SkippedDraft:
 
 @dataclass(frozen=True, slots=True)
 class Cancellation:
-    """An event ends what is open for this business key and kind."""
+    """An event ends the open items of this business key and kind."""
 
     tenant: str
     kind: str
@@ -88,11 +87,11 @@ class Cancellation:
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
-    """An event replaces what is open for this business key and kind by `replacement`.
+    """An event replaces the open items of this business key and kind by `replacement`.
 
-    Where `replacement.id` is the id of the open item, the terms are the same round's: the row
-    keeps what it says, for what was owed never changes. A definition that must carry new terms
-    under the same effective date puts the revision into `cycle` (docs/identity.md).
+    If the open item has the id of `replacement`, it is the same occurrence: its row keeps its
+    terms, because what was owed never changes. A definition that needs new terms under the same
+    effective date puts the revision into `cycle` (docs/identity.md).
     """
 
     tenant: str

@@ -1,7 +1,7 @@
-"""What a domain event owes: pure, the same drafts for the same input, always.
+"""Compute what a domain event owes. Pure: the same input always gives the same drafts.
 
-An event rule addresses the event as the document `{id, source, type, subject, time, data}` with
-JMESPath. What is missing or of the wrong kind is an InvalidEvent that names the path, the
+An event rule reads the event as the document `{id, source, type, subject, time, data}` with
+JMESPath. A missing value or one of the wrong type raises InvalidEvent, which names the path, the
 definition and the reason; nothing is guessed.
 """
 
@@ -37,8 +37,8 @@ _ISO_DATE_CHARS: Final = 10
 _YEAR_MIN: Final = DUE_MIN.year
 _YEAR_END: Final = DUE_END.year
 
-# JMESPath's own errors are ValueErrors; its functions also let Python's through, on numbers that
-# overflow for one (`ceil` of 1e400), and an event that fails must never stop those behind it.
+# JMESPath's own errors are ValueErrors, but its functions also raise Python's errors, as on numbers
+# that overflow (`ceil` of 1e400). An event that fails must never stop the events after it.
 _EVALUATION_FAILED: Final = (
     ArithmeticError,
     AttributeError,
@@ -68,9 +68,9 @@ class DomainEvent:
 def apply_rule(
     definition: Definition, event: DomainEvent
 ) -> list[ItemDraft | Cancellation | Supersession]:
-    """Return what `event` means under `definition`; empty where it is not the rule's concern.
+    """Return the effects of `event` under `definition`; empty if the rule does not use its type.
 
-    Raises InvalidEvent where the event does not carry what the rule addresses.
+    Raises InvalidEvent if the event lacks a field that the rule reads.
     """
     if definition.is_schedule:
         return []
@@ -111,7 +111,7 @@ def _document(event: DomainEvent) -> dict[str, object]:
 
 
 class _CompiledRule:
-    """A definition made ready: every path compiled once."""
+    """A definition with every path compiled once."""
 
     def __init__(self, definition: Definition, when: Relative) -> None:
         self.definition = definition
@@ -183,7 +183,7 @@ class _CompiledRule:
     def text_of(
         self, document: object, path: str, field: str, chars_max: int = BUSINESS_KEY_CHARS_MAX
     ) -> str:
-        """Return the text at `path`; a whole number counts as its digits."""
+        """Return the text at `path`; a whole number is converted to its digits."""
         found = self.value_of(document, path, field)
         if isinstance(found, int) and not isinstance(found, bool):
             found = str(found)
@@ -214,7 +214,7 @@ class _CompiledRule:
         return effective_date
 
     def occurrence_for(self, effective_date: date) -> Occurrence:
-        """Return when the item is due, within the years that a ledger keeps."""
+        """Return when the item is due. Raises InvalidEvent outside the years of the ledger."""
         try:
             occurrence = self.when.due_for(effective_date, self.observance)
         except InvalidItem as error:
@@ -244,14 +244,14 @@ class _CompiledRule:
         return text.decode()
 
     def value_of(self, document: object, path: str, field: str) -> object:
-        """Return what is at `path`, which must be there."""
+        """Return the value at `path`. Raises InvalidEvent if it is missing or null."""
         found = self.search(document, path, field)
         if found is None:
             raise self.refused(field, path, None, "is missing or null in the event")
         return found
 
     def search(self, document: object, path: str, field: str) -> object:
-        """Evaluate `path`; None where nothing is there."""
+        """Evaluate `path`; None if there is no value."""
         try:
             return evaluator(path)(document)
         except _EVALUATION_FAILED as error:
@@ -261,7 +261,7 @@ class _CompiledRule:
     def refused(
         self, field: str, path: str, value: object, reason: str, accepted: str | None = None
     ) -> InvalidEvent:
-        """Return the refusal that names the path, the definition's field and the reason."""
+        """Return the error that names the path, the definition's field and the reason."""
         place = f"{path} (as {field})" if path else field
         shown = "" if value is None else shown_value(value)
         problem = Problem(place, shown, reason, accepted)
@@ -276,8 +276,8 @@ class _CompiledRule:
 @lru_cache(maxsize=65_536)
 def _compiled(definition: Definition) -> _CompiledRule:
     if not isinstance(definition.when, Relative):
-        problem = Problem("when", "", "recurs by itself; no event moves it")
-        raise InvalidItem(f"{definition.definition} is no event rule.", [problem])
+        problem = Problem("when", "", "recurs by itself; events do not move it")
+        raise InvalidItem(f"{definition.definition} is not an event rule.", [problem])
     return _CompiledRule(definition, definition.when)
 
 
@@ -285,7 +285,7 @@ def _compiled(definition: Definition) -> _CompiledRule:
 def evaluator(path: str) -> Evaluate:
     """Return a function that evaluates a JMESPath on a document.
 
-    Names joined by dots, which most rules are, are looked up without the interpreter: measured,
+    Names joined by dots, which are most paths, are looked up without the interpreter: measured,
     0.3 microseconds instead of 4.
     """
     if _NAMES.fullmatch(path):
@@ -294,7 +294,7 @@ def evaluator(path: str) -> Evaluate:
 
 
 def _follow_names(names: tuple[str, ...], document: object) -> object:
-    """Follow names as JMESPath does: in anything but an object there is nothing to be found."""
+    """Follow names as JMESPath does: None where the value is not an object."""
     found = document
     for name in names:
         if not isinstance(found, dict):

@@ -1,4 +1,4 @@
-"""What a schedule owes: its occurrences as drafts, smeared, and what it missed. Pure."""
+"""Drafts of what a schedule owes: its occurrences, smeared, and those it missed. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -27,15 +27,16 @@ from dueledger.ledger.schedule.expansion import TIMES_MAX
 from dueledger.ledger.schedule.smear import gaps_after, smear_seconds
 
 MISSED_REASON: Final = "catch_up"
-"""Why an occurrence is recorded as skipped that was missed and is owed no more."""
+"""The reason of a skipped occurrence that was missed and is no longer owed."""
 
 TRIGGERED_PREFIX: Final = "manual-"
-"""How the cycle of a round begins that a person triggered."""
+"""Prefix of the cycle of an item that a person triggered."""
 
 EXPANSION_TIMES_MAX: Final = 250_000
-"""Local times looked at for one stretch that is materialised, at most: a fraction of a second.
+"""Local times examined for one window at most when a schedule is materialised: a fraction of a
+second.
 
-More than a day has that no calendar heaps up; a definition beyond it fails, for others wait for it.
+A day of any usual calendar has fewer. A definition that exceeds it fails, because others wait.
 """
 
 OVERLAPS: Final[Mapping[str, Overlap | None]] = {
@@ -61,7 +62,7 @@ class ScheduleDrafts:
 def draft_occurrences(definition: Definition, start: datetime, end: datetime) -> ScheduleDrafts:
     """Return what a schedule owes in the half-open [start, end), in order of time.
 
-    Cycle is the nominal local time, with ``#2`` for the second of two instants that are both
+    The cycle is the nominal local time, with ``#2`` for the second of two instants that are both
     owed; the effective date is the nominal local date.
     """
     return draft_window(definition, expand_schedule(definition, start, end), end)
@@ -70,16 +71,16 @@ def draft_occurrences(definition: Definition, start: datetime, end: datetime) ->
 def expand_schedule(
     definition: Definition, start: datetime, end: datetime, *, times_max: int = TIMES_MAX
 ) -> ScheduleWindow:
-    """Return a schedule's own occurrences in the half-open [start, end), not yet smeared.
+    """Return a schedule's own occurrences in the half-open [start, end), before smear.
 
     Raises WindowTooLarge and BeyondCalendar as `expand` does.
     """
     when = definition.when
     if isinstance(when, Relative):
-        problem = Problem("when", "relative", "hangs on an event; it has no window of its own")
-        raise InvalidItem(f"{definition.definition} is no schedule.", [problem])
+        problem = Problem("when", "relative", "counts from an event's date; it has no window")
+        raise InvalidItem(f"{definition.definition} is not a schedule.", [problem])
     if isinstance(when, AfterCompletion):
-        return ScheduleWindow((), ())  # only what ends owes the next: see draft_first
+        return ScheduleWindow((), ())  # the end of an item owes the next: see draft_chain_start
     return expand(when, start, end, definition.observance(), times_max=times_max)
 
 
@@ -92,7 +93,7 @@ def draft_window(
 ) -> ScheduleDrafts:
     """Return the drafts of a window that was expanded up to `end`.
 
-    What was due before `owed_from` is recorded as skipped: it was missed.
+    Occurrences due before `owed_from` are recorded as skipped: they were missed.
     """
     constant = _constant_fields(definition)
     smears = _smears(definition, window, end)
@@ -111,15 +112,15 @@ def draft_window(
 
 
 def draft_chain_start(definition: Definition, when: AfterCompletion, at: datetime) -> ItemDraft:
-    """Return the item that begins the chain of a fixed delay at an instant."""
+    """Return the first item of a fixed-delay chain, due at `at`."""
     return _scheduled_draft(_constant_fields(definition), definition, when.first(at))
 
 
 def draft_triggered(definition: Definition, name: str, at: datetime) -> ItemDraft:
-    """Return the item of a schedule that a person wants at an instant, as a round `name`.
+    """Return the item of a schedule that a person triggered for an instant, as occurrence `name`.
 
-    Its cycle has a form that no schedule makes, so that it stands beside the rounds, never in the
-    place of one; the effective date is the local date.
+    Its cycle has a form that no schedule makes, so it never replaces an occurrence of the
+    schedule. The effective date is the local date.
     """
     sla = definition.sla
     return ItemDraft(
@@ -134,13 +135,13 @@ def draft_triggered(definition: Definition, name: str, at: datetime) -> ItemDraf
 
 
 def local_time(definition: Definition, at: datetime) -> datetime:
-    """Return an instant as the schedule's own clock shows it, naive."""
+    """Return an instant as local time of the schedule's zone, naive."""
     zone = load_zone(getattr(definition.when, "timezone", "UTC"))
     return at.astimezone(zone).replace(tzinfo=None)
 
 
 def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
-    """Return the name of a recurring schedule's round."""
+    """Return the cycle of a recurring schedule's occurrence."""
     text = nominal.isoformat(
         timespec="microseconds"
         if nominal.microsecond
@@ -152,21 +153,21 @@ def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
 
 
 def reissue_cycle(cycle: str, issue: int) -> str:
-    """Return the name of a round's second, third … issue; the first has the name as it is.
+    """Return the cycle of an occurrence's second, third … issue; the first keeps the cycle.
 
-    A round that a version or a tz database ended, and a later one owes again, is a new item: what
-    has ended never changes.
+    If a version or a tz database ended an occurrence's item and a later one owes it again, that
+    is a new item: an ended item never changes.
     """
     return cycle if issue == 1 else f"{cycle}~{issue}"
 
 
 def issue_draft(draft: ItemDraft, issue: int) -> ItemDraft:
-    """Return a round's second, third … issue, given its first."""
+    """Return an occurrence's second, third … issue, given its first."""
     return draft if issue == 1 else replace(draft, cycle=reissue_cycle(draft.cycle, issue))
 
 
 def split_issue(cycle: str) -> tuple[str, int]:
-    """Return a schedule's round and which issue of it a cycle names."""
+    """Return the occurrence and the issue that a schedule's cycle names."""
     base, _, issue = cycle.partition("~")
     return base, int(issue) if issue.isdecimal() else 1
 
@@ -191,7 +192,7 @@ def _constant_fields(definition: Definition) -> dict[str, Any]:
 def _smears(
     definition: Definition, window: ScheduleWindow, end: datetime
 ) -> Iterable[tuple[timedelta, timedelta] | None]:
-    """Return, of each occurrence, the smear's window and the time until the next one."""
+    """Return the smear's window and the time until the next occurrence, for each occurrence."""
     smear, found = definition.smear, window.occurrences
     if smear is None or not found:
         return repeat(None, len(found))

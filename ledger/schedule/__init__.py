@@ -1,6 +1,6 @@
-"""When things fall due: expressions over local time, resolved to instants. No IO, no clock.
+"""Schedule expressions: local times, resolved to instants. No IO, no clock.
 
-A further kind of `when` is one module with one frozen model, added to the union in `when.py`.
+To add a kind of `when`: one module with one frozen model, added to the union in `when.py`.
 """
 
 from dueledger.ledger.schedule.after_completion import AfterCompletion

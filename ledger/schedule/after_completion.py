@@ -1,4 +1,4 @@
-"""`when: {after_completion: …}`: a fixed delay, each item owed once the one before it has ended.
+"""`when: {after_completion: …}`: a fixed delay after the end of the item before.
 
 It has no times of its own: the transaction that ends an item owes the next. The first is due when
 its definition comes into force.
@@ -14,7 +14,7 @@ from dueledger.ledger.schedule.zones import load_zone
 
 
 class AfterCompletion(BaseModel):
-    """Owed `after_completion` of the one before. `timezone` names rounds and effective dates."""
+    """Due `after_completion` after the item before ended. `timezone` gives cycles and dates."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,7 +22,7 @@ class AfterCompletion(BaseModel):
     timezone: ZoneName = "UTC"
 
     def first(self, at: datetime) -> Occurrence:
-        """Return the occurrence that begins a chain at an instant."""
+        """Return the first occurrence of a chain, at an instant."""
         local = at.astimezone(load_zone(self.timezone))
         offset = local.utcoffset()
         if offset is None:

@@ -13,7 +13,7 @@ from dueledger.ledger.schedule.zones import load_zone
 
 
 class At(LocalRule):
-    """Owed once, at a local time. In a gap or a fold it follows the same policies as a series."""
+    """Due once, at a local time. Gaps and folds follow the same policies as a series."""
 
     at: LocalTime
     timezone: ZoneName
@@ -22,11 +22,11 @@ class At(LocalRule):
 
     @property
     def ruling(self) -> ResolutionPolicy:
-        """Return how its local time becomes an instant."""
+        """Return how its local time is resolved to an instant."""
         return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield its day where that is one of `first` to `last`."""
+        """Yield its day if that is one of `first` to `last`."""
         if first <= self.at.date() <= last:
             yield self.at.date()
 
@@ -35,6 +35,6 @@ class At(LocalRule):
         return (self.at - midnight_of(day),) if day == self.at.date() else ()
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds."""
+        """Return about how many occurrences are in [start, end)."""
         low, high = naive_bounds(start, end)
         return float(low <= self.at < high)

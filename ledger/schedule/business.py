@@ -1,7 +1,7 @@
-"""`when: {business: …}`: a day of each month told by business days.
+"""`when: {business: …}`: a business day of each month.
 
-`last`, `first` and `nth` are counted among the business days of the month; `day_of_month` is a
-date that a roll makes one, and in a month that lacks it nothing falls due.
+`last`, `first` and `nth` count the business days of the month. `day_of_month` is a date that a
+roll moves to a business day; a month without that date has no occurrence.
 """
 
 from calendar import monthrange
@@ -36,7 +36,7 @@ _INSTANT: Final = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class BusinessDay:
-    """A day of a month: the `nth` business day, from the end where negative; or a date, rolled."""
+    """A day of a month: the `nth` business day (negative: from the end), or a rolled date."""
 
     nth: int | None = None
     day_of_month: int | None = None
@@ -58,7 +58,7 @@ def parse_business(raw: object) -> BusinessDay:
         raise value_error("not a business day", _ACCEPTED)
     roll = fields.get("roll")
     if roll is not None and roll not in _ROLLS:
-        raise value_error("no such roll", "roll: " + ", ".join(_ROLLS))
+        raise value_error("unknown roll", "roll: " + ", ".join(_ROLLS))
     day = _number(fields["day_of_month"], "day_of_month", 1)
     return BusinessDay(day_of_month=day, roll=None if roll is None else Roll(str(roll)))
 
@@ -124,13 +124,13 @@ class Business(LocalRule):
 
     @property
     def ruling(self) -> ResolutionPolicy:
-        """Return how its local times become instants."""
+        """Return how its local times are resolved to instants."""
         return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
     def observed(self, start: datetime, end: datetime, observance: Observance) -> ScheduleWindow:
-        """Return what falls into [start, end); BeyondCalendar where that cannot be known.
+        """Return the occurrences in [start, end). Raises BeyondCalendar if they are not known.
 
-        A roll of its own goes before the calendar's.
+        The rule's own roll overrides the calendar's.
         """
         calendar, ruling = observance.calendar, self.ruling
         if self.business.nth is None:
@@ -143,7 +143,7 @@ class Business(LocalRule):
         return collapse(resolve_all(counted, *ruling.policy), (start, end))
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds."""
+        """Return about how many occurrences are in [start, end)."""
         return (end - start).days / 30.4 + 1 / 30
 
     def _within(self, nominal: datetime, low: datetime, high: datetime) -> bool:
@@ -154,7 +154,7 @@ class Business(LocalRule):
         return low <= nominal < high
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield the dates that `day_of_month` names from `first` to `last`, before any roll."""
+        """Yield the dates of `day_of_month` from `first` to `last`, before any roll."""
         number = self.business.day_of_month or 0
         for month in _months(first, last):
             if number <= monthrange(month.year, month.month)[1]:
@@ -163,14 +163,14 @@ class Business(LocalRule):
                     yield day
 
     def times_on(self, day: date) -> LocalTimesOfDay:
-        """Return its time of a day between its own start and end."""
+        """Return its time on a day, if that is between its own start and end."""
         of_day = datetime.combine(day, self.at) - midnight_of(day)
         return times_between((of_day,), day, self.start, self.end)
 
     def _counted(
         self, low: datetime, high: datetime, calendar: Calendar, known: tuple[date, date]
     ) -> Iterator[datetime]:
-        """Yield the nth business days of the months; those in `known` must be known."""
+        """Yield the nth business day of each month; months in `known` must be in the calendar."""
         nth = self.business.nth or 0
         for month in _months(low.date(), high.date()):
             length = monthrange(month.year, month.month)[1]

@@ -1,7 +1,7 @@
-"""Business days: which days count, between which dates that is known, and how others are rolled.
+"""Business days: which days they are, for which dates this is known, and how others are rolled.
 
-A calendar knows the days from its first to its last and no other: what lies outside is never
-taken for a business day, nor for a holiday.
+A calendar covers the days from its first to its last. A day outside is neither a business day nor
+a holiday: it is unknown.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,17 +37,17 @@ WEEK: Final = tuple(Weekday)
 
 
 class Roll(StrEnum):
-    """What becomes of a day that is no business day."""
+    """What happens to an occurrence on a day that is not a business day."""
 
     FOLLOWING = "following"
     PRECEDING = "preceding"
-    MODIFIED_FOLLOWING = "modified_following"  # preceding, where following leaves the month
-    NEAREST = "nearest"  # following, where both are as near
-    SKIP = "skip"  # nothing falls due; recorded as skipped
+    MODIFIED_FOLLOWING = "modified_following"  # preceding, if following is in another month
+    NEAREST = "nearest"  # following, if both are equally near
+    SKIP = "skip"  # no occurrence; recorded as skipped
 
 
 class Beyond(Enum):
-    """On which side of what a calendar knows an answer would lie."""
+    """On which side of the days that a calendar covers an answer would be."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -68,10 +68,10 @@ ListedDays = Annotated[
 
 
 class Calendar(BaseModel):
-    """Business days: those outside the weekend and the holidays, and the workdays listed.
+    """Business days: those outside the weekend and the holidays, and the listed workdays.
 
-    `first_day` and `last_day` are the first and the last day about which it knows; without one it
-    knows all that come before or after.
+    `first_day` and `last_day` are the first and the last day that it covers; None: no bound on
+    that side.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -87,23 +87,23 @@ class Calendar(BaseModel):
     def _can_be_asked(self) -> Self:
         if len(self.weekend) == len(WEEK):
             raise field_error(
-                "weekend", "every day of the week", "at most six days, such as [sat, sun]"
+                "weekend", "has every day of the week", "at most six days, such as [sat, sun]"
             )
         first, last = self.first_day, self.last_day
         if first is not None and last is not None and last < first:
             raise field_error(
-                "last_day", "before the first day", "a last day not before `first_day`"
+                "last_day", "is before the first day", "a last day not before `first_day`"
             )
         if both := self._closed & self._worked:
-            reason = f"{min(both).isoformat()} is a holiday, too"
-            raise field_error("workdays", reason, "each day in one of both lists")
+            reason = f"{min(both).isoformat()} is also a holiday"
+            raise field_error("workdays", reason, "each day in one of the two lists")
         for field, days in (("holidays", self.holidays), ("workdays", self.workdays)):
             if outside := next((day for day in days if self.outside(day) is not None), None):
-                reason = f"{outside.isoformat()} lies outside first_day to last_day"
+                reason = f"{outside.isoformat()} is outside first_day to last_day"
                 raise field_error(field, reason, "days that the calendar covers")
         if self.closed_days_max > CLOSED_DAYS_MAX:
-            reason = f"no business day for more than {CLOSED_DAYS_MAX} days in a row"
-            raise field_error("holidays", reason, "the single days that are closed")
+            reason = f"there is no business day for more than {CLOSED_DAYS_MAX} days in a row"
+            raise field_error("holidays", reason, "single closed days")
         return self
 
     @cached_property
@@ -120,7 +120,7 @@ class Calendar(BaseModel):
 
     @cached_property
     def closed_days_max(self) -> int:
-        """Return how many days in a row are no business days, at most (or a little less)."""
+        """Return how many days in a row are closed at most (or a few more)."""
         longest = run = 0
         for earlier, later in pairwise((date.min, *self.holidays)):
             between = (later - earlier).days - 1
@@ -132,7 +132,7 @@ class Calendar(BaseModel):
         return longest + 2 * len(self.weekend)
 
     def outside(self, day: date) -> Beyond | None:
-        """Return on which side of what it knows `day` lies, or None where it knows it."""
+        """Return on which side of the covered days `day` is; None if it is covered."""
         if self.first_day is not None and day < self.first_day:
             return Beyond.BEFORE
         if self.last_day is not None and day > self.last_day:
@@ -140,23 +140,23 @@ class Calendar(BaseModel):
         return None
 
     def is_business_day(self, day: date) -> bool:
-        """Return whether `day` counts. Raises BeyondCalendar outside its first to last day."""
+        """Return whether `day` is a business day. Raises BeyondCalendar if it is not covered."""
         side = self.outside(day)
         if side is not None:
             raise self.unknown(day, side)
         return self._open(day)
 
     def roll(self, day: date, roll: Roll) -> date | Beyond:
-        """Return the business day that `day` becomes; `day` itself where it is one, or skipped.
+        """Return the business day to which `day` is rolled; `day` itself if open or skipped.
 
-        Beyond tells that days decide which the calendar does not know.
+        Returns Beyond if the answer depends on days that the calendar does not cover.
         """
         return next(self.roll_all((day,), roll))[1]
 
     def roll_all(self, days: Iterable[date], roll: Roll) -> Iterator[tuple[date, date | Beyond]]:
-        """Yield days, given in order, each with what it becomes: see `roll`.
+        """Yield each of the days, given in order, with the day that it is rolled to; see `roll`.
 
-        The days of one run of closed days lie between the same two others, looked for once.
+        Days of one run of closed days have the same two neighbours, which are searched for once.
         """
         before: date | Beyond = Beyond.BEFORE
         after: date | Beyond = Beyond.AFTER
@@ -176,7 +176,7 @@ class Calendar(BaseModel):
     def _between(
         self, day: date, before: date | Beyond, after: date | Beyond, roll: Roll
     ) -> date | Beyond:
-        """Return what a closed day becomes that lies between two business days."""
+        """Return the day to which a closed day between two business days is rolled."""
         match roll:
             case Roll.FOLLOWING:
                 return after
@@ -198,8 +198,8 @@ class Calendar(BaseModel):
     def source_days(self, first: date, last: date) -> tuple[date, date]:
         """Return the first and the last day that may be rolled into `first` to `last`.
 
-        A roll passes no business day, so these reach to the next one on either side, and no further
-        than what is known.
+        No roll passes a business day, so these go to the next business day on either side at most,
+        within the covered days.
         """
         while self.outside(first - _DAY) is None and not self._open(first - _DAY):
             first -= _DAY
@@ -208,7 +208,7 @@ class Calendar(BaseModel):
         return first, last
 
     def first_unknown_day(self, found: date | Beyond, day: date) -> date:
-        """Return `found`, or the first day outside what is known on that side."""
+        """Return `found`, or the first day that is not covered on that side."""
         match found:
             case Beyond.BEFORE:
                 return (self.first_day or day) - _DAY
@@ -218,7 +218,7 @@ class Calendar(BaseModel):
                 return found
 
     def last_known_business_day(self, side: Beyond) -> date | None:
-        """Return the business day nearest to the unknown on one side, or None without such."""
+        """Return the business day nearest to the end of coverage on one side, None if none."""
         known = self.first_day if side is Beyond.BEFORE else self.last_day
         if known is None:
             return None
@@ -228,15 +228,15 @@ class Calendar(BaseModel):
         return None if isinstance(found, Beyond) else found
 
     def unknown(self, day: date, side: Beyond) -> BeyondCalendar:
-        """Return the error of asking about a day that it does not know."""
+        """Return the error for a day that is not covered."""
         if side is Beyond.AFTER:
             reason = f"calendar {self.name} ends on {self.last_day}"
-            accepted = "a shorter window, or a calendar that reaches further"
+            accepted = "a shorter window, or a calendar that covers more"
         else:
             reason = f"calendar {self.name} begins on {self.first_day}"
-            accepted = "`start: …` in `when` from that on, or a calendar that reaches further back"
+            accepted = "`start: …` in `when` from that day, or a calendar that begins earlier"
         problem = Problem("calendar", day.isoformat(), reason, accepted)
-        return BeyondCalendar("Business days are asked for that no calendar knows.", [problem])
+        return BeyondCalendar("The calendar does not cover a day that is needed.", [problem])
 
     def _open(self, day: date) -> bool:
         if day.weekday() in self._weekend:

@@ -35,15 +35,15 @@ from dueledger.ledger.schedule.zones import load_zone
 _SEARCH: Final = timedelta(days=50 * 365.25)
 _DAY: Final = timedelta(days=1)
 _INSTANT: Final = timedelta(microseconds=1)
-_DENSE_YEARS: Final = 8  # two leap days: what a person means by "it does happen"
+_DENSE_YEARS: Final = 8  # two leap days
 _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fixed, so no clock
 
 
 class DayRule(StrEnum):
     """How a restricted day of month and a restricted day of week combine."""
 
-    ANY = "any"  # a day that one of them names, as Vixie cron reads it
-    ALL = "all"  # a day that both name
+    ANY = "any"  # a day that matches one of them, as in Vixie cron
+    ALL = "all"  # a day that matches both
 
 
 def _checked(expression: str) -> str:
@@ -62,8 +62,8 @@ def _default_fold(fields: dict[str, Any]) -> Fold:
 class Cron(LocalRule):
     """Nominal times by a cron expression.
 
-    Where the policies are left out, an expression with `*` in a time field means "every so often"
-    and gets `skip` and `both`; a fixed time of day is owed once a day: `shift_forward`, `first`.
+    Without policies, an expression with `*` in a time field means "every so often" and has gap
+    `skip` and fold `both`; a fixed time of day is due once a day: `shift_forward` and `first`.
     """
 
     presets: ClassVar[tuple[Preset, ...]] = tuple(Preset)
@@ -73,7 +73,7 @@ class Cron(LocalRule):
     start: LocalTime | None = None
     end: LocalTime | None = Field(default=None, description="exclusive")
     day_rule: DayRule | None = Field(
-        default=None, description="required where both day fields are restricted"
+        default=None, description="required if both day fields are restricted"
     )
     sparse: StrictBool = Field(
         default=False, description="accept an expression that may not match for eight years"
@@ -88,12 +88,12 @@ class Cron(LocalRule):
 
     @property
     def ruling(self) -> ResolutionPolicy:
-        """Return how its local times become instants."""
+        """Return how its local times are resolved to instants."""
         return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
 
     @classmethod
     def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:
-        """Debian runs what has `*` in its hour or minute by the clock as it shows."""
+        """Debian runs a job with `*` in its hour or minute by the local clock, as shown."""
         if preset is Preset.DEBIAN and stars_time(raw.get("cron")):
             return Gap.SKIP, Fold.BOTH
         return super().policies_of(preset, raw)
@@ -127,12 +127,12 @@ class Cron(LocalRule):
             {
                 "field": "cron",
                 "reason": f"{when}: no occurrence within {_DENSE_YEARS} years",
-                "accepted": "days that its months have, or sparse: true if that is meant",
+                "accepted": "days that exist in its months, or sparse: true if that is intended",
             },
         )
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds, days counted, no times expanded."""
+        """Return about how many occurrences are in [start, end), by days; no time is expanded."""
         if start >= end:
             return 0.0
         fields = self.fields
@@ -143,7 +143,7 @@ class Cron(LocalRule):
         return of_day * days * ((end - start) / _DAY) / shown
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield the days that match from `first` to `last`, as far as its start and end reach."""
+        """Yield the matching days from `first` to `last`, between its own start and end."""
         return self._plan.days_matching(*days_between(first, last, self.start, self.end))
 
     def times_on(self, day: date) -> LocalTimesOfDay:

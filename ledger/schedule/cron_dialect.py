@@ -1,8 +1,8 @@
-"""The cron dialect: what is accepted, and for what is not, what to write instead.
+"""The cron dialect: which expressions are accepted, and what to write instead of the others.
 
-Cron dialects disagree in what they read into the same text, so an expression is read here into
-plain sets of numbers, whatever can be read in two ways is refused, and croniter is given the
-numbers. Measured on croniter 7.0: ``23-23/24`` and ``mon-mon`` match the whole field there.
+Cron dialects read the same text differently. So an expression is parsed to plain sets of numbers,
+an ambiguous one is refused, and croniter (in tests) gets the numbers. Measured on croniter 7.0:
+``23-23/24`` and ``mon-mon`` match the whole field there.
 """
 
 import re
@@ -68,10 +68,10 @@ _WEEKDAY: Final = _CronField("day of week", 0, 6, _WEEKDAY_NAMES)
 class CronFields:
     """A cron expression as numbers. Weekdays count from Sunday, 0; every tuple ascends.
 
-    `days` and `weekdays` are all of them where the field restricts nothing. `nth_weekdays` holds
-    (weekday, n) of ``#``, `last_weekdays` those of ``L5``; where either is given it is the whole
-    restriction by weekday. `wildcard` tells that a time field is written with ``*`` or names all
-    its values: the expression means "every so often", not "at a time of day".
+    `days` and `weekdays` have all values if the field restricts nothing. `nth_weekdays` has the
+    (weekday, n) of ``#``, `last_weekdays` those of ``L5``; if either is given, it is the whole
+    restriction by weekday. `wildcard`: a time field has ``*`` or all of its values, so that the
+    expression means "every so often", not "at a time of day".
     """
 
     seconds: tuple[int, ...]
@@ -87,17 +87,17 @@ class CronFields:
 
     @property
     def restricts_day(self) -> bool:
-        """Return whether the day-of-month field leaves days out."""
+        """Return whether the day-of-month field excludes days."""
         return self.last_day or self.days != _DAY.all
 
     @property
     def restricts_weekday(self) -> bool:
-        """Return whether the day-of-week field leaves days out."""
+        """Return whether the day-of-week field excludes days."""
         return bool(self.nth_weekdays or self.last_weekdays) or self.weekdays != _WEEKDAY.all
 
     @property
     def canonical(self) -> str:
-        """Return the numbers as croniter reads them in one way only: seconds last."""
+        """Return the numbers in the form that croniter reads unambiguously: seconds last."""
         weekdays = [f"{day}#{nth}" for day, nth in self.nth_weekdays]
         weekdays += [f"l{day}" for day in self.last_weekdays]
         days = [] if self.last_day and self.days == _DAY.all else [*map(str, self.days)]
@@ -116,7 +116,7 @@ class CronFields:
 
 @lru_cache(maxsize=4096)
 def parse_cron(expression: str) -> CronFields:
-    """Read an expression of 5 fields, or 6 with seconds first; raises with the remedy."""
+    """Read an expression of 5 fields, or 6 with seconds first. An error says what to write."""
     texts = _split(expression)
     seconds_text, *texts = texts if len(texts) == _FIELDS_WITH_SECONDS else ["0", *texts]
     minutes_text, hours_text, days_text, months_text, weekdays_text = texts
@@ -138,14 +138,14 @@ def parse_cron(expression: str) -> CronFields:
     )
     if (nth_weekdays or last_weekdays) and fields.restricts_day:
         raise value_error(
-            "`#` and `L` weekdays together with a day of month are read in different ways",
+            "`#` and `L` weekdays together with a day of month are ambiguous",
             "`*` as the day of month, or two definitions",
         )
     return fields
 
 
 def stars_time(expression: object) -> bool:
-    """Return whether the minute or the hour is written with a `*` first, as Debian's cron asks."""
+    """Return whether the minute or the hour begins with `*`, as Debian's cron checks."""
     text = expression.strip().lower() if isinstance(expression, str) else ""
     texts = _MACROS.get(text, text).split()[-_FIELDS_WITHOUT_SECONDS:]
     return any(each.startswith("*") for each in texts[:2])
@@ -156,28 +156,34 @@ _YEARS: Final = re.compile(r"(19|20|21)\d\d([-,/]\d+)*", re.ASCII)
 
 def _split(expression: str) -> list[str]:
     if not expression.isascii():
-        raise value_error("holds characters beyond ASCII", "plain ASCII digits, letters and spaces")
+        raise value_error(
+            "has characters other than ASCII", "plain ASCII digits, letters and spaces"
+        )
     if len(expression) > EXPRESSION_CHARS_MAX:
-        raise value_error(f"longer than {EXPRESSION_CHARS_MAX} characters", "steps and ranges")
+        raise value_error(f"is longer than {EXPRESSION_CHARS_MAX} characters", "steps and ranges")
     text = expression.strip().lower()
     if text.startswith(("tz=", "cron_tz=")):
-        raise value_error("a time zone inside the expression", "`timezone:` beside `cron:`")
+        raise value_error("has a time zone inside the expression", "`timezone:` beside `cron:`")
     if text.startswith("@every"):
         raise value_error("`@every` counts elapsed time", "`every: PT5M` with an `anchor:`")
     if text.startswith("@"):
         if text not in _MACROS:
-            raise value_error("an unknown macro", "five fields, or " + ", ".join(sorted(_MACROS)))
+            raise value_error(
+                "is an unknown macro", "five fields, or " + ", ".join(sorted(_MACROS))
+            )
         text = _MACROS[text]
     texts = text.split()
     if len(texts) == _FIELDS_WITH_SECONDS + 1:
         raise value_error(
-            "seven fields: years are not accepted", "six fields, and `end:` for an end"
+            "has seven fields: years are not accepted", "six fields, and `end:` for an end"
         )
     if len(texts) == _FIELDS_WITH_SECONDS and _YEARS.fullmatch(texts[-1]):
-        raise value_error("a year as the last field: years are not accepted", "`end:` for an end")
+        raise value_error(
+            "has a year as the last field: years are not accepted", "`end:` for an end"
+        )
     if len(texts) not in {_FIELDS_WITHOUT_SECONDS, _FIELDS_WITH_SECONDS}:
         raise value_error(
-            f"{len(texts)} fields instead of five",
+            f"has {len(texts)} fields instead of five",
             "minute hour day-of-month month day-of-week, or six with seconds first",
         )
     return texts
@@ -210,7 +216,7 @@ def _part(text: str, field: _CronField) -> tuple[int, ...]:
     low_text, high_text, step_text = match.group("low", "high", "step")
     step = 1 if step_text is None else int(step_text)
     if step == 0:
-        _refuse(field, text, "a step of zero never moves", "a step of one or more")
+        _refuse(field, text, "a step of zero does not advance", "a step of one or more")
     if low_text in {"*", "?"}:
         return _starred(text, field, step)
     low = _number(low_text, text, field)
@@ -221,7 +227,7 @@ def _part(text: str, field: _CronField) -> tuple[int, ...]:
             _refuse(
                 field,
                 text,
-                "a step from the last value on has nothing to step to",
+                "there is no value after the last one to step to",
                 f"`{low_text}` for that value, or `*/{step}`",
             )
         _check_step(text, field, step, field.high + 1 - low)
@@ -231,28 +237,28 @@ def _part(text: str, field: _CronField) -> tuple[int, ...]:
         _refuse(
             field,
             text,
-            "equal names are read as one or as all",
+            "equal names are ambiguous: one value, or all",
             f"`{low_text}` for one, `*` for all",
         )
-    if (low, high) == (field.low, field.high):  # of a part, `2-23/24`, generators write the first
+    if (low, high) == (field.low, field.high):  # generators write `2-23/24` for its first value
         _check_step(text, field, step, len(field.all))
     return _ranged(low, high, step, field)
 
 
 def _check_step(text: str, field: _CronField, step: int, values: int) -> None:
-    """Refuse a step past the end of the field: who wrote it meant a period."""
+    """Refuse a step past the end of the field: its author meant a period."""
     if step > values:
         _refuse(
             field,
             text,
-            f"a step over the {values} values that it names only ever matches the first",
+            f"a step larger than its {values} values matches only the first",
             "that value alone, or `every:` with a period for elapsed time",
         )
 
 
 def _starred(text: str, field: _CronField, step: int) -> tuple[int, ...]:
     if text.startswith("?") and (text != "?" or field not in {_DAY, _WEEKDAY}):
-        _refuse(field, text, "`?` stands alone, in a day field", "`*`")
+        _refuse(field, text, "`?` is accepted alone, in a day field", "`*`")
     _check_step(text, field, step, len(field.all))
     return field.all[::step]
 
@@ -260,7 +266,7 @@ def _starred(text: str, field: _CronField, step: int) -> tuple[int, ...]:
 def _ranged(low: int, high: int, step: int, field: _CronField) -> tuple[int, ...]:
     if low <= high:
         numbers = range(low, high + 1, step)
-    else:  # 22-2, sat-tue: past the end and on from the start
+    else:  # 22-2, sat-tue: past the end, continued at the start
         around = [*range(low, field.high + 1), *range(field.low, high + 1)]
         numbers = around[::step]
     return tuple(number % 7 for number in numbers) if field is _WEEKDAY else tuple(numbers)
@@ -282,7 +288,7 @@ def _refuse_part(text: str, field: _CronField) -> Never:
         _refuse(
             field,
             text,
-            "`H` and `R` spread by hash or chance, differently in each system",
+            "`H` and `R` choose by hash or at random, differently in each system",
             f"a fixed {field.name}",
         )
     if field is _DAY and "w" in text:
@@ -301,7 +307,9 @@ def _days(text: str) -> tuple[tuple[int, ...], bool]:
     numbered = [part for part in parts if part != "l"]
     for part in numbered:
         if "l" in part and "w" not in part:
-            _refuse(_DAY, part, "`L` stands alone: the last day of the month", "`L`, or fixed days")
+            _refuse(
+                _DAY, part, "`L` is accepted alone: the last day of the month", "`L`, or fixed days"
+            )
     if not numbered:
         return _DAY.all, True
     days = _numbers(",".join(numbered), _DAY)
@@ -324,7 +332,9 @@ def _weekdays(
         if found := _NTH.fullmatch(part):
             number = int(found["nth"])
             if not 1 <= number <= _NTH_MAX:
-                _refuse(_WEEKDAY, part, "a month has one to five of a weekday", "`#1` to `#5`")
+                _refuse(
+                    _WEEKDAY, part, "a month has each weekday four or five times", "`#1` to `#5`"
+                )
             nth.add((_number(found["day"], part, _WEEKDAY) % 7, number))
         elif found := _LAST.fullmatch(part):
             last.add(_number(found["day"], part, _WEEKDAY) % 7)
@@ -339,7 +349,7 @@ def _weekdays(
             _refuse(
                 _WEEKDAY,
                 part,
-                "plain weekdays beside `#` or `L` ones are read in different ways",
+                "plain weekdays beside `#` or `L` weekdays are ambiguous",
                 "two definitions",
             )
     return _WEEKDAY.all, tuple(sorted(nth)), tuple(sorted(last))

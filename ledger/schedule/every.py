@@ -1,6 +1,6 @@
 """`when: {every: …}`: a fixed rate, counted in elapsed time from an anchor.
 
-No zone and no scan: occurrence n is anchor + n * period. Nothing is owed before the anchor.
+No zone and no scan: occurrence n is anchor + n * period. There is none before the anchor.
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,15 @@ _DAY: Final = timedelta(days=1)
 
 
 class Every(BaseModel):
-    """An instant each `every`, from `anchor` on. Nominal times are UTC."""
+    """An instant each `every`, beginning at `anchor`. Nominal times are UTC."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     every: Period
     anchor: Instant
-    start: Instant | None = Field(default=None, description="none is owed before; else the anchor")
+    start: Instant | None = Field(
+        default=None, description="no occurrence before it; default: the anchor"
+    )
     end: Instant | None = Field(default=None, description="exclusive")
 
     @model_validator(mode="after")
@@ -37,11 +39,11 @@ class Every(BaseModel):
 
     @property
     def ruling(self) -> ResolutionPolicy:
-        """Return how nominal times become instants: they are UTC."""
+        """Return how nominal times are resolved to instants: they are UTC."""
         return ResolutionPolicy(load_zone("UTC"), Gap.SKIP, Fold.BOTH)
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield the days of UTC from `first` to `last` on which one may fall."""
+        """Yield the UTC days from `first` to `last` that may have an occurrence."""
         low = max(midnight_of(first).replace(tzinfo=UTC), self._begin)
         day = self._from(low).date()
         end = last if self.end is None else min(last, self.end.astimezone(UTC).date())
@@ -51,7 +53,7 @@ class Every(BaseModel):
             day = self._from(after).date() if self.every > _DAY else after.date()
 
     def times_on(self, day: date) -> LocalTimesOfDay:
-        """Return the times of a day of UTC."""
+        """Return the times of a UTC day."""
         midnight = midnight_of(day).replace(tzinfo=UTC)
         end = midnight + _DAY if self.end is None else min(midnight + _DAY, self.end)
         first = self._from(max(midnight, self._begin))
@@ -63,11 +65,11 @@ class Every(BaseModel):
         return self.anchor if self.start is None else max(self.anchor, self.start)
 
     def _from(self, low: datetime) -> datetime:
-        """Return the first instant at or after `low`, which is not before its begin."""
+        """Return the first instant at or after `low`; `low` is not before its beginning."""
         return self.anchor - (self.anchor - low) // self.every * self.every
 
     def expand(self, start: datetime, end: datetime) -> ScheduleWindow:
-        """Return what falls into the half-open [start, end)."""
+        """Return the occurrences in the half-open [start, end)."""
         return ScheduleWindow(
             tuple(_exactly(instant) for instant in self._instants(start, end)), ()
         )
@@ -80,7 +82,7 @@ class Every(BaseModel):
         return (self.anchor + n * self.every for n in range(first, last))
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds."""
+        """Return about how many occurrences are in [start, end)."""
         return (end - start) / self.every
 
 
@@ -88,6 +90,6 @@ def _exactly(instant: datetime) -> Occurrence:
     return Occurrence(instant, instant.replace(tzinfo=None), timedelta(0), Decision.EXACT)
 
 
-@lru_cache(maxsize=16)  # days that begin alike share one; 4 MB each at most
+@lru_cache(maxsize=16)  # days with the same first time share one; 4 MB each at most
 def _ticks(first: timedelta, every: timedelta, count: int) -> LocalTimesOfDay:
     return tuple(first + n * every for n in range(count))

@@ -1,6 +1,6 @@
-"""The small texts inside a `when`: periods, calendar offsets, times of day, instants.
+"""The text values inside a `when`: periods, calendar offsets, times of day, instants.
 
-Each has one spelling in a normalised document. What is refused says what to write instead.
+Each has one spelling in a normalised document. An error says what to write instead.
 """
 
 import re
@@ -44,16 +44,16 @@ _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
 def value_error(reason: str, accepted: str) -> PydanticCustomError:
-    """Return the error that a field validator raises: why, and what to write instead."""
+    """Return the error that a field validator raises: the reason, and what to write instead."""
     return PydanticCustomError("refused", "{reason}", {"reason": reason, "accepted": accepted})
 
 
 def field_error(
     field: str, reason: str, accepted: str, *, withheld: bool = False
 ) -> PydanticCustomError:
-    """Return the error of a check across fields, which names the one to change.
+    """Return the error of a check across fields; `field` is the one to change.
 
-    A value that is `withheld` is not quoted: it may hold a secret.
+    A `withheld` value is not quoted: it may be a secret.
     """
     return PydanticCustomError(
         "refused",
@@ -68,12 +68,12 @@ def parse_period(text: object) -> timedelta:
         return text
     if not isinstance(text, str) or not text.isascii():
         raise value_error("a period is a text", _PERIOD_ACCEPTED)
-    if len(text) > _PERIOD_CHARS_MAX:  # the question below takes quadratic time
+    if len(text) > _PERIOD_CHARS_MAX:  # the pattern match takes quadratic time
         raise value_error("not a period of elapsed time", _PERIOD_ACCEPTED)
     return _read_period(text)
 
 
-@lru_cache(maxsize=1024)  # every definition of an estate says the same few, most of them defaults
+@lru_cache(maxsize=1024)  # the definitions of an installation repeat few values, mostly defaults
 def _read_period(text: str) -> timedelta:
     match = _ISO_PERIOD.fullmatch(text) or _SHORT_PERIOD.fullmatch(text)
     parts = {} if match is None else {k: int(v) for k, v in match.groupdict().items() if v}
@@ -91,7 +91,7 @@ def _read_period(text: str) -> timedelta:
     except OverflowError:
         period = timedelta.max
     if not timedelta(seconds=1) <= period <= PERIOD_MAX:
-        raise value_error("a period lies between one second and a century", _PERIOD_ACCEPTED)
+        raise value_error("a period is between one second and a century", _PERIOD_ACCEPTED)
     return period
 
 
@@ -111,7 +111,7 @@ class DateOffset:
     days: int
 
     def applied_to(self, start: date) -> date:
-        """Return `start` moved by this distance; ValueError beyond years 1 to 9999."""
+        """Return `start` moved by this distance. Raises ValueError beyond years 1 to 9999."""
         month_index = start.year * _MONTHS_A_YEAR + start.month - 1 + self.months
         year, month = divmod(month_index, _MONTHS_A_YEAR)
         if not date.min.year <= year <= date.max.year:
@@ -132,7 +132,7 @@ def parse_offset(text: object) -> DateOffset:
     """Read a distance in calendar dates: ``P-30D``, ``-P30D``, ``P1M``, ``P1Y-2W``."""
     if isinstance(text, DateOffset):
         return text
-    accepted = "a distance in dates such as P-30D, P0D or P1M; the time of day belongs to `at`"
+    accepted = "a distance in dates such as P-30D, P0D or P1M; the time of day belongs in `at`"
     match = _OFFSET.fullmatch(text) if isinstance(text, str) and text.isascii() else None
     parts = {} if match is None else match.groupdict()
     sign = -1 if parts.pop("sign", "") == "-" else 1
@@ -142,7 +142,7 @@ def parse_offset(text: object) -> DateOffset:
     months = numbers.get("years", 0) * _MONTHS_A_YEAR + numbers.get("months", 0)
     days = numbers.get("weeks", 0) * 7 + numbers.get("days", 0)
     if abs(months) * 31 + abs(days) > OFFSET_DAYS_MAX:
-        raise value_error("a distance of more than a century", accepted)
+        raise value_error("is a distance of more than a century", accepted)
     return DateOffset(months, days)
 
 
@@ -156,12 +156,12 @@ def parse_time_of_day(text: object) -> time:
             hours, minutes, seconds = (int(part or 0) for part in match.groups())
             return time(hours, minutes, seconds)
     except ValueError:
-        pass  # 25:00 looks right and is not
+        pass  # 25:00 matches the pattern
     raise value_error("not a time of day", 'two-digit hours and minutes, such as "09:00"')
 
 
 def time_text(of_day: time) -> str:
-    """Return the one spelling of a time of day, seconds only where there are any."""
+    """Return the one spelling of a time of day, with seconds only if they are not zero."""
     return of_day.isoformat("seconds" if of_day.second else "minutes")
 
 
@@ -170,14 +170,14 @@ def parse_instant(text: object) -> datetime:
     accepted = "an instant with Z or an offset, such as 2026-10-31T13:00:00Z"
     if isinstance(text, datetime):
         if text.tzinfo is None:
-            raise value_error("an instant without an offset may mean any of 24 hours", accepted)
+            raise value_error("an instant without an offset is ambiguous", accepted)
         return text.astimezone(UTC)
     if not isinstance(text, str) or not _INSTANT.fullmatch(text):
         raise value_error("not an instant", accepted)
     try:
         instant = datetime.fromisoformat(text).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise value_error("not an instant of the calendar", accepted) from None
+        raise value_error("not an existing date and time", accepted) from None
     if not DUE_YEAR_MIN <= instant.year <= DUE_YEAR_MAX:
         raise value_error("outside 1970 to 2199", accepted)
     return instant
@@ -207,14 +207,14 @@ def parse_local_time(text: object) -> datetime:
         try:
             local = datetime.fromisoformat(text)
         except ValueError:
-            raise value_error("not a time of the calendar", accepted) from None
+            raise value_error("not an existing date and time", accepted) from None
     if not DUE_YEAR_MIN <= local.year <= DUE_YEAR_MAX:
         raise value_error("outside 1970 to 2199", accepted)
     return local
 
 
 def local_time_text(local: datetime) -> str:
-    """Return the one spelling of a local time, seconds only where there are any."""
+    """Return the one spelling of a local time, with seconds only if they are not zero."""
     return local.isoformat(timespec="seconds" if local.second else "minutes")
 
 
@@ -228,7 +228,7 @@ def parse_date(text: object) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise value_error("not a date of the calendar", accepted) from None
+        raise value_error("not an existing date", accepted) from None
 
 
 def parse_zone_name(text: object) -> str:

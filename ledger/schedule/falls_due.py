@@ -1,6 +1,6 @@
-"""Whether a rule falls due at all: looked for day by day, up to the first that counts.
+"""Whether a rule ever has an occurrence: searched day by day, up to the first one.
 
-A window up to that one could hold millions of times that a calendar leaves out.
+A window up to that occurrence could have millions of times that a calendar skips.
 """
 
 from datetime import UTC, datetime, time, timedelta
@@ -21,7 +21,7 @@ from dueledger.ledger.schedule.when import DUE_END, DUE_MIN, Recurring, expand
 from dueledger.ledger.schedule.zones import load_zone
 
 YEARS_SEARCHED: Final = 8
-"""How far is looked for an expression, as far as one may reach that is not `sparse`."""
+"""How far an expression is searched: the longest wait of one that is not `sparse`."""
 
 _SEARCHED: Final = timedelta(days=YEARS_SEARCHED * 366)
 _COUNTED_MAX: Final = 1_000
@@ -30,10 +30,10 @@ _REFERENCE: Final = datetime(2024, 1, 1)  # noqa: DTZ001 -- naive by design; fix
 
 
 def ever_due(when: Recurring, observance: Observance | None, since: datetime | None = None) -> bool:
-    """Return whether a rule falls due at `since` or later, or at all where that is None.
+    """Return whether a rule has an occurrence at `since` or later, or at all if that is None.
 
-    An expression is searched for YEARS_SEARCHED, or from its own start on. True as well where the
-    answer hangs on days that the calendar does not know.
+    An expression is searched for YEARS_SEARCHED, from its own start on. Also True if the answer
+    depends on days that the calendar does not cover.
     """
     start = _begin(when) if since is None else max(_begin(when), since)
     first_day = None if observance is None else observance.calendar.first_day
@@ -42,13 +42,13 @@ def ever_due(when: Recurring, observance: Observance | None, since: datetime | N
     end = DUE_END if isinstance(when, Every | At) else min(DUE_END, start + _SEARCHED)
     if isinstance(when, Business):
         return _business_due(when, start, end, observance)
-    # A calendar may roll what it names to before it begins.
+    # A calendar may roll an occurrence to before the beginning.
     first = max(start - SCAN_MARGIN - roll_days_max(observance), since or DUE_MIN)
     return falls_due(when, _ruling(when), observance, (first, end))
 
 
 def _begin(when: Recurring) -> datetime:
-    """Return an instant before which nothing falls due, or from which on it is looked for."""
+    """Return the instant at which the search begins; there is no occurrence before it."""
     match when:
         case At():
             begin = when.at
@@ -62,7 +62,7 @@ def _begin(when: Recurring) -> datetime:
 def _business_due(
     when: Business, start: datetime, end: datetime, observance: Observance | None
 ) -> bool:
-    """Look at the next two months, and only then at all: a month costs as much as many times."""
+    """Try the next two months first: a month costs as much as many times of other rules."""
     try:
         return any(
             expand(when, start, until, observance).occurrences
@@ -73,7 +73,7 @@ def _business_due(
 
 
 def _ruling(when: Cron | Rrule | Every | At) -> ResolutionPolicy:
-    """Return how its times become instants; one that is long to count leaves some in any case."""
+    """Return how its times are resolved; without COUNT if counting takes long: some remain."""
     if isinstance(when, Rrule) and (parse_rrule(when.rrule).count or 0) > _COUNTED_MAX:
         return ResolutionPolicy(load_zone(when.timezone), when.gap, when.fold)
     return when.ruling

@@ -1,7 +1,7 @@
-"""What every rule over local time shares: its policies where clocks jump, bounds, presets.
+"""What every rule over local time shares: policies for gaps and folds, bounds, presets.
 
-A preset is a name for a pair of policies. It is written out when a document is read, so that a
-stored definition says what it does and means the same whatever a later version reads into the name.
+A preset is a name for a pair of policies. It is replaced by them when a document is read, so that
+a stored definition keeps its meaning even if a later version changes the preset.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ from dueledger.ledger.schedule.resolution import Fold, Gap
 
 
 class Preset(StrEnum):
-    """Policies by the name of the system that has them."""
+    """Policies, named after the system that has them."""
 
     DEBIAN = "debian"  # fixed times: once, at the end of a gap; `*` in hour or minute: as shown
     RFC5545 = "rfc5545"  # section 3.3.5: the offset before a gap, the first of two
@@ -32,7 +32,7 @@ _POLICIES: Final[Mapping[Preset, tuple[Gap, Fold]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ResolutionPolicy:
-    """How the local times of a rule become instants; none counts after the instant `last`."""
+    """How the local times of a rule are resolved; none counts after `last_instant`."""
 
     zone: ZoneInfo
     gap: Gap
@@ -41,21 +41,21 @@ class ResolutionPolicy:
 
     @property
     def policy(self) -> tuple[ZoneInfo, Gap, Fold]:
-        """Return what resolves a local time."""
+        """Return the arguments of `resolve`."""
         return self.zone, self.gap, self.fold
 
 
 def check_bounds(start: datetime | None, end: datetime | None) -> None:
-    """Refuse an end that leaves nothing after the start."""
+    """Refuse an end that is not after the start."""
     if start is not None and end is not None and end <= start:
         raise field_error(
-            "end", "not after the start", "an `end` later than `start`; it is exclusive"
+            "end", "is not after the start", "an `end` later than `start`; it is exclusive"
         )
 
 
 def _show_preset(schema: dict[str, Any]) -> None:
     schema["properties"]["preset"] = {
-        "description": "written out as `gap` and `fold` when the document is read",
+        "description": "replaced by `gap` and `fold` when the document is read",
         "enum": [preset.value for preset in Preset],
         "type": "string",
     }
@@ -69,8 +69,8 @@ class LocalRule(BaseModel):
     presets: ClassVar[tuple[Preset, ...]] = (Preset.RFC5545,)
 
     @classmethod
-    def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:  # noqa: ARG003 -- a kind may look at it
-        """Return what a preset stands for in the document `raw`."""
+    def policies_of(cls, preset: Preset, raw: Mapping[str, object]) -> tuple[Gap, Fold]:  # noqa: ARG003 -- a subclass may read it
+        """Return the policies of a preset in the document `raw`."""
         return _POLICIES[preset]
 
     @model_validator(mode="before")
@@ -82,10 +82,10 @@ class LocalRule(BaseModel):
         preset = document.pop("preset")
         known = [one.value for one in cls.presets]
         if preset not in known:
-            others = "" if preset not in list(Preset) else ", which belongs to cron"
-            raise field_error("preset", f"no preset of this kind{others}", " or ".join(known))
+            others = "" if preset not in list(Preset) else ", only for cron"
+            raise field_error("preset", f"is not a preset of this kind{others}", " or ".join(known))
         if given := [field for field in ("gap", "fold") if field in document]:
-            reason = f"says {' and '.join(given)} already"
+            reason = f"is given together with {' and '.join(given)}"
             raise field_error("preset", reason, "a preset, or `gap` and `fold`")
         gap, fold = cls.policies_of(Preset(str(preset)), document)
         return document | {"gap": gap, "fold": fold}

@@ -1,6 +1,6 @@
-"""The local times that a rule names, day by day: which days, and which times of each.
+"""The local times of a rule, day by day: which days, and which times on each.
 
-Told this way, because a calendar moves days, and what a whole day names is moved with it.
+By day, because a calendar moves days, and all times of a day move with it.
 """
 
 from bisect import bisect_left
@@ -16,28 +16,28 @@ class LocalTimes(Protocol):
     """A rule over local time, before any calendar and any zone."""
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield in order the days from `first` to `last` that may name a time."""
+        """Yield in order the days from `first` to `last` that may have a time."""
         ...
 
     def times_on(self, day: date) -> LocalTimesOfDay:
-        """Return the times of one of these days; the same tuple where days are alike, if it can."""
+        """Return the times on one of these days; the same tuple for equal days, if possible."""
         ...
 
 
 def midnight_of(day: date) -> datetime:
-    """Return the begin of a local day, naive."""
+    """Return the beginning of a local day, naive."""
     return datetime.combine(day, time.min)
 
 
 def times_within(times: LocalTimesOfDay, low: timedelta, high: timedelta) -> LocalTimesOfDay:
-    """Return those in [low, high); the same tuple where that is all of them."""
+    """Return the times in [low, high); the same tuple if that is all of them."""
     return times[bisect_left(times, low) : bisect_left(times, high)]
 
 
 def times_between(
     times: LocalTimesOfDay, day: date, start: datetime | None, end: datetime | None = None
 ) -> LocalTimesOfDay:
-    """Return those that lie, on this day, from `start` on and before `end`."""
+    """Return the times on this day that are at or after `start` and before `end`."""
     midnight = midnight_of(day)
     first = 0 if start is None else bisect_left(times, start - midnight)
     last = len(times) if end is None else bisect_left(times, end - midnight)
@@ -47,7 +47,7 @@ def times_between(
 def days_between(
     first: date, last: date, start: datetime | None, end: datetime | None = None
 ) -> tuple[date, date]:
-    """Return the first and the last day that may have times from `start` on and before `end`."""
+    """Return the first and the last day that may have times at or after `start`, before `end`."""
     return (
         first if start is None else max(first, start.date()),
         last if end is None else min(last, end.date()),

@@ -1,7 +1,7 @@
-"""How a definition observes a calendar: the days it rolls, and when that cannot be known.
+"""How a definition uses a calendar: the days that it rolls, and errors if they are not known.
 
-`CalendarRule` is the field of the document, `Observance` what the pure expansion is given: the
-calendar itself, whoever keeps those that have names.
+`CalendarRule` is the field of the document. `Observance` is the argument of the pure expansion: it
+has the calendar itself, so the expansion needs no store of named calendars.
 """
 
 from collections.abc import Iterable, Mapping
@@ -34,24 +34,24 @@ def _none_by_name(fields: dict[str, Any]) -> ListedDays | None:
 
 @dataclass(frozen=True, slots=True)
 class Observance:
-    """A calendar and what to do on a day that is no business day."""
+    """A calendar, and what happens on a day that is not a business day."""
 
     calendar: Calendar
     roll: Roll
 
 
 class CalendarRule(BaseModel):
-    """Which calendar counts: `name`, or its days written out; and what `roll` does to others."""
+    """Which calendar is used: by `name`, or with its days inline; and the `roll` of other days."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: CalendarName | None = None
     weekend: Weekend | None = Field(
-        default=None, description="required without `name`; [] where every day is worked"
+        default=None, description="required without `name`; [] if every day is worked"
     )
     holidays: ListedDays | None = Field(default_factory=_none_by_name)
     workdays: ListedDays | None = Field(
-        default_factory=_none_by_name, description="days of the weekend that count all the same"
+        default_factory=_none_by_name, description="days of the weekend that are business days"
     )
     first_day: CalendarDate | None = Field(
         default=None, description="the first day for which the list is complete; none: every day"
@@ -60,7 +60,7 @@ class CalendarRule(BaseModel):
         default=None, description="the last day for which the list is complete; none: every day"
     )
     roll: Roll | None = Field(
-        default=None, description="required, but for `business`, whose days are business days"
+        default=None, description="required, except for `business`, whose days are business days"
     )
 
     @validates(mode="after")
@@ -70,12 +70,12 @@ class CalendarRule(BaseModel):
         if self.name is not None:
             if given:
                 raise field_error(
-                    given[0], "stands beside a name", "`name` and `roll` alone, or inline"
+                    given[0], "is given together with a name", "`name` and `roll` alone, or inline"
                 )
             return self
         if self.weekend is None:
             raise field_error(
-                "weekend", "without it nobody knows whether weekends count", "[sat, sun], or []"
+                "weekend", "is missing: are weekends business days?", "[sat, sun], or []"
             )
         try:
             self.calendar()
@@ -84,7 +84,7 @@ class CalendarRule(BaseModel):
         return self
 
     def calendar(self, calendars: Mapping[str, Calendar] = NO_CALENDARS) -> Calendar:
-        """Return the calendar that counts; UnknownCalendar where its name is not among these."""
+        """Return the calendar. Raises UnknownCalendar if `calendars` does not have its name."""
         if self.name is None:
             return Calendar(
                 weekend=self.weekend or (),
@@ -97,20 +97,20 @@ class CalendarRule(BaseModel):
             accepted = f"inline: {_INLINE}"
             if known := nearest_first(self.name, calendars):
                 accepted = f"{' or '.join(known)}, or {accepted}"
-            problem = Problem("calendar.name", repr(self.name), "no such calendar", accepted)
-            raise UnknownCalendar("A calendar is not known:", [problem], calendar=self.name)
+            problem = Problem("calendar.name", repr(self.name), "unknown calendar", accepted)
+            raise UnknownCalendar("A calendar does not exist:", [problem], calendar=self.name)
         return calendars[self.name]
 
 
 def nearest_first(name: str, known: Iterable[str]) -> list[str]:
-    """Return a few of the names that are known, those like `name` before the others."""
+    """Return a few of the known names, those like `name` first."""
     names = sorted(known)
     near = get_close_matches(name, names, n=_SHOWN_MAX)
     return [*near, *(each for each in names if each not in near)][:_SHOWN_MAX]
 
 
 def weekdays_rule() -> CalendarRule:
-    """Return what `business` means where no calendar is given: Monday to Friday."""
+    """Return the default calendar of `business`: Monday to Friday."""
     return CalendarRule(weekend=(Weekday.SAT, Weekday.SUN))
 
 

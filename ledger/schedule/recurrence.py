@@ -1,7 +1,7 @@
-"""The local times of a recurrence rule, in any stretch of time, without counting from its start.
+"""The local times of a recurrence rule in any window, without counting from its start.
 
-Days are looked at one by one, or the periods of BYSETPOS, and whether one belongs to the rule's
-INTERVAL is arithmetic from the start. So the cost is that of the stretch, whatever the rule.
+Days are checked one by one, or the periods of BYSETPOS. Whether one belongs to the rule's INTERVAL
+is arithmetic from the start. So the cost depends on the window only.
 """
 
 from calendar import isleap, monthrange
@@ -27,13 +27,13 @@ _YEARS_ALIKE: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Recurrence:
-    """A rule with its start, which gives the lower bound and whatever the rule leaves open."""
+    """A rule with its start, which is the lower bound and fills in what the rule leaves open."""
 
     rule: RecurrenceRule
     start: datetime
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield in order the days from `first` to `last` that it names; COUNT is not looked at."""
+        """Yield in order its days from `first` to `last`; COUNT is ignored."""
         first, last = days_between(first, last, self.start, self._until)
         if self._picks:
             return self._picked_days(first, last)
@@ -42,7 +42,7 @@ class Recurrence:
         return self._daily(first, last)
 
     def times_on(self, day: date) -> LocalTimesOfDay:
-        """Return the times of a day that it names."""
+        """Return its times on a day."""
         times = self._picked(day).get(day, ()) if self._picks else self._times_of(day)
         return times_between(times, day, self.start, self._until)
 
@@ -52,7 +52,7 @@ class Recurrence:
 
     @property
     def _until(self) -> datetime | None:
-        """Return before which local time it ends, where UNTIL is one."""
+        """Return the local time before which it ends, if UNTIL is a local time."""
         until = self.rule.until
         return None if until is None or until.tzinfo is not None else until + _SECOND
 
@@ -79,7 +79,7 @@ class Recurrence:
                 day += _DAY
 
     def _idle_days(self, day: date) -> int:
-        """Return how many days from `day` on lie outside the rule's INTERVAL for certain."""
+        """Return how many days, beginning with `day`, are certainly outside INTERVAL."""
         rule = self.rule
         match rule.frequency:
             case Frequency.DAILY:
@@ -94,7 +94,7 @@ class Recurrence:
                 return (_next_month(day) - day).days
 
     def _first_period(self, day: date) -> int:
-        """Return which hour, or minute, from the begin of `day` on is the first of INTERVAL."""
+        """Return the first hour, or minute, since the beginning of `day` that is in INTERVAL."""
         days = (day - self.start.date()).days
         of_start = self.start.hour
         if self.rule.frequency is Frequency.MINUTELY:
@@ -109,7 +109,7 @@ class Recurrence:
             period = _next_period(self.rule.frequency, period)
 
     def _picked(self, day: date) -> Mapping[date, LocalTimesOfDay]:
-        """Return what BYSETPOS chooses among the times of the week, month or year of a day."""
+        """Return the times that BYSETPOS chooses in the week, month or year of a day."""
         return _picks_of(self.rule, self.start, _period_of(self.rule, day))
 
     def _in_interval(self, day: date) -> bool:
@@ -135,7 +135,7 @@ class Recurrence:
 
 @lru_cache(maxsize=1024)
 def _times(rule: RecurrenceRule, start: datetime) -> LocalTimesOfDay:
-    """Return the times of day of a rule by the day or longer."""
+    """Return the times of day of a rule whose period is a day or longer."""
     times = tuple(
         timedelta(hours=hour, minutes=minute, seconds=second)
         for hour in rule.hours or (start.hour,)
@@ -193,7 +193,7 @@ def _picks_of(
 
 
 def _places(positions: tuple[int, ...], size: int) -> list[int]:
-    """Return the indices that BYSETPOS names among `size` times, each once, in order."""
+    """Return the indices of BYSETPOS among `size` times, each once, in order."""
     places = {place - 1 if place > 0 else size + place for place in positions}
     return sorted(place for place in places if 0 <= place < size)
 
@@ -228,7 +228,7 @@ def _next_month(day: date) -> date:
 
 @lru_cache(maxsize=4096)
 def _numbers_of(rule: RecurrenceRule, start: date, year: int, month: int) -> tuple[int, ...]:
-    """Return the days of a month that match, as numbers, where no BYWEEKNO asks for the year."""
+    """Return the matching days of a month, as numbers; only for rules without BYWEEKNO."""
     first = date(year, month, 1)
     return tuple(day.day for day in _days_of(rule, start, first, _next_month(first)))
 
@@ -245,7 +245,7 @@ def _month_matches(rule: RecurrenceRule, day: date) -> bool:
 
 
 def _day_matches(rule: RecurrenceRule, start: date, day: date) -> bool:
-    """Return whether the parts that name days name this one; its month is looked at before."""
+    """Return whether a day matches the parts about days; its month was checked before."""
     names_days = rule.weekdays or rule.nth_weekdays or rule.month_days
     if not names_days and not rule.year_days:
         return _day_of_start(rule, start, day)
@@ -265,7 +265,7 @@ def _day_matches(rule: RecurrenceRule, start: date, day: date) -> bool:
 
 
 def _day_of_start(rule: RecurrenceRule, start: date, day: date) -> bool:
-    """Return whether a day is that of the start, as far as the rule leaves it open."""
+    """Return whether a day equals the start's, in the parts that the rule leaves open."""
     match rule.frequency:
         case Frequency.YEARLY:
             return day.day == start.day and (bool(rule.months) or day.month == start.month)

@@ -1,4 +1,4 @@
-"""`when: {relative: …}`: a local time of day some dates before or after an effective date."""
+"""`when: {relative: …}`: a local time of day, some days or months from an effective date."""
 
 from datetime import date, datetime
 from typing import Literal
@@ -17,7 +17,7 @@ from dueledger.ledger.schedule.zones import load_zone
 class Relative(LocalRule):
     """Due `relative` to the effective date: months first, clamped to the month's end, then days.
 
-    An event's item is owed once, so a gap cannot be skipped nor a fold doubled.
+    An event's item is owed once, so a gap cannot be skipped and a fold cannot be doubled.
     """
 
     relative: Offset
@@ -28,9 +28,9 @@ class Relative(LocalRule):
     fold: Literal[Fold.FIRST, Fold.SECOND] = Field(default=Fold.FIRST)
 
     def due_for(self, effective_date: date, observance: Observance | None = None) -> Occurrence:
-        """Return when it is due, on the day that the calendar makes of the date.
+        """Return when it is due, on the business day to which the calendar rolls the date.
 
-        InvalidItem where that lies beyond the years, BeyondCalendar where no calendar knows it.
+        Raises InvalidItem beyond the supported years, BeyondCalendar beyond the calendar.
         """
         try:
             named = self.relative.applied_to(effective_date)
@@ -40,7 +40,7 @@ class Relative(LocalRule):
             )[0]
         except (ValueError, OverflowError):
             raise _beyond(effective_date, self.relative) from None
-        if not isinstance(found, Occurrence):  # the types above leave no policy that skips
+        if not isinstance(found, Occurrence):  # the types above allow no policy that skips
             raise _beyond(effective_date, self.relative)
         if day == named:
             return found
@@ -56,6 +56,6 @@ def _business_day(named: date, observance: Observance) -> date:
 
 
 def _beyond(effective_date: date, offset: object) -> InvalidItem:
-    reason = f"{offset} from it lies beyond the calendar"
+    reason = f"{offset} from it is beyond year 9999 or before year 1"
     problem = Problem("effective_date", effective_date.isoformat(), reason)
     return InvalidItem("The due date cannot be computed.", [problem])

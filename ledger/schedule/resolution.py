@@ -1,8 +1,8 @@
-"""Local time to UTC: what a wall-clock time means where clocks jump, decided and named.
+"""Resolve local times to UTC, and name the decision where clocks are changed.
 
-Schedules think in naive local times; only this module turns one into an instant. A local time
-that an offset change skips (gap) or repeats (fold) is settled by policy, and the decision is kept.
-Pure: the zone is given, nothing is read.
+Schedules use naive local times; only this module converts one to an instant. A local time that an
+offset change skips (gap) or repeats (fold) is resolved by policy, and the decision is recorded.
+Pure: the zone is an argument, nothing is read.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,14 +14,14 @@ from zoneinfo import ZoneInfo
 
 SCAN_MARGIN: Final = timedelta(hours=48)  # Samoa and Kwajalein skipped a whole day
 PROBE: Final = timedelta(hours=6)
-"""Within so long no zone changes its offset twice: the tests hold that against the database."""
+"""No zone changes its offset twice within this time: tests check it against the tz database."""
 
 _ONE_SECOND: Final = timedelta(seconds=1)
 _RESOLVED_ALONE: Final = 4
 
 
 class Gap(StrEnum):
-    """What to do with a local time that never is."""
+    """What to do with a local time that does not exist."""
 
     SKIP = "skip"
     SHIFT_FORWARD = "shift_forward"  # by the gap's length, as RFC 5545 section 3.3.5 reads it
@@ -29,7 +29,7 @@ class Gap(StrEnum):
 
 
 class Fold(StrEnum):
-    """Which of the two instants of a repeated local time is meant."""
+    """Which of the two instants of a repeated local time is used."""
 
     FIRST = "first"
     SECOND = "second"
@@ -37,7 +37,7 @@ class Fold(StrEnum):
 
 
 class Decision(StrEnum):
-    """How an instant was found for a nominal time."""
+    """How the instant of a nominal time was found."""
 
     EXACT = "exact"
     GAP_SKIPPED = "gap_skipped"
@@ -54,11 +54,11 @@ class SkipReason(StrEnum):
     """Why an occurrence is recorded as skipped."""
 
     GAP = "gap"
-    CALENDAR = "calendar"  # no business day, and the rule is to leave such days out
+    CALENDAR = "calendar"  # not a business day, and the roll is `skip`
 
 
 class Occurrence(NamedTuple):
-    """One instant, the nominal local time it stands for, and how it was decided."""
+    """One instant, its nominal local time, and how it was resolved."""
 
     due_at: datetime  # aware, UTC
     nominal: datetime  # naive, local
@@ -68,22 +68,22 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A nominal time that gives nothing. `at` is its instant, or the end of its gap."""
+    """A nominal time without an occurrence. `at` is its instant, or the end of its gap."""
 
-    at: datetime  # aware, UTC; tells the window it belongs to
+    at: datetime  # aware, UTC; decides to which window it belongs
     nominal: datetime  # naive, local
     reason: SkipReason
     decision: Decision = Decision.GAP_SKIPPED
 
 
 def instant_of(found: Occurrence | Skipped) -> datetime:
-    """Return the instant that tells which window it belongs to."""
+    """Return the instant that decides to which window it belongs."""
     return found.due_at if isinstance(found, Occurrence) else found.at
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleWindow:
-    """What a schedule says of one half-open stretch of time, each part in order of time."""
+    """Occurrences and skipped times of a schedule in a half-open window, each in order of time."""
 
     occurrences: tuple[Occurrence, ...]
     skipped: tuple[Skipped, ...]
@@ -92,12 +92,12 @@ class ScheduleWindow:
 def resolve(
     nominal: datetime, zone: ZoneInfo, gap: Gap, fold: Fold
 ) -> tuple[Occurrence | Skipped, ...]:
-    """Return what the naive `nominal` means in `zone`: one occurrence, two, or one skip."""
+    """Resolve the naive `nominal` in `zone`: one occurrence, two, or one skip."""
     instants = sorted(nominal.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
     if instants[0] == instants[1]:
         return (_at(nominal, instants[0], zone, Decision.EXACT),)
-    # Round trip: an instant counts only if the zone shows `nominal` at it. Sorted, because which
-    # fold comes first in time is the database's matter, not ours.
+    # Round trip: an instant counts only if the zone shows `nominal` at it. Sorted, because either
+    # fold may be the earlier one in the database.
     real = [instant for instant in instants if _local(instant, zone) == nominal]
     match real:
         case [first, second]:
@@ -111,10 +111,10 @@ def resolve(
 def resolve_all(
     nominals: Sequence[datetime], zone: ZoneInfo, gap: Gap, fold: Fold
 ) -> Iterator[Occurrence | Skipped]:
-    """Resolve local times that are given in order: what each of them means, one after the other.
+    """Resolve local times that are given in order, in the same order.
 
-    Where one offset settles two that lie at most PROBE apart it settles all between them, and so
-    does one gap. Only those around the ends of a gap or a fold are resolved by themselves.
+    If two times at most PROBE apart have one offset, so have all times between them; the same
+    holds for one gap. Only times around the ends of a gap or a fold are resolved one by one.
     """
     if len(nominals) <= _RESOLVED_ALONE:
         for nominal in nominals:
@@ -146,7 +146,7 @@ def resolve_all(
 def naive_bounds(
     start: datetime, end: datetime, margin: timedelta = SCAN_MARGIN
 ) -> tuple[datetime, datetime]:
-    """Return the naive times to scan for what may resolve into [start, end) in any zone."""
+    """Return the naive bounds of all times that may resolve into [start, end) in any zone."""
     low, high = (each.astimezone(UTC).replace(tzinfo=None) for each in (start, end))
     return low - margin, high + margin
 
@@ -154,10 +154,9 @@ def naive_bounds(
 def collapse(
     resolved: Iterable[Occurrence | Skipped], bounds: tuple[datetime, datetime]
 ) -> ScheduleWindow:
-    """Keep what falls into the half-open `bounds`, each instant once, in order of time.
+    """Keep results in the half-open `bounds`, each instant once, in order of time.
 
-    Instants that collide become one: that of the nominal time which is exactly so, else that of
-    the earliest.
+    Of nominal times with the same instant one is kept: the one that is exact, else the earliest.
     """
     start, end = bounds
     kept: dict[datetime, Occurrence] = {}
@@ -229,7 +228,7 @@ def _resolve_gap(
 
 
 def _gap_end(nominal: datetime, zone: ZoneInfo, before: datetime, after: datetime) -> datetime:
-    """Return the first instant whose local time is past `nominal`, by bisection to the second."""
+    """Return the first instant whose local time is after `nominal`, by bisection to the second."""
     low, high = before, after
     while high - low > _ONE_SECOND:
         middle = low + timedelta(seconds=(high - low) // _ONE_SECOND // 2)

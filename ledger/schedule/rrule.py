@@ -1,7 +1,7 @@
 """`when: {rrule: …}`: a recurrence rule of RFC 5545 over local time.
 
-`start` is the lower bound and gives what the rule leaves open, such as the time of day; it falls
-due itself only where the rule says so.
+`start` is the lower bound and fills in what the rule leaves open, such as the time of day. It is an
+occurrence itself only if it matches the rule.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,7 +37,7 @@ from dueledger.ledger.schedule.zones import load_zone
 _DENSE_YEARS: Final = 8  # as for cron
 _SCAN_END: Final = datetime(2200, 1, 3)  # noqa: DTZ001 -- naive by design; past every due year
 _TOGETHER: Final = 64
-_FEW: Final = 8  # times of a month, which take less to resolve than its offsets to find
+_FEW: Final = 8  # so few times of a month are cheaper to resolve than its offsets are to find
 _SKIPPED_MAX: Final = 5_000  # an hour of seconds, and some years of minutes
 _DAYS_OF: Final = {
     Frequency.MINUTELY: 1 / 1440,
@@ -54,7 +54,7 @@ def _checked(text: str) -> str:
 
 
 class Rrule(LocalRule):
-    """Nominal times by a recurrence rule. COUNT counts what falls due, not what a gap skips."""
+    """Nominal times by a recurrence rule. COUNT counts occurrences, not times skipped by a gap."""
 
     rrule: Annotated[StrictStr, AfterValidator(_checked)]
     start: LocalTime
@@ -71,18 +71,18 @@ class Rrule(LocalRule):
         check_bounds(self.start, self.end)
         until = parse_rrule(self.rrule).until
         if until is not None and self._ends_before_start(until):
-            raise field_error("rrule", "UNTIL lies before `start`", "an UNTIL after the start")
+            raise field_error("rrule", "UNTIL is before `start`", "an UNTIL after the start")
         if not self.sparse:
             self._check_dense()
         count = parse_rrule(self.rrule).count
         if count is not None and self.end is None:
-            # By the estimate, because to count them all takes longer than a refusal may.
+            # By the estimate, because counting all of them would make the refusal slow.
             most = 2 * self.estimate(self.start.replace(tzinfo=UTC), _SCAN_END.replace(tzinfo=UTC))
             if count > most + 2:
-                reason = f"COUNT={count} never ends: there are about {most / 2:.0f} before 2200"
+                reason = f"COUNT={count} is too large: there are about {most / 2:.0f} before 2200"
                 raise field_error("rrule", reason, "a smaller COUNT, UNTIL or `end:`")
         if count is not None and self.gap is Gap.SKIP:
-            _ = self.ruling  # under this policy alone its times may come to nothing
+            _ = self.ruling  # only under this policy the rule may have no occurrence at all
         return self
 
     def _ends_before_start(self, until: datetime) -> bool:
@@ -99,8 +99,8 @@ class Rrule(LocalRule):
         if first is None:
             raise field_error(
                 "rrule",
-                f"it does not fall due within {_DENSE_YEARS} years of `start`, or before its end",
-                "days and times that the rule can meet, or sparse: true if that is meant",
+                f"it has no occurrence within {_DENSE_YEARS} years of `start`, or before its end",
+                "days and times that match the rule, or sparse: true if that is intended",
             )
 
     @cached_property
@@ -109,7 +109,7 @@ class Rrule(LocalRule):
 
     @cached_property
     def ruling(self) -> ResolutionPolicy:
-        """Return how its local times become instants, and after which none counts."""
+        """Return how its local times are resolved, and the instant after which none counts."""
         zone = load_zone(self.timezone)
         rule = parse_rrule(self.rrule)
         if rule.until is not None and rule.until.tzinfo is not None:
@@ -119,15 +119,15 @@ class Rrule(LocalRule):
         return ResolutionPolicy(zone, self.gap, self.fold, self._last(rule.count))
 
     def days(self, first: date, last: date) -> Iterator[date]:
-        """Yield the days from `first` to `last` that it names, those after `ruling.last` too."""
+        """Yield its days from `first` to `last`, even those after `ruling.last_instant`."""
         return self._recurrence.days(*days_between(first, last, None, self._end))
 
     def times_on(self, day: date) -> LocalTimesOfDay:
-        """Return the times of a day that it names, those after `ruling.last` too."""
+        """Return its times on a day, even those after `ruling.last_instant`."""
         return times_between(self._recurrence.times_on(day), day, None, self._end)
 
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
-        """Yield the local times in [low, high), in order; those after `ruling.last` among them."""
+        """Yield its local times in [low, high), in order, even after `ruling.last_instant`."""
         return nominals_of(self, low, high)
 
     @property
@@ -135,7 +135,7 @@ class Rrule(LocalRule):
         return _SCAN_END if self.end is None else min(self.end, _SCAN_END)
 
     def estimate(self, start: datetime, end: datetime) -> float:
-        """Return about how many occurrences [start, end) holds, from the numbers alone."""
+        """Return about how many occurrences are in [start, end), computed from the rule alone."""
         rule = parse_rrule(self.rrule)
         periods = (end - start) / timedelta(days=1) / _DAYS_OF[rule.frequency] / rule.interval
         if rule.positions:
@@ -143,7 +143,7 @@ class Rrule(LocalRule):
         return periods * self._of_period()
 
     def _of_period(self) -> float:
-        """Return about how many times a period names."""
+        """Return about how many times a period has."""
         rule = parse_rrule(self.rrule)
         days = _DAYS_OF[rule.frequency]
         if rule.weekdays:
@@ -168,10 +168,10 @@ class Rrule(LocalRule):
         return times * (len(rule.hours) or 1)
 
     def _last(self, count: int) -> datetime | None:
-        """Return the instant of the occurrence that COUNT names, or None where none is left.
+        """Return the instant of occurrence number COUNT, or None if there are fewer.
 
-        One walk. The times of a steady day are counted, where they are many; others are resolved,
-        and counted once none that comes later can fall due before them.
+        It takes one pass over the days. On a day with one offset, many times are only counted.
+        Other times are resolved, and counted as soon as no later time can be due before them.
         """
         near: set[datetime] = set()
         skipped = 0
@@ -201,7 +201,7 @@ class Rrule(LocalRule):
         return offsets.least if offsets.is_constant else None
 
     def _first(self, low: datetime, high: datetime) -> Occurrence | None:
-        """Return the first that falls due of the local times in [low, high)."""
+        """Return the first occurrence of the local times in [low, high)."""
         nominals, skipped = nominals_of(self, low, high), 0
         while some := list(islice(nominals, _TOGETHER)):
             found = list(self._resolved(some))
@@ -216,13 +216,13 @@ class Rrule(LocalRule):
 
 
 def _count_skipped(before: int, found: Iterable[Occurrence | Skipped]) -> int:
-    """Add up what gaps skip; refuses a rule of which they skip so many that it might never end."""
+    """Add the times that gaps skip. Refuses a rule with so many that the count might not end."""
     skipped = before + sum(isinstance(each, Skipped) for each in found)
     if skipped > _SKIPPED_MAX:
         raise field_error(
             "rrule",
-            "it does not fall due as often as it must: where clocks go forward more than "
+            "it has too few occurrences: where clocks go forward, more than "
             f"{_SKIPPED_MAX:,} of its times are skipped",
-            "`gap: shift_forward`, or times that every day has",
+            "`gap: shift_forward`, or times that exist on every day",
         )
     return skipped

@@ -1,7 +1,7 @@
-"""The recurrence rules of RFC 5545 that are accepted, read into plain numbers.
+"""The accepted recurrence rules of RFC 5545, parsed to plain numbers.
 
-Section 3.3.10 says which parts go together; what it forbids, and what implementations read in two
-ways, is refused with what to write instead.
+Section 3.3.10 says which parts can be combined. Combinations that it forbids, and those that
+implementations read differently, are refused with what to write instead.
 """
 
 import re
@@ -60,9 +60,9 @@ _UNTIL: Final = re.compile(r"\d{8}T\d{6}Z?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class RecurrenceRule:
-    """A rule as numbers. Weekdays count from Monday, 0; what is not given is empty or None.
+    """A rule as numbers. Weekdays count from Monday, 0; parts that are not given are empty or None.
 
-    `nth_weekdays` holds (n, weekday) of ``2TU``. `until` is naive where it is a local time. `text`
+    `nth_weekdays` has the (n, weekday) of ``2TU``. `until` is naive if it is a local time. `text`
     is the rule in one spelling.
     """
 
@@ -84,12 +84,12 @@ class RecurrenceRule:
     positions: tuple[int, ...]
 
     def __hash__(self) -> int:
-        return hash(self.text)  # it keys caches, once a day of a window
+        return hash(self.text)  # it is a cache key, used once for each day of a window
 
 
 @lru_cache(maxsize=4096)
 def parse_rrule(text: str) -> RecurrenceRule:
-    """Read a rule; raises with the remedy."""
+    """Read a rule. An error says what to write instead."""
     parts = _split(text)
     frequency = _frequency(parts)
     numbers = {
@@ -100,7 +100,7 @@ def parse_rrule(text: str) -> RecurrenceRule:
     count = _whole("COUNT", parts["COUNT"], COUNT_MAX) if "COUNT" in parts else None
     until = _until(parts["UNTIL"]) if "UNTIL" in parts else None
     if count is not None and until is not None:
-        raise value_error("COUNT and UNTIL at once", "one of them")
+        raise value_error("has COUNT and UNTIL at once", "one of the two")
     rule = RecurrenceRule(
         text=";".join(f"{name}={value}" for name, value in parts.items()),
         frequency=frequency,
@@ -125,26 +125,26 @@ def parse_rrule(text: str) -> RecurrenceRule:
 
 def _split(text: str) -> dict[str, str]:
     if not text.isascii():
-        raise value_error("holds characters beyond ASCII", _EXAMPLE)
+        raise value_error("has characters other than ASCII", _EXAMPLE)
     if len(text) > TEXT_CHARS_MAX:
-        raise value_error(f"longer than {TEXT_CHARS_MAX} characters", "a shorter rule")
+        raise value_error(f"is longer than {TEXT_CHARS_MAX} characters", "a shorter rule")
     rule = text.strip().upper()
     if "\n" in rule or rule.startswith(("DTSTART", "EXDATE", "RDATE", "EXRULE")):
         raise value_error(
-            "several lines of a calendar file", "the rule alone; `start:` for its DTSTART"
+            "has several lines of a calendar file", "the rule alone; `start:` for its DTSTART"
         )
     parts: dict[str, str] = {}
     for part in rule.removeprefix("RRULE:").split(";"):
         name, equals, value = (each.strip() for each in part.partition("="))
         if not equals or not value:
-            raise value_error(f"`{part}` is no NAME=value", _EXAMPLE)
+            raise value_error(f"`{part}` is not NAME=value", _EXAMPLE)
         if name in parts:
             raise value_error(f"{name} is given twice", f"one {name}")
         if name in {"RSCALE", "SKIP"}:
             raise value_error(f"{name} of RFC 7529 is not accepted", "`business` for rolled days")
         if name not in _NAMES:
             close = get_close_matches(name, _NAMES, n=1)
-            raise value_error(f"`{name}` is no part of a rule", close[0] if close else _EXAMPLE)
+            raise value_error(f"`{name}` is not a part of a rule", close[0] if close else _EXAMPLE)
         parts[name] = value
     return parts
 
@@ -152,14 +152,14 @@ def _split(text: str) -> dict[str, str]:
 def _frequency(parts: Mapping[str, str]) -> Frequency:
     known = ", ".join(each.name for each in reversed(Frequency))
     if "FREQ" not in parts:
-        raise value_error("says no FREQ", f"FREQ=… with one of {known}")
+        raise value_error("has no FREQ", f"FREQ=… with one of {known}")
     name = parts["FREQ"]
     if name == "SECONDLY":
         raise value_error(
             "FREQ=SECONDLY is finer than a minute", "`every: PT30S` with an `anchor:`"
         )
     if name not in Frequency.__members__:
-        raise value_error(f"`{name}` is no frequency", known)
+        raise value_error(f"`{name}` is not a frequency", known)
     return Frequency[name]
 
 
@@ -168,7 +168,7 @@ def _whole(name: str, text: str, high: int) -> int:
     if not 1 <= number <= high:
         accepted = f"{name}=1 to {high}"
         if name == "COUNT":
-            accepted += "; UNTIL or `end:` for a longer one"
+            accepted += "; UNTIL or `end:` for a longer series"
         raise value_error(f"{name} `{text}` is outside its range", accepted)
     return number
 
@@ -202,7 +202,7 @@ def _byday(text: str | None) -> tuple[tuple[int, ...], tuple[tuple[int, int], ..
             plain.add(day)
     if plain and nth:
         raise value_error(
-            "BYDAY mixes plain and counted weekdays, which are read in different ways",
+            "BYDAY mixes plain and counted weekdays, which is ambiguous",
             "two definitions",
         )
     return tuple(sorted(plain)), tuple(sorted(nth))
@@ -210,7 +210,7 @@ def _byday(text: str | None) -> tuple[tuple[int, ...], tuple[tuple[int, int], ..
 
 def _week_start(text: str) -> int:
     if text not in WEEKDAYS:
-        raise value_error(f"WKST `{text}` is no weekday", "MO to SU")
+        raise value_error(f"WKST `{text}` is not a weekday", "MO to SU")
     return WEEKDAYS.index(text)
 
 
@@ -223,7 +223,7 @@ def _until(text: str) -> datetime:
     try:
         until = datetime.strptime(text[:15], "%Y%m%dT%H%M%S")  # noqa: DTZ007 -- local, or Z below
     except ValueError:
-        raise value_error(f"UNTIL `{text}` is not of the calendar", accepted) from None
+        raise value_error(f"UNTIL `{text}` is not an existing date and time", accepted) from None
     if not DUE_YEAR_MIN <= until.year <= DUE_YEAR_MAX:
         raise value_error("UNTIL is outside 1970 to 2199", accepted)
     return until.replace(tzinfo=UTC) if text.endswith("Z") else until
@@ -241,7 +241,7 @@ def _check_together(rule: RecurrenceRule) -> None:
             _refuse_part("BYWEEKNO", frequency, "FREQ=YEARLY with BYWEEKNO")
         if not rule.weekdays:
             raise value_error(
-                "BYWEEKNO without BYDAY means one day of the week to some, all seven to others",
+                "BYWEEKNO without BYDAY is ambiguous: one day of the week, or all seven",
                 "BYWEEKNO with BYDAY",
             )
     others = (
@@ -249,7 +249,7 @@ def _check_together(rule: RecurrenceRule) -> None:
         *(rule.month_days, rule.year_days, rule.week_numbers, rule.months),
     )
     if rule.positions and not any(others):
-        raise value_error("BYSETPOS chooses among what no other BY… part names", _EXAMPLE)
+        raise value_error("BYSETPOS needs another BY… part to choose from", _EXAMPLE)
 
 
 def _check_counted(rule: RecurrenceRule) -> None:
@@ -261,7 +261,7 @@ def _check_counted(rule: RecurrenceRule) -> None:
         raise value_error("BYDAY counts weekdays beside BYWEEKNO", "plain weekdays")
     of_month = rule.frequency is Frequency.MONTHLY or rule.months
     if of_month and any(abs(nth) > 5 for nth, _ in rule.nth_weekdays):  # noqa: PLR2004 -- weeks of a month
-        raise value_error("a month has one to five of a weekday", "1 to 5, or -5 to -1")
+        raise value_error("a month has each weekday four or five times", "1 to 5, or -5 to -1")
 
 
 def _refuse_part(part: str, frequency: Frequency, accepted: str) -> Never:

@@ -1,8 +1,8 @@
-"""Smear: what falls due at one moment is spread over a window, the same on any host.
+"""Smear: occurrences at one instant are spread over a window, the same on any host.
 
 `floor(H64(item id) · min(window, next − due))` in whole seconds, where H64 is the first 8 bytes of
-the SHA-256 of the id's text as a fraction of 2^64. Nominal time and identity stay what they were,
-and nothing is moved to or past the occurrence that follows it.
+the SHA-256 of the id's text as a fraction of 2^64. Nominal time and identity stay unchanged, and no
+item is moved to or past the next occurrence.
 """
 
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ _SAMPLE_OCCURRENCES: Final = 1_000
 
 
 def smear_seconds(item: UUID, window: timedelta, gap: timedelta | None = None) -> int:
-    """Return by how much the item is moved; `room` is the time until the next occurrence."""
+    """Return by how much the item is delayed; `gap` is the time until the next occurrence."""
     width = window if gap is None else min(window, gap)
     part = int.from_bytes(sha256(str(item).encode()).digest()[:8])
     return part * (width // _SECOND) >> 64
@@ -36,17 +36,17 @@ def smear_seconds(item: UUID, window: timedelta, gap: timedelta | None = None) -
 def gaps_after(
     occurrences: Sequence[Occurrence], following: Sequence[Occurrence]
 ) -> list[timedelta]:
-    """Return the time from each occurrence to the next; `following` holds what comes after them.
+    """Return the time from each occurrence to the next; `following` are the ones after them.
 
-    Where nothing follows there is room for ever.
+    Without a next occurrence it is the longest timedelta.
     """
     instants = [found.due_at for found in (*occurrences, *following[:1])]
-    room = [after - before for before, after in pairwise(instants)]
-    return room if following else [*room, timedelta.max][: len(occurrences)]
+    gaps = [after - before for before, after in pairwise(instants)]
+    return gaps if following else [*gaps, timedelta.max][: len(occurrences)]
 
 
 def shortest_period(when: When) -> timedelta | None:
-    """Return the shortest nominal time between two occurrences; None where there are no two."""
+    """Return the shortest nominal time between two occurrences; None if there are not two."""
     if isinstance(when, Cron):
         return when.shortest_period
     if isinstance(when, Every):
@@ -55,10 +55,10 @@ def shortest_period(when: When) -> timedelta | None:
 
 
 def _sampled(when: Rrule | Business) -> timedelta | None:
-    """Look at its first occurrences: whatever they leave out, no item is moved past another."""
+    """Sample its first occurrences; later ones are limited by `smear_seconds` in any case."""
     begin = when.start or _SAMPLE_START
     end = begin + _SAMPLE_SPAN
-    if isinstance(when, Business):  # counted Monday to Friday, whatever calendar it observes
+    if isinstance(when, Business):  # Monday to Friday, whatever calendar it uses
         window = expand(when, begin.replace(tzinfo=UTC), end.replace(tzinfo=UTC))
         found = [each.nominal for each in window.occurrences]
     else:

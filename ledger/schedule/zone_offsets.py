@@ -1,9 +1,9 @@
-"""Which offsets are in force around each local day, and what of a day a window can reach.
+"""The offsets in force around each local day, and the part of a day that is in a window.
 
-On a day with one offset, a steady one, that offset settles every local time: none is skipped or
-repeated, and nothing that a change elsewhere moves can reach it. `zoneinfo` does not tell its
-changes, so it is asked every PROBE; the tests hold against the tz database itself that no zone
-changes there and back in between.
+On a day with one (constant) offset, that offset resolves every local time: none is skipped or
+repeated, and a change on another day cannot affect it. `zoneinfo` does not list its changes, so
+offsets are probed every PROBE; tests check against the tz database that no zone changes there and
+back in between.
 """
 
 from calendar import monthrange
@@ -28,16 +28,16 @@ class OffsetRange(NamedTuple):
 
     @property
     def is_constant(self) -> bool:
-        """Return whether one offset settles the whole day."""
+        """Return whether one offset resolves the whole day."""
         return self.least == self.most
 
 
 class DayReach(NamedTuple):
-    """What of a local day, in time since its midnight, may resolve into a window of instants."""
+    """The part of a local day, as time since midnight, that may resolve into a window."""
 
     low: timedelta
     high: timedelta  # exclusive
-    offset: timedelta | None  # of the whole day; None where a change is near
+    offset: timedelta | None  # of the whole day; None if a change is near
 
 
 @lru_cache(maxsize=8192)
@@ -60,10 +60,10 @@ def day_offsets(zone_name: str, year: int, month: int) -> tuple[OffsetRange, ...
 
 
 def day_reach(zone_name: str, day: date, bounds: tuple[datetime, datetime]) -> DayReach | None:
-    """Return what of a local day may resolve into the half-open `bounds`, None where nothing may.
+    """Return the part of a local day that may resolve into the half-open `bounds`, or None.
 
-    Whatever the policies: a local time is resolved by one of the offsets around it, or to the end
-    of a gap, which lies between the instants that two of them give.
+    This holds for all policies: a local time is resolved by one of the offsets around it, or to
+    the end of a gap, which is between the instants that two of them give.
     """
     least, most = day_offsets(zone_name, day.year, day.month)[day.day - 1]
     midnight = datetime.combine(day, time.min, UTC)

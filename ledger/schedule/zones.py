@@ -1,8 +1,8 @@
 """Time zones from the pinned `tzdata` package, never from the machine's own files.
 
-System and package disagree now and then (measured: 13 zones at once), and an item must come out
-the same on every machine. `zoneinfo`'s search path is global, so it is left alone: zones are read
-here, from the package, once each.
+The two differ at times (measured: 13 zones at once), and an item must be the same on every
+machine. `zoneinfo`'s search path is global, so it is left alone: zones are read here, from the
+package, once each.
 """
 
 from difflib import get_close_matches
@@ -19,13 +19,13 @@ _SUGGESTIONS_MAX: Final = 3
 
 
 def tzdata_version() -> str:
-    """Return the IANA version of the tz database that decides, such as ``2026c``."""
+    """Return the IANA version of the pinned tz database, such as ``2026c``."""
     return tzdata.IANA_VERSION
 
 
 @cache
 def zone_names() -> frozenset[str]:
-    """Return the names of every zone the pinned database has."""
+    """Return the names of all zones of the pinned database."""
     return frozenset(files("tzdata").joinpath("zones").read_text(encoding="utf-8").split())
 
 
@@ -43,7 +43,7 @@ def load_zone(name: str) -> ZoneInfo:
 
 
 def similar_zones(name: str) -> str:
-    """Say which names may have been meant."""
+    """Return the names that may have been meant, as text."""
     spellings = {zone.casefold(): zone for zone in sorted(zone_names())}
     close = get_close_matches(name.casefold(), spellings, n=_SUGGESTIONS_MAX)
     if not close:

@@ -368,8 +368,8 @@ async def mark_definition_failed(connection: Connection, definition_no: int, fai
 async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
     """Store a kind's work policy; return the kind's number.
 
-    A kind that is not there yet begins with the defaults of its columns. Raises Conflict where
-    `limit_lock_wait` was too short.
+    A kind that does not exist yet gets the defaults of its columns. Raises Conflict if
+    the limit of `limit_lock_wait` is exceeded.
     """
     with conflict_on_lock_timeout(f"the kind {policy.tenant}/{policy.kind}"):
         # Not one statement: its values for a new kind would repeat the defaults of the columns.

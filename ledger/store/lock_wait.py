@@ -21,5 +21,5 @@ def conflict_on_lock_timeout(what: str) -> Generator[None]:
     try:
         yield
     except asyncpg.LockNotAvailableError:
-        message = f"Another process defines {what}, and takes long. Nothing was changed: repeat it."
+        message = f"Another process is busy with {what}. Nothing was changed: try again."
         raise Conflict(message) from None

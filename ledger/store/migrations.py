@@ -38,7 +38,7 @@ class Migration:
 
     @property
     def number(self) -> int:
-        """Return the number that the file's name begins with."""
+        """Return the number at the beginning of the file's name."""
         return _number(self.name)
 
     @property

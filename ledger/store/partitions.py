@@ -10,7 +10,7 @@ from dueledger.ledger.store.statements import statement
 
 AHEAD: Final = timedelta(days=396)
 COUNT_TIMEOUT_SECONDS: Final = 600.0
-"""For statements that read all items of a month: 1.3 s a million where one is lost."""
+"""For statements that read all items of a month: 1.3 s for a million items if one is lost."""
 
 
 async def make_partitions(connection: Connection, *, ahead: timedelta = AHEAD) -> int:
@@ -38,8 +38,8 @@ async def take_unchecked_month(
 async def count_lost(connection: Connection, from_date: date, to_date: date) -> int:
     """Return the number of items of these effective dates minus their states; 0 is correct.
 
-    Negative where items stand in two. 0.12 s a million items, and 1 us a pending one; a partition
-    made meanwhile may be counted by half.
+    Negative if items have two states. It takes 0.12 s for a million items, and 1 us for a pending
+    one; a partition that is being made may be counted in part.
     """
     return await connection.fetchval(
         statement("count_lost"), from_date, to_date, timeout=COUNT_TIMEOUT_SECONDS

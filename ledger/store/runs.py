@@ -188,7 +188,7 @@ def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
 async def extend_leases(
     connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
 ) -> dict[int, float | None]:
-    """Extend the leases of this worker's open runs. Runs missing in the result have no lease more.
+    """Extend the leases of this worker's open runs. Runs missing in the result lost their lease.
 
     Returns the seconds of each lease from now, less than requested if the kind sets runs a hard
     end. None means that the run keeps its lease because a settlement of it is being committed:

@@ -102,7 +102,7 @@ def test_unknown_headers_and_attributes_are_ignored() -> None:
         ({"time": "1969-12-31T23:59:59Z"}, "ce_time", "outside 1970-2199"),
         ({"time": "2200-01-01T00:00:00Z"}, "ce_time", "outside 1970-2199"),
         ({"duetenant": "two words"}, "ce_duetenant", "must be 1 to 100"),
-        ({"duetenant": None, "source": "urn:x"}, "ce_duetenant", "whose event"),
+        ({"duetenant": None, "source": "urn:x"}, "ce_duetenant", "names no tenant"),
     ],
 )
 def test_a_faulty_attribute_is_refused_by_name(

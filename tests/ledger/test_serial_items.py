@@ -325,7 +325,7 @@ async def test_one_pass_of_upkeep_wakes_many_keys_and_looks_at_few_that_are_held
 ) -> None:
     monkeypatch.setattr(upkeep, "KEYS_MAX", 1)
     await _order_by_key(ledger)
-    keys = upkeep.KEY_LOOKS_MAX + 2
+    keys = upkeep.EMPTY_KEY_BATCHES_MAX + 2
     for number in range(keys):
         await _owe(ledger, 2, key=f"key-{number}")
     await _hand_out(ledger)
@@ -335,5 +335,5 @@ async def test_one_pass_of_upkeep_wakes_many_keys_and_looks_at_few_that_are_held
         assert (await keeper.tick())["unblocked"] == 0
         # The pass above stopped before the last keys, and the next goes on from there.
         await ledger.connection.execute("delete from ledger.held_key")
-        assert (await keeper.tick())["unblocked"] == keys - upkeep.KEY_LOOKS_MAX
-        assert (await keeper.tick())["unblocked"] == upkeep.KEY_LOOKS_MAX
+        assert (await keeper.tick())["unblocked"] == keys - upkeep.EMPTY_KEY_BATCHES_MAX
+        assert (await keeper.tick())["unblocked"] == upkeep.EMPTY_KEY_BATCHES_MAX

@@ -332,8 +332,8 @@ def test_a_month_that_a_calendar_knows_in_part_is_never_guessed() -> None:
             "holidays",
             "more than 366 days",
         ),
-        ({"name": "us", "weekend": ["sat"]}, "weekend", "beside a name"),
-        ({"holidays": ["2027-01-01"]}, "weekend", "weekends count"),
+        ({"name": "us", "weekend": ["sat"]}, "weekend", "together with a name"),
+        ({"holidays": ["2027-01-01"]}, "weekend", "are weekends business days"),
     ],
 )
 def test_a_calendar_that_contradicts_itself_is_refused(

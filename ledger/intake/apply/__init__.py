@@ -1,1 +1,1 @@
-"""What an event does to items, by the rules in force."""
+"""The effects of events on items, by the rules in force."""

@@ -1,4 +1,4 @@
-"""What events say of each subject: which items they imply, and what they withdraw. Pure."""
+"""Group events by subject: which items they imply and which they withdraw. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,107 +14,107 @@ from dueledger.ledger.states import TransitionEvent
 
 
 class InterpretedEvent(NamedTuple):
-    """An event and what it means; `meanings` is None where no rule knows it.
+    """An event and its effects; `effects` is None if no rule uses its type.
 
-    `body` is the JSON text of its data, `key` what the inbox finds it by.
+    `body` is the JSON text of its data; `key` is its business key in the inbox.
     """
 
     event: DomainEvent
     body: str
-    moment: EventOrder
+    order: EventOrder
     key: str | None
     effects: list[RuleEffect] | None
 
 
 @dataclass(slots=True)
 class SubjectEvents:
-    """What is known of a subject that something withdraws from."""
+    """The events of one subject with a withdrawal: implied items, and withdrawals."""
 
     implied_items: list[ImpliedItem] = field(default_factory=list[ImpliedItem])
     withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
     new_withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
 
 
-def interpret_event(rulebook: RulesInForce, event: DomainEvent, body: str = "") -> InterpretedEvent:
-    """Ask the rules what an event means. Raises InvalidEvent where it lacks what they address."""
-    meanings = rulebook.effects_of(event)
-    key = meanings[0].effect.business_key if meanings else event.subject
+def interpret_event(rules: RulesInForce, event: DomainEvent, body: str = "") -> InterpretedEvent:
+    """Return the event with its effects. Raises InvalidEvent if it lacks a field of a rule."""
+    effects = rules.effects_of(event)
+    key = effects[0].effect.business_key if effects else event.subject
     return InterpretedEvent(
-        event, body, EventOrder(event.time, event.source, event.id), key, meanings
+        event, body, EventOrder(event.time, event.source, event.id), key, effects
     )
 
 
 def group_by_subject(
     known: Iterable[InterpretedEvent], fresh: Sequence[InterpretedEvent]
 ) -> dict[ItemSubject, SubjectEvents]:
-    """Gather the stories that the fresh events change: those in which something is withdrawn.
+    """Group events of the subjects that `fresh` changes by a withdrawal.
 
-    Most events withdraw nothing and meet nothing that does; they cost no story.
+    Most events withdraw nothing and concern no withdrawn subject; they are left out.
     """
-    touched = {meaning.subject for read in fresh for meaning in read.effects or ()}
-    bearing = [
-        read for read in known if any(meaning.subject in touched for meaning in read.effects or ())
+    touched = {effect.subject for read in fresh for effect in read.effects or ()}
+    related = [
+        read for read in known if any(effect.subject in touched for effect in read.effects or ())
     ]
     withdrawing = touched & {
-        meaning.subject
-        for reads in (fresh, bearing)
+        effect.subject
+        for reads in (fresh, related)
         for read in reads
-        for meaning in read.effects or ()
-        if not isinstance(meaning.effect, ItemDraft)
+        for effect in read.effects or ()
+        if not isinstance(effect.effect, ItemDraft)
     }
-    stories: defaultdict[ItemSubject, SubjectEvents] = defaultdict(SubjectEvents)
+    subjects: defaultdict[ItemSubject, SubjectEvents] = defaultdict(SubjectEvents)
     if withdrawing:
         for read in fresh:
-            for subject, withdrawal in _add_effects(stories, withdrawing, read):
-                stories[subject].new_withdrawals.append(withdrawal)
-        for read in bearing:
-            _add_effects(stories, withdrawing, read)
-    return stories
+            for subject, withdrawal in _add_effects(subjects, withdrawing, read):
+                subjects[subject].new_withdrawals.append(withdrawal)
+        for read in related:
+            _add_effects(subjects, withdrawing, read)
+    return subjects
 
 
 def _add_effects(
-    stories: defaultdict[ItemSubject, SubjectEvents],
+    subjects: defaultdict[ItemSubject, SubjectEvents],
     withdrawing: set[ItemSubject],
     read: InterpretedEvent,
 ) -> list[tuple[ItemSubject, Withdrawal]]:
-    told: list[tuple[ItemSubject, Withdrawal]] = []
-    for meaning in read.effects or ():
-        if meaning.subject not in withdrawing:
+    found: list[tuple[ItemSubject, Withdrawal]] = []
+    for effect in read.effects or ():
+        if effect.subject not in withdrawing:
             continue
-        story = stories[meaning.subject]
-        if meaning.draft is not None:
-            story.implied_items.append(ImpliedItem(read.moment, meaning.draft.id))
-        withdrawal = _withdrawal(read, meaning)
+        subject_events = subjects[effect.subject]
+        if effect.draft is not None:
+            subject_events.implied_items.append(ImpliedItem(read.order, effect.draft.id))
+        withdrawal = _withdrawal(read, effect)
         if withdrawal is not None:
-            story.withdrawals.append(withdrawal)
-            told.append((meaning.subject, withdrawal))
-    return told
+            subject_events.withdrawals.append(withdrawal)
+            found.append((effect.subject, withdrawal))
+    return found
 
 
-def _withdrawal(read: InterpretedEvent, meaning: RuleEffect) -> Withdrawal | None:
-    match meaning.effect:
+def _withdrawal(read: InterpretedEvent, effect: RuleEffect) -> Withdrawal | None:
+    match effect.effect:
         case ItemDraft():
             return None
         case Cancellation(reason=reason):
             return Withdrawal(
-                read.moment,
+                read.order,
                 TransitionEvent.CANCELLED,
                 reason,
-                frozenset(_items_of_same_event(read, meaning)),
+                frozenset(_items_of_same_event(read, effect)),
             )
         case Supersession(reason=reason, replacement=replacement):
             return Withdrawal(
-                read.moment,
+                read.order,
                 TransitionEvent.SUPERSEDED,
                 reason,
-                frozenset(_items_of_same_event(read, meaning)),
+                frozenset(_items_of_same_event(read, effect)),
                 replacement.id,
             )
 
 
-def _items_of_same_event(read: InterpretedEvent, meaning: RuleEffect) -> Iterable[UUID]:
+def _items_of_same_event(read: InterpretedEvent, effect: RuleEffect) -> Iterable[UUID]:
     return (
         other.draft.id
         for other in read.effects or ()
-        if other.subject == meaning.subject and other.draft is not None
+        if other.subject == effect.subject and other.draft is not None
     )

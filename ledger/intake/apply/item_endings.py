@@ -1,8 +1,8 @@
-"""What the events of one business key add up to, whatever order they arrived in.
+"""Compute how the events of one business key end its items, in whatever order they arrived.
 
-The order of their own times decides: an item is born of its earliest event and ended by the first
-withdrawal after that birth. So a cancellation that overtook its activation still wins, and any
-permutation of the same events, duplicates included, ends alike. Pure.
+The events' own times decide: an item begins with its earliest event and is ended by the first
+withdrawal after that. So a cancellation that arrived before its activation still counts, and every
+permutation of the same events, duplicates included, has the same result. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -15,7 +15,7 @@ from dueledger.ledger.states import TransitionEvent
 
 
 class EventOrder(NamedTuple):
-    """Where an event stands among the events of its key. Ties are settled by its identity."""
+    """The place of an event among the events of its key. Its identity breaks ties."""
 
     occurred_at: datetime
     source: str
@@ -25,29 +25,29 @@ class EventOrder(NamedTuple):
 class ImpliedItem(NamedTuple):
     """An event implies an item."""
 
-    moment: EventOrder
+    order: EventOrder
     item: UUID
 
 
 class Withdrawal(NamedTuple):
-    """An event ends the items of its key that were born before it.
+    """An event ends the items of its key that began before it.
 
-    `own` are the items of the key that the event itself implies; they outlive it.
+    `spared_items` are the items of the key that the event itself implies: it does not end them.
     """
 
-    moment: EventOrder
+    order: EventOrder
     event: TransitionEvent
     reason: str
     spared_items: frozenset[UUID] = frozenset()
     replacement: UUID | None = None
 
     def ending_of(self, item: UUID) -> "ItemEnding":
-        """Return the ending of an item that it ends."""
+        """Return the ending of an item by this withdrawal."""
         return ItemEnding(item, self.event, self.reason, self.replacement)
 
 
 class ItemEnding(NamedTuple):
-    """An item that must not stay open, and why."""
+    """An item that must be ended, and why."""
 
     item: UUID
     event: TransitionEvent
@@ -55,39 +55,39 @@ class ItemEnding(NamedTuple):
     replacement: UUID | None
 
 
-def first_implied(births: Iterable[ImpliedItem]) -> dict[UUID, EventOrder]:
-    """Return when each item was born: the earliest of the events that imply it."""
+def first_implied(items: Iterable[ImpliedItem]) -> dict[UUID, EventOrder]:
+    """Return when each item began: the earliest of the events that imply it."""
     found: dict[UUID, EventOrder] = {}
-    for moment, item in births:
+    for order, item in items:
         known = found.get(item)
-        if known is None or moment < known:
-            found[item] = moment
+        if known is None or order < known:
+            found[item] = order
     return found
 
 
 def find_item_endings(
-    born: dict[UUID, EventOrder], withdrawals: Sequence[Withdrawal]
+    implied: dict[UUID, EventOrder], withdrawals: Sequence[Withdrawal]
 ) -> list[ItemEnding]:
-    """Return which of the items of one key are ended, each by the first withdrawal after its birth.
+    """Return the items of one key that are ended, each by the first withdrawal after its beginning.
 
-    A cancellation at the very instant of a birth ends it; of two events that supersede at the same
-    instant the later in identity stands, or both would fall.
+    A cancellation at the very instant of the beginning ends the item. Of two events that supersede
+    at the same instant, only the item of the later one in identity stays, or both would end.
     """
     if not withdrawals:
         return []
-    ordered = sorted(withdrawals, key=attrgetter("moment"))
+    ordered = sorted(withdrawals, key=attrgetter("order"))
     found: list[ItemEnding] = []
-    for item, birth in born.items():
+    for item, first in implied.items():
         for withdrawal in ordered:
-            if _ends(withdrawal, item, birth):
+            if _ends(withdrawal, item, first):
                 found.append(withdrawal.ending_of(item))
                 break
     return found
 
 
-def _ends(withdrawal: Withdrawal, item: UUID, birth: EventOrder) -> bool:
+def _ends(withdrawal: Withdrawal, item: UUID, first: EventOrder) -> bool:
     if item in withdrawal.spared_items:
         return False
     if withdrawal.event is TransitionEvent.CANCELLED:
-        return withdrawal.moment.occurred_at >= birth.occurred_at
-    return withdrawal.moment > birth
+        return withdrawal.order.occurred_at >= first.occurred_at
+    return withdrawal.order > first

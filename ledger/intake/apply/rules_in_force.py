@@ -1,4 +1,4 @@
-"""The event rules in force, ready to be asked what an event means."""
+"""The event rules in force."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 NO_NAMES: Final[CalendarsByKey] = {}
 RulesVersion = tuple[int, int | None, int]
-"""How many rules are in force, the newest of all, and how many versions of calendars there are."""
+"""Number of rules in force, the newest rule's number, and number of calendar versions."""
 
 ItemSubject = tuple[str, str, str]
 """Tenant, kind and business key."""
 
 
 class RuleEffect(NamedTuple):
-    """One thing that an event means under one definition.
+    """One effect of an event under one definition.
 
-    `draft` is the item it owes, if it owes one.
+    `draft` is the item that it owes, None if it owes none.
     """
 
     definition_no: int
@@ -38,22 +38,22 @@ class RuleEffect(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UnreadableRule:
-    """A stored definition that cannot be read any more; its events count as unmatched."""
+    """A stored definition that can no longer be parsed; its events count as unmatched."""
 
     definition_no: int
     reason: str
 
 
 class RulesInForce:
-    """The rules of one edition, by tenant and event type."""
+    """The rules of one version of the rule set, by tenant and event type."""
 
     def __init__(
         self,
-        edition: RulesVersion,
+        version: RulesVersion,
         rows: Sequence[DefinitionRow],
         calendars: CalendarsByKey = NO_NAMES,
     ) -> None:
-        self.version = edition
+        self.version = version
         self.refused: list[UnreadableRule] = []
         self._rules: defaultdict[tuple[str, str], list[tuple[int, Definition]]] = defaultdict(list)
         for row in rows:
@@ -71,9 +71,9 @@ class RulesInForce:
         self.event_types = sorted({event_type for _, event_type in self._rules})
 
     def effects_of(self, event: DomainEvent) -> list[RuleEffect] | None:
-        """Return what the event means; None where no rule knows its type.
+        """Return the effects of the event; None if no rule uses its type.
 
-        Raises InvalidEvent where a rule knows it and it does not carry what the rule addresses.
+        Raises InvalidEvent if the event lacks a field that a rule reads.
         """
         rules = self._rules.get((event.tenant, event.type))
         if rules is None:
