@@ -7,7 +7,7 @@ from dueledger.ledger.runtime.settings import Settings
 
 
 class AllocatorSettings(Settings):
-    """Bounds of one allocator process."""
+    """Limits of one allocator process."""
 
     allocator_batch_items_max: int = Field(
         default=4000, ge=1, le=20_000, description="items claimed in one transaction"
@@ -20,7 +20,7 @@ class AllocatorSettings(Settings):
     )
     allocator_compression: Compression = Field(
         default=Compression.LZ4,
-        description="of record batches: `lz4`, or `none` where a consumer's client cannot read it",
+        description="codec of record batches; `none` for consumers whose client cannot read `lz4`",
     )
     allocator_flows_max: int = Field(
         default=500, ge=1, le=5_000, description="flows served by one claim transaction"
@@ -48,17 +48,20 @@ class AllocatorSettings(Settings):
         description="time limit of one send, the client's retries included",
     )
     allocator_drain_seconds: float = Field(
-        default=5.0, gt=0, le=60, description="time to finish what is in flight after SIGTERM"
+        default=5.0, gt=0, le=60, description="time to finish sends in flight after SIGTERM"
     )
     allocator_topic_suspend_seconds: float = Field(
-        default=5.0, gt=0, le=600, description="pause of a topic after a send that never left"
+        default=5.0,
+        gt=0,
+        le=600,
+        description="pause of a topic after a send that failed before it was sent",
     )
     allocator_reap_seconds: float = Field(
-        default=1.0, gt=0, le=60, description="how often late claims and lost runs are looked for"
+        default=1.0, gt=0, le=60, description="pause between two passes of upkeep"
     )
     allocator_reap_runs_max: int = Field(
         default=500, ge=1, le=10_000, description="claims, and runs, reaped in one pass"
     )
     allocator_idle_seconds: float = Field(
-        default=1.0, gt=0, le=10, description="longest pause between two looks at the ledger"
+        default=1.0, gt=0, le=10, description="longest pause between two polls of the ledger"
     )

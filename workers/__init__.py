@@ -1,1 +1,1 @@
-"""Workers run the handlers of domain teams; what those teams import stands in `dueledger`."""
+"""Workers run the handlers of domain teams. Those teams import from `dueledger` itself."""

@@ -17,12 +17,12 @@ _SECONDS_MAX: Final = 10 * 366 * 86_400.0
 def retry_delay_seconds(verdict: Retry, attempt: int, options: HandlerOptions) -> float | None:
     """Return the delay of a Retry; None leaves it to the ledger, which has the kind's backoff.
 
-    Raises ValueError if `after_seconds` is no delay.
+    Raises ValueError if `after_seconds` is not a delay.
     """
     if verdict.after_seconds is None:
         return own_backoff_seconds(attempt, options)
     if not is_delay(verdict.after_seconds):
-        raise ValueError("after_seconds is no delay")
+        raise ValueError("after_seconds is not a delay")
     return float(verdict.after_seconds)
 
 

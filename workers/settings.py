@@ -6,7 +6,7 @@ from dueledger.ledger.runtime.settings import Settings
 
 
 class WorkerSettings(Settings):
-    """Bounds of one worker process."""
+    """Limits of one worker process."""
 
     worker_group_id: str = Field(
         default="dueledger-work",
@@ -18,13 +18,14 @@ class WorkerSettings(Settings):
         default=(), description="topics to work instead of `due.<kind>` of each handler"
     )
     worker_all_topics: bool = Field(
-        default=False, description="work every topic `due.…`; kinds without a handler park"
+        default=False,
+        description="work every topic `due.…`; items of kinds without a handler are parked",
     )
     worker_lease_seconds: float = Field(
-        default=60.0, ge=3.0, le=3600.0, description="how long a run is held between heartbeats"
+        default=60.0, ge=3.0, le=3600.0, description="lease of a run; heartbeats extend it"
     )
     worker_poll_records_max: int = Field(
-        default=4000, ge=1, le=100_000, description="records taken from Kafka's client at a time"
+        default=4000, ge=1, le=100_000, description="records read from Kafka's client at a time"
     )
     worker_buffer_items_max: int = Field(
         default=20_000, ge=1, le=1_000_000, description="items polled and not yet started"
@@ -33,13 +34,16 @@ class WorkerSettings(Settings):
         default=0.5,
         ge=0.05,
         le=60,
-        description="of how long a time's work it wants waiting in Kafka",
+        description="seconds of work that should wait in Kafka for this worker",
     )
     worker_settle_items_max: int = Field(
         default=8000, ge=1, le=100_000, description="outcomes recorded by one statement"
     )
     worker_batch_wait_seconds: float = Field(
-        default=0.003, ge=0, le=1, description="how long starts and outcomes are gathered"
+        default=0.003,
+        ge=0,
+        le=1,
+        description="how long starts and outcomes are collected into one statement",
     )
     worker_drain_seconds: float = Field(
         default=25.0, ge=0, le=3600, description="time for running handlers to finish on SIGTERM"
@@ -48,17 +52,20 @@ class WorkerSettings(Settings):
         default=2.0,
         ge=0.1,
         le=60,
-        description="standstill of the event loop after which the handler that holds it is logged",
+        description="an event loop blocked for longer is logged with the blocking handler",
     )
     worker_stuck_seconds: float = Field(
         default=300.0,
         ge=0,
         le=86_400,
-        description="standstill after which the process ends, for a new one to begin; 0: never",
+        description="an event loop blocked, or a pool stuck, for longer ends the process; 0: never",
     )
     worker_once_timeout_seconds: float = Field(
-        default=600.0, ge=1, le=86_400, description="after which `--once` ends though more is due"
+        default=600.0, ge=1, le=86_400, description="after which `--once` ends even if more is due"
     )
     worker_session_timeout_seconds: float = Field(
-        default=10.0, ge=1, le=1800, description="silence after which Kafka gives partitions away"
+        default=10.0,
+        ge=1,
+        le=1800,
+        description="seconds without a heartbeat until Kafka reassigns the partitions",
     )

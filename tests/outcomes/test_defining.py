@@ -144,7 +144,7 @@ async def test_who_waits_too_long_for_another_is_told_for_what(
     async with other.transaction():
         await other.execute(f"select from ledger.{held} for update")
         named = f"the kind acme/{kind}" if held == "kind" else "the definition acme/letters"
-        with pytest.raises(Conflict, match=f"Another process defines {named}"):
+        with pytest.raises(Conflict, match=f"Another process is busy with {named}"):
             await put_in_force(connection, [definition], actor_no=actor_no, lock_seconds=0.05)
     await other.close()
     await put_in_force(connection, [definition], actor_no=actor_no, lock_seconds=0.05)

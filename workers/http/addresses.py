@@ -18,7 +18,7 @@ _NEVER: Final[tuple[tuple[Network, str], ...]] = (
     (IPv4Network("255.255.255.255/32"), "broadcast"),
     (IPv6Network("::/128"), "unspecified"),
     (IPv6Network("ff00::/8"), "multicast"),
-    # Where clouds answer about the machine, its credentials among it.
+    # Addresses at which clouds answer about the machine, its credentials included.
     (IPv4Network("169.254.169.254/32"), "a metadata service"),
     (IPv4Network("169.254.170.2/32"), "a metadata service"),  # containers on AWS
     (IPv4Network("169.254.170.23/32"), "a metadata service"),

@@ -101,4 +101,4 @@ class AllowList:
             what = "no address without a zone id"
         if what:
             # The address is left out: authors of definitions must not learn about this network.
-            raise AddressRefused(f"{host} stands for an address that is {what}")
+            raise AddressRefused(f"{host} resolves to an address that is not allowed ({what})")

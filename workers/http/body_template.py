@@ -1,7 +1,9 @@
-"""The body of a request: the payload as it is, or what JMESPaths pick from item and payload.
+"""The body of a request: the payload unchanged, or values that JMESPaths select.
 
-JMESPath, because it already is the language in which definitions read events: it selects and has no
-way to run code, to read a file or to loop. A body is a map of name to path, as `payload` is.
+They select from the item and the payload.
+
+JMESPath, because definitions already use it for events: it only selects, and cannot run code, read
+a file or loop. A body is a map of name to path, like `payload`.
 """
 
 from collections.abc import Mapping
@@ -102,7 +104,7 @@ def _count_values(value: object) -> None:
         inner = _inner(waiting.pop())
         left -= len(inner)
         if left < 0:
-            raise BodyFailed(f"the body holds more than {VALUES_MAX:,} values")
+            raise BodyFailed(f"the body has more than {VALUES_MAX:,} values")
         waiting += inner
 
 

@@ -1,9 +1,9 @@
 """The HTTP client: one exchange with a checked address, bounded in size and in time.
 
 aiohttp and not httpx2: a request costs a seventh of the CPU (95 against 680 microseconds, measured
-with 50 at once), and its connections are pooled by name while a resolver of our own says which
-addresses the name has. So the address that was checked is connected to, and TLS still verifies the
-name. httpx2 would pool by address, and two names at one address would share a verified connection.
+with 50 at once), and its connections are pooled by name, while our own resolver returns the name's
+addresses. So the checked address is connected to, and TLS still verifies the name. httpx2 would
+pool by address, and two names at one address would share a verified connection.
 """
 
 import asyncio
@@ -37,17 +37,17 @@ from dueledger.workers.run.thread_call import call_in_thread
 
 BODY_SECONDS: Final = 5.0
 DNS_CACHE_SECONDS: Final = 5
-# Many servers close an idle connection after five seconds, and a request that meets that fails.
+# Many servers close an idle connection after five seconds; a request at that moment fails.
 KEEPALIVE_SECONDS: Final = 3.0
 LOOKUPS_MAX: Final = 32
 HEADERS_MAX: Final = 128
 
 DnsLookup = Callable[[str, int], Awaitable[list[str]]]
-"""Asks for the addresses of a host, as texts. Raises OSError."""
+"""Looks up the addresses of a host, as texts. Raises OSError."""
 
 
 class RequestFailed(Exception):
-    """No response came, or none that can be read; trying again may help."""
+    """No response came, or an unreadable one; a retry may succeed."""
 
 
 @final
@@ -101,8 +101,8 @@ class HttpClient:
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Make one exchange.
 
-        Raises TargetRefused where the guard does, before or after the lookup, and ExchangeFailed
-        where nothing readable came back in time; neither message holds a header or a query.
+        Raises TargetRefused if the allow list refuses it, before or after the lookup, and
+        RequestFailed if no readable response came in time. No message has a header or a query.
         """
         self._guard.check_url(request.url)
         try:
@@ -116,7 +116,7 @@ class HttpClient:
                 raise TargetRefused(str(error.os_error)) from None
             raise RequestFailed(_connecting(error.os_error)) from None
         except ClientConnectionError as error:
-            raise RequestFailed(f"the connection broke: {type(error).__name__}") from None
+            raise RequestFailed(f"the connection failed: {type(error).__name__}") from None
         except (ClientError, ValueError) as error:
             raise RequestFailed(f"no readable response: {type(error).__name__}") from None
 
@@ -139,7 +139,7 @@ class HttpClient:
             return HttpResponse(response.status, headers, body, is_whole, address)
 
     def _open_socket(self, info: tuple[int, int, int, str, tuple[object, ...]]) -> socket.socket:
-        """Open the socket of a connection, having checked what it will be connected to."""
+        """Open the socket of a connection, after checking its address."""
         family, kind, protocol, _, address = info
         self._guard.check_address("the host", str(address[0]))
         return socket.socket(family, kind, protocol)
@@ -147,20 +147,20 @@ class HttpClient:
 
 @final
 class _CheckedResolver(AbstractResolver):
-    """Looks names up and lets only checked addresses out: all of a name's, or none."""
+    """Looks names up and returns only checked addresses: all of a name's, or none."""
 
     def __init__(self, guard: AllowList, lookup: DnsLookup | None) -> None:
         self._guard = guard
         self._lookup = lookup or self._ask
-        # A thread waits as long as the name servers of one host let it. The client asks once at a
-        # time for each host, so it takes that many to keep the others waiting.
+        # A thread waits as long as the name servers of one host take. The client has one lookup at
+        # a time for each host, so only that many slow hosts together delay the others.
         self._threads = asyncio.Semaphore(LOOKUPS_MAX)
 
     async def resolve(
         self,
         host: str,
         port: int = 0,
-        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - the client's question
+        family: socket.AddressFamily = socket.AF_UNSPEC,  # noqa: ARG002 - the client's signature
     ) -> list[ResolveResult]:
         addresses = await self._lookup(host, port)
         for address in addresses:
@@ -194,7 +194,7 @@ def _getaddrinfo(place: tuple[str, int]) -> list[str]:
 
 
 class _AddressedResponse(ClientResponse):
-    """A response that knows what answered; a short one has given its connection back by then."""
+    """A response with the address that answered: a short one has released its connection."""
 
     peer: str | None = None
 
@@ -206,7 +206,7 @@ class _AddressedResponse(ClientResponse):
 
 
 def _readable(value: str) -> str:
-    """Return a header's value as text: the client keeps bytes that are no UTF-8 as surrogates."""
+    """Return a header's value as text: the client keeps bytes that are not UTF-8 as surrogates."""
     return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -234,7 +234,9 @@ def _verifying_context(ca_file: Path | None) -> ssl.SSLContext:
         try:
             context.load_verify_locations(ca_file)
         except OSError as error:  # an SSLError is one
-            problem = Problem("DUELEDGER_HTTP_CA_FILE", str(ca_file), "no certificates in PEM")
+            problem = Problem(
+                "DUELEDGER_HTTP_CA_FILE", str(ca_file), "is not a file of certificates in PEM"
+            )
             raise InvalidSetting("Settings are missing or wrong:", [problem]) from error
     return context
 
@@ -242,7 +244,7 @@ def _verifying_context(ca_file: Path | None) -> ssl.SSLContext:
 def _verifying(error: Exception) -> str:
     """Return why a certificate was rejected."""
     why = error.verify_message if isinstance(error, ssl.SSLCertVerificationError) else "invalid"
-    return f"the certificate is not accepted: {why}"
+    return f"the certificate was rejected: {why}"
 
 
 def _connecting(error: OSError) -> str:

@@ -35,6 +35,6 @@ class DatabaseClock:
     def now(self) -> datetime:
         """Return the time, as an aware datetime in UTC."""
         if self._read is None:
-            raise RuntimeError("the database's clock was not read yet")
+            raise RuntimeError("the database's clock has not been read yet")
         now, at = self._read
         return now + timedelta(seconds=self._clock() - at)

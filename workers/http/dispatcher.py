@@ -38,31 +38,29 @@ _BAD: Final = 400
 _TOO_MANY: Final = 429
 _SERVER_FAILED: Final = 500
 _STATUS_END: Final = 600
-# CloudEvents' HTTP binding, section 3.1.3.2: printable ASCII stays, but for space, " and %.
+# CloudEvents' HTTP binding, section 3.1.3.2: printable ASCII stays, except space, " and %.
 _UNQUOTED: Final = "".join(map(chr, range(0x21, 0x7F))).translate({0x22: None, 0x25: None})
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @final
 class HttpDispatcher:
-    """Sends items. One serves every kind; what differs between them is in the targets."""
+    """Sends items. One dispatcher serves every kind; what differs is in the targets."""
 
-    def __init__(self, targets: HttpTargets, client: HttpClient, wall: DatabaseClock) -> None:
+    def __init__(self, targets: HttpTargets, client: HttpClient, clock: DatabaseClock) -> None:
         self._targets = targets
         self._client = client
-        self._clock = wall
+        self._clock = clock
 
     async def __call__(self, item: "DueItem") -> Verdict | NotAttempted:
-        """Send an item to its endpoint and judge what comes back."""
+        """Send an item to its endpoint and return the verdict for the response."""
         target = self._targets.find(item.tenant, item.kind)
         match target:
             case None:
-                # Its definition has another dispatch by now; the allocator follows it.
-                return NotAttempted(
-                    ENDPOINT_CHANGED_SECONDS, "the kind is not sent by HTTP any more"
-                )
+                # Its definition has another dispatch now; the allocator will use that.
+                return NotAttempted(ENDPOINT_CHANGED_SECONDS, "the kind is no longer sent by HTTP")
             case UnusableTarget(reason=reason):
-                # Not its fault, nor the endpoint's: nothing is counted until it is mended.
+                # Neither the item nor the endpoint is at fault: nothing is counted meanwhile.
                 return NotAttempted(UNUSABLE_SECONDS, reason)
             case HttpTarget():
                 return await self._send(target, item)
@@ -123,13 +121,13 @@ class HttpDispatcher:
             return Completed(evidence)
         reason = reason_of(request, response, target.redactor)
         if _REDIRECT <= status < _BAD:
-            # Whoever answers must not choose where payload and secrets go next.
+            # The endpoint must not choose where payload and secrets go next.
             return Park(f"a redirect is not followed: {reason}", evidence)
         if status == _TOO_MANY or _SERVER_FAILED <= status < _STATUS_END:
             after = retry_after_seconds(response, self._clock.now())
             if after is None:
                 return Retry(backoff_seconds(item.attempt, target.backoff), reason, evidence)
-            # Not all of them in the same moment, and none before it.
+            # Spread over time, and never earlier than requested.
             jittered = after * random.uniform(1.0, 1.0 + JITTER_SHARE)  # noqa: S311 - no secret
             return Retry(jittered, reason, evidence)
         return Park(reason, evidence)

@@ -1,6 +1,6 @@
-"""A request and the response to it, as plain values: what is sent, and what is kept of the answer.
+"""A request and its response, as plain values, and what is kept of them as evidence.
 
-A response is evidence. It is bounded, holds no secret, and any of it may be shown to a person.
+The evidence is bounded and has no secret; any of it may be shown to a person.
 """
 
 import re
@@ -36,7 +36,7 @@ _SECONDS: Final = re.compile(r"[0-9]{1,18}")
 @final
 @dataclass(frozen=True, slots=True)
 class HttpRequest:
-    """What is sent. It shows neither its headers nor its body."""
+    """The request. Its repr shows neither headers nor body."""
 
     method: str
     url: HttpUrl
@@ -51,9 +51,9 @@ class HttpRequest:
 @final
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What came back. Header names are lower case; `address` is what answered.
+    """The response. Header names are lower case; `address` is the address that answered.
 
-    `is_whole` is False where the body was longer than what is read of one, or broke off.
+    `is_whole` is False if the body was longer than the part that is read, or was cut off.
     """
 
     status: int
@@ -66,7 +66,7 @@ class HttpResponse:
 def evidence_of(
     request: HttpRequest, response: HttpResponse, redactor: Redactor, *, seconds: float
 ) -> dict[str, object]:
-    """Return what the journal keeps of an exchange."""
+    """Return the evidence of an exchange, for the journal."""
     return {
         "status": response.status,
         "method": request.method,
@@ -84,7 +84,7 @@ def evidence_of(
 
 
 def evidence_of_failure(request: HttpRequest, error: str, *, seconds: float) -> dict[str, object]:
-    """Return what the journal keeps of a request that nothing readable answered."""
+    """Return the evidence of a request without a readable response, for the journal."""
     return {
         "method": request.method,
         "url": request.url.shown,
@@ -94,7 +94,7 @@ def evidence_of_failure(request: HttpRequest, error: str, *, seconds: float) -> 
 
 
 def reason_of(request: HttpRequest, response: HttpResponse, redactor: Redactor) -> str:
-    """Say in a line what an endpoint answered instead of a success."""
+    """Return one line about a response that is not a success."""
     said = " ".join(body_text(response, redactor, REASON_CHARS_MAX).split())
     where = f"{request.method} {request.url.shown}"
     location = response.headers.get("location")
@@ -105,7 +105,7 @@ def reason_of(request: HttpRequest, response: HttpResponse, redactor: Redactor) 
 def body_text(response: HttpResponse, redactor: Redactor, chars_max: int) -> str:
     """Return the beginning of a body as text that can be shown and stored.
 
-    Secrets are taken out before it is cut, or one across the cut would lose only its end.
+    Secrets are removed before it is cut: a secret across the cut would be left in part.
     """
     encoding = response.headers.get("content-encoding", "identity").lower()
     if encoding not in {"", "identity"}:
@@ -115,7 +115,7 @@ def body_text(response: HttpResponse, redactor: Redactor, chars_max: int) -> str
 
 
 def retry_after_seconds(response: HttpResponse, now: datetime) -> float | None:
-    """Return how long an endpoint asks to be left alone, within bounds; None where it does not.
+    """Return the delay that an endpoint asks for, within bounds; None if it asks for none.
 
     Both forms of RFC 9110, section 10.2.3: seconds, and a date.
     """
@@ -129,7 +129,7 @@ def retry_after_seconds(response: HttpResponse, now: datetime) -> float | None:
             at = parsedate_to_datetime(value)
         except (ValueError, OverflowError):
             return None
-        if at.tzinfo is None:  # "-0000": what HTTP sends is GMT
+        if at.tzinfo is None:  # "-0000": HTTP dates are GMT
             at = at.replace(tzinfo=now.tzinfo)
         seconds = (at - now).total_seconds()
     return min(max(seconds, RETRY_AFTER_SECONDS_MIN), RETRY_AFTER_SECONDS_MAX)

@@ -21,7 +21,7 @@ from dueledger.workers.http.targets import EndpointLimits, HttpTargets
 from dueledger.workers.process import run_direct_worker, run_worker
 
 KINDS_MAX: Final = 10_000
-# Its members consume other topics than those with handlers; one group would only stir both.
+# Its members consume other topics than workers with handlers do; one group would only rebalance.
 GROUP_SUFFIX: Final = "-http"
 
 RESTART_SECONDS: Final = 5.0
@@ -41,7 +41,7 @@ class HttpEndpoints:
         self._dispatch = HttpDispatcher(self.targets, client, self.clock)
 
     async def refresh(self) -> dict[str, int]:
-        """Read the endpoints and the time. What items are sent under changes with this."""
+        """Read the endpoints and the time. The next item is sent by them."""
         async with self._pool.acquire() as connection:
             kinds = await list_http_kinds(connection, KINDS_MAX)
             await self.clock.synchronise(connection)
@@ -50,7 +50,7 @@ class HttpEndpoints:
         return {}
 
     def handlers(self) -> Handlers:
-        """Return a handler for each endpoint there is now."""
+        """Return a handler for each current endpoint."""
         handlers = Handlers()
         for (kind, topic), work in self.targets.endpoint_limits().items():
             handlers.on(
@@ -66,19 +66,19 @@ class HttpEndpoints:
         return self.targets.find(flow.tenant, flow.kind) is not None
 
     def topics(self) -> tuple[str, ...]:
-        """Return where the items of these kinds come from."""
+        """Return the topics of these kinds."""
         return tuple(sorted({topic for _, topic in self.targets.endpoint_limits()}))
 
 
 async def run_http_worker(
     settings: HttpSettings, stop: Stop, *, once: bool = False
 ) -> WorkerCounts | None:
-    """Send what is due until asked to stop; with DirectHttpSettings, without Kafka.
+    """Send due items until a stop is requested; with DirectHttpSettings, without Kafka.
 
-    The worker inside is drained and started anew when the kinds or their bounds change; a changed
+    The inner worker is drained and restarted when the kinds or their limits change. A changed
     address, header, key or body is used from the next item on. With `once` it makes one pass over
-    the kinds there are, and returns what was done. Raises InvalidSetting where nothing may be
-    called, Unavailable where Postgres or Kafka cannot be had at the start.
+    the current kinds and returns its counts. Raises InvalidSetting if no origin is allowed,
+    Unavailable if Postgres or Kafka cannot be reached at the start.
     """
     if not settings.http_allowed_origins:
         problem = Problem(
@@ -131,7 +131,7 @@ async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCount
 async def _work(
     settings: HttpSettings, endpoints: HttpEndpoints, stop: Stop, *, once: bool = False
 ) -> WorkerCounts:
-    """Send items of the kinds there are now."""
+    """Send items of the current kinds."""
     handlers = endpoints.handlers()
     if not len(handlers):
         return WorkerCounts()
@@ -169,7 +169,7 @@ async def _run_until_kinds_change(
 async def _stop_when_changed(
     endpoints: HttpEndpoints, work: dict[tuple[str, str], EndpointLimits], stop: Stop, inner: Stop
 ) -> None:
-    """Ask the worker inside to stop with the process, or once there is other work than it has."""
+    """Request the inner worker's stop with the process's, or when its kinds have changed."""
     asked = asyncio.create_task(stop.wait())
     try:
         while endpoints.targets.endpoint_limits() == work and not stop.is_requested:

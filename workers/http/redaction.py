@@ -1,4 +1,4 @@
-"""Takes secrets out of what an endpoint said: it may repeat what it was sent."""
+"""Removes secrets from an endpoint's response, which may repeat the request."""
 
 import html
 from collections.abc import Iterable
@@ -8,19 +8,19 @@ from urllib.parse import quote, quote_plus
 import orjson
 
 REDACTED: Final = "[redacted]"
-SECRET_CHARS_MIN: Final = 8  # a shorter one would be found everywhere, and guessed anyway
+SECRET_CHARS_MIN: Final = 8  # a shorter one would match everywhere, and could be guessed
 
 
 @final
 class Redactor:
-    """Knows the secrets that went into a request, and the ways in which they may come back."""
+    """Has the secrets of a request, and the encodings in which a response may repeat them."""
 
     __slots__ = ("_forms",)
 
     def __init__(self, secrets: Iterable[str]) -> None:
         forms: set[str] = set()
         for secret in secrets:
-            # Of `Bearer abc…` an endpoint may repeat the second word alone.
+            # Of `Bearer abc…` an endpoint may repeat the second word only.
             for part in (secret, *secret.split()):
                 if len(part) >= SECRET_CHARS_MIN:
                     forms |= _spellings(part)

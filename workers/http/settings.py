@@ -47,7 +47,7 @@ def _refused(reason: str) -> PydanticCustomError:
 
 
 def _read_secrets(value: object) -> object:
-    """Read a JSON object; no message quotes any of it."""
+    """Read a JSON object. No message quotes any of it."""
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -64,12 +64,12 @@ def _read_secrets(value: object) -> object:
         if not isinstance(text, str) or len(text) < SECRET_CHARS_MIN:
             raise _refused(f"{name!r} is not a text of {SECRET_CHARS_MIN} characters or more")
         if not (text.isascii() and text.isprintable()):
-            raise _refused(f"{name!r} holds what a header cannot carry")
+            raise _refused(f"{name!r} has a character that a header cannot contain")
     return secrets
 
 
 class HttpSettings(WorkerSettings):
-    """Bounds of one process that sends items by HTTP."""
+    """Limits of one process that sends items by HTTP."""
 
     model_config = SettingsConfigDict(hide_input_in_errors=True)
 
@@ -77,22 +77,22 @@ class HttpSettings(WorkerSettings):
         tuple[AllowedOrigin, ...], NoDecode, BeforeValidator(_read_origins)
     ] = Field(
         default=(),
-        description="origins that may be called, apart by commas: hooks.example.com, "
-        "https://*.example.com:8443, http://billing.internal; * is every host by https",
+        description="origins that may be called, separated by commas: hooks.example.com, "
+        "https://*.example.com:8443, http://billing.internal; * means every host by https",
     )
     http_allowed_networks: Annotated[
         tuple[Network, ...], NoDecode, BeforeValidator(_read_networks)
     ] = Field(
         default=(),
-        description="networks that are not public and may be called all the same: 10.2.0.0/16",
+        description="non-public networks that may be called: 10.2.0.0/16",
     )
     http_secrets: Annotated[dict[str, SecretStr], NoDecode, BeforeValidator(_read_secrets)] = Field(
         default_factory=dict,
         description='secrets by tenant and name, as JSON: {"acme/renewals": "whsec_…"}; '
-        "several signing keys apart by spaces while one replaces another",
+        "several signing keys separated by spaces during a rotation",
     )
     http_ca_file: FilePath | None = Field(
-        default=None, description="certificates in PEM to trust beside the system's"
+        default=None, description="certificates in PEM that are trusted in addition to the system's"
     )
     http_refresh_seconds: float = Field(
         default=5.0, gt=0, le=300, description="how often endpoints are read from the ledger"
@@ -100,4 +100,4 @@ class HttpSettings(WorkerSettings):
 
 
 class DirectHttpSettings(HttpSettings, DirectSettings):
-    """Bounds of one process that claims the items it sends itself, without Kafka."""
+    """Limits of one process that claims the items it sends itself, without Kafka."""

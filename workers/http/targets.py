@@ -1,4 +1,4 @@
-"""The endpoints of all kinds, made ready: address, headers, keys and body of each."""
+"""The endpoints of all kinds, prepared: address, headers, keys and body of each."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The rest of a lease is for recording the outcome before another worker may start the item.
 LEASE_SHARE: Final = 0.8
-ANSWER_SECONDS: Final = 5.0  # beyond the exchange's own end, after which something is broken
+ANSWER_SECONDS: Final = 5.0  # after the exchange's own time limit: then something is broken
 _BODILESS: Final = frozenset({"GET", "DELETE"})
 
 log = get_logger("worker")
@@ -29,7 +29,7 @@ log = get_logger("worker")
 @final
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """Where and how the items of one kind of one tenant are sent. It shows no secret."""
+    """Where and how the items of one kind of one tenant are sent. Its repr shows no secret."""
 
     tenant: str
     kind: str
@@ -59,7 +59,7 @@ class UnusableTarget:
 @final
 @dataclass(frozen=True, slots=True)
 class EndpointLimits:
-    """The bounds of one endpoint: those of the handler of its kind and topic."""
+    """The limits of one endpoint, for the handler of its kind and topic."""
 
     concurrency: int
     timeout_seconds: float
@@ -67,7 +67,7 @@ class EndpointLimits:
 
 @final
 class HttpTargets:
-    """Which endpoint an item goes to, as the ledger said when it was last read."""
+    """The endpoint of each item's kind, as of the last read of the ledger."""
 
     def __init__(self, settings: "HttpSettings") -> None:
         self._secrets = settings.http_secrets
@@ -75,7 +75,7 @@ class HttpTargets:
         self._by_kind: dict[tuple[str, str], HttpTarget | UnusableTarget] = {}
 
     def replace(self, kinds: Iterable[HttpKind]) -> None:
-        """Take over what the ledger says now. An endpoint newly unusable is logged."""
+        """Replace all targets. An endpoint that became unusable is logged."""
         before, self._by_kind = self._by_kind, {}
         for kind in kinds:
             target = self._read(kind)
@@ -91,11 +91,11 @@ class HttpTargets:
                 )
 
     def find(self, tenant: str, kind: str) -> HttpTarget | UnusableTarget | None:
-        """Return where a kind goes, or None where it is not sent by HTTP any more."""
+        """Return the target of a kind, or None if it is no longer sent by HTTP."""
         return self._by_kind.get((tenant, kind))
 
     def endpoint_limits(self) -> dict[tuple[str, str], EndpointLimits]:
-        """Return what there is to take on, by kind and topic."""
+        """Return the limits of all endpoints, by kind and topic."""
         found: dict[tuple[str, str], EndpointLimits] = {}
         for target in self._by_kind.values():
             concurrency, seconds = (
@@ -110,7 +110,7 @@ class HttpTargets:
         try:
             return self._make(kind, HttpDispatch.model_validate(kind.http))
         except ValidationError:
-            reason = "its definition was accepted by another version; put it in force again"
+            reason = "its definition was accepted by another version of Dueledger; define it again"
         except _SecretUnusable as error:
             reason = str(error)
         return UnusableTarget(kind.tenant, kind.kind, kind.topic, reason)
@@ -145,7 +145,7 @@ class HttpTargets:
         )
 
     def _secret(self, tenant: str, name: str) -> str:
-        """Return a tenant's own secret: none of another's can be named."""
+        """Return a secret of this tenant. Secrets of other tenants cannot be named."""
         found: SecretStr | None = self._secrets.get(f"{tenant}/{name}")
         if found is None:
             raise _SecretUnusable(f"this worker has no secret {tenant}/{name}")
@@ -153,4 +153,4 @@ class HttpTargets:
 
 
 class _SecretUnusable(Exception):
-    """A secret is missing, or no key."""
+    """A secret is missing, or is not a key."""

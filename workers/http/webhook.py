@@ -1,4 +1,4 @@
-"""Standard Webhooks signatures: who sent it, when, and that nothing in it was changed.
+"""Standard Webhooks signatures: they prove the sender, the time, and that nothing was changed.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """
@@ -22,24 +22,24 @@ KEYS_MAX: Final = 4
 @final
 @dataclass(frozen=True, slots=True)
 class SigningKey:
-    """A shared key. It does not show itself."""
+    """A shared key. Its repr does not show it."""
 
     secret: bytes = field(repr=False)
 
 
 def read_keys(text: str) -> tuple[SigningKey, ...]:
-    """Read ``whsec_<base64>``, or several apart by spaces while one replaces another.
+    """Read ``whsec_<base64>``, or several keys separated by spaces during a rotation.
 
     Raises ValueError, which never quotes them.
     """
     words = text.split()
     if not 1 <= len(words) <= KEYS_MAX:
-        raise ValueError(f"must hold 1 to {KEYS_MAX} keys as whsec_<base64>, apart by spaces")
+        raise ValueError(f"must have 1 to {KEYS_MAX} keys as whsec_<base64>, separated by spaces")
     return tuple(_read_key(word) for word in words)
 
 
 def sign(keys: Sequence[SigningKey], message_id: str, timestamp: int, body: bytes) -> str:
-    """Return the value of ``webhook-signature``: one signature a key, in their order."""
+    """Return the value of ``webhook-signature``: one signature for each key, in their order."""
     content = b"%b.%d.%b" % (message_id.encode(), timestamp, body)
     return " ".join(
         "v1," + b64encode(hmac.digest(key.secret, content, "sha256")).decode() for key in keys

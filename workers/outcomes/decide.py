@@ -30,23 +30,23 @@ _EVENTS: Final = {
     ReportedVerdict.PARK: TransitionEvent.PARKED,
     ReportedVerdict.NOT_DUE: TransitionEvent.CANCELLED,
 }
-# What its sender got wrong goes to the reject topic as well; the others are what delays bring.
+# Faults of the sender go to the reject topic as well; the others are caused by delays.
 _WRONG: Final = {
     OutcomeRefusal.UNKNOWN: "no item was ever handed out there",
-    OutcomeRefusal.MISMATCH: "another item stands there",
+    OutcomeRefusal.MISMATCH: "another item has that position",
     OutcomeRefusal.NOT_HELD: "handlers of a worker settle it, not its topic",
 }
 
 
 class OutcomeRecord(NamedTuple):
-    """A record that is a reported outcome."""
+    """A record that contains a reported outcome."""
 
     record: ConsumedRecord
     report: ReportedOutcome
 
 
 class _RecordedEnd(NamedTuple):
-    """How an item ended before; `event` is None where the journal of it is archived."""
+    """How an item ended before; `event` is None if its journal is archived."""
 
     event: TransitionEvent | None
     detail: object
@@ -55,7 +55,7 @@ class _RecordedEnd(NamedTuple):
 @final
 @dataclass(slots=True)
 class _RunOutcomes:
-    """The outcomes of one run, a place for each of its items."""
+    """The outcomes of one run, one entry for each of its items."""
 
     outcomes: list[Outcome | None]
     reports: dict[int, ReportedOutcome] = field(default_factory=dict[int, ReportedOutcome])
@@ -64,9 +64,9 @@ class _RunOutcomes:
 @final
 @dataclass(slots=True)
 class OutcomeDecisions:
-    """What to write: settlements and runs to extend, each by holder, and what to refuse.
+    """What to write: settlements and lease extensions, both by holder, and refusals.
 
-    `settled`, `heartbeats` and `duplicates` count reports; `slots` the places of all sheets.
+    `settled`, `heartbeats` and `duplicates` count reports; `slots` counts entries of all runs.
     """
 
     runs: dict[int, dict[int, _RunOutcomes]] = field(
@@ -91,7 +91,7 @@ class OutcomeDecisions:
         return sheet
 
     def settlements(self, holder_no: int) -> list[Settlement]:
-        """Return what settles the runs of a holder."""
+        """Return the settlements of a holder's runs."""
         sheets = self.runs[holder_no]
         return [Settlement(run_no, sheet.outcomes) for run_no, sheet in sheets.items()]
 
@@ -99,7 +99,7 @@ class OutcomeDecisions:
 def decide_outcomes(
     arrivals: Sequence[OutcomeRecord], found: Sequence[OutcomeTarget], now: datetime, actor_no: int
 ) -> OutcomeDecisions:
-    """Decide about each in its order: of two that end one item, the first is right.
+    """Decide about each report in its order: of two that end one item, the first counts.
 
     A refusal is recorded under `actor_no` if its fence is unknown.
     """
@@ -182,7 +182,7 @@ def _refusal_reason(report: ReportedOutcome, there: OutcomeTarget) -> OutcomeRef
         return OutcomeRefusal.NOT_HELD
     if there.item is None:
         return OutcomeRefusal.MISMATCH
-    # Its claim is open only where a worker consumes what its topic settles, and began it.
+    # Its claim is open only if a worker consumes a topic that is settled by topic, and started it.
     return OutcomeRefusal.NOT_HELD if there.waiting else OutcomeRefusal.STALE
 
 

@@ -1,4 +1,4 @@
-"""Reading a reported outcome off Kafka: a CloudEvent `dueledger.outcome`, binary or structured.
+"""Read a reported outcome from a Kafka record: a CloudEvent `dueledger.outcome`, in either mode.
 
 A record that breaks the contract is rejected with the name of the field. Pure.
 """
@@ -75,16 +75,16 @@ class ReportedOutcome:
 
 
 def _after(text: object) -> timedelta | datetime:
-    """Read a duration or an instant; either may be finer than a microsecond, and is cut."""
+    """Read a duration or an instant. Digits finer than a microsecond are cut off."""
     if not isinstance(text, str) or not text.isascii():
         raise value_error("must be a text", _AFTER_ACCEPTED)
     if _INSTANT.fullmatch(text):
         try:
             instant = datetime.fromisoformat(text)
         except ValueError:
-            raise value_error("is no instant of the calendar", _AFTER_ACCEPTED) from None
+            raise value_error("is not an existing date and time", _AFTER_ACCEPTED) from None
         if not DUE_YEAR_MIN <= instant.year <= DUE_YEAR_MAX:
-            raise value_error(f"lies outside {DUE_YEAR_MIN} to {DUE_YEAR_MAX}", _AFTER_ACCEPTED)
+            raise value_error(f"is outside {DUE_YEAR_MIN} to {DUE_YEAR_MAX}", _AFTER_ACCEPTED)
         return instant
     match = _WAIT.fullmatch(text)
     parts = {} if match is None else {k: float(v) for k, v in match.groupdict().items() if v}
@@ -97,7 +97,7 @@ def _after(text: object) -> timedelta | datetime:
 
 
 class _OutcomeDocument(BaseModel):
-    """The members of an outcome. A null is as good as none."""
+    """The members of an outcome. A null counts as missing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -113,8 +113,8 @@ class _OutcomeDocument(BaseModel):
 def parse_outcome(headers: envelope.Headers, value: bytes | None) -> ReportedOutcome:
     """Read one record.
 
-    Raises InvalidHeader where it is no CloudEvent of this type, InvalidOutcome where what it says
-    is no outcome; both name the field.
+    Raises InvalidHeader if it is not a CloudEvent of this type, InvalidOutcome if its content is
+    not an outcome; both name the field.
     """
     if value is None or len(value) > VALUE_BYTES_MAX:
         _refuse("value", "is missing" if value is None else "is larger than 1 MiB")
@@ -134,7 +134,7 @@ def parse_outcome(headers: envelope.Headers, value: bytes | None) -> ReportedOut
 
 
 def _headers(headers: envelope.Headers) -> dict[str, str]:
-    """Decode the headers that are asked for; what else a sender adds is its own."""
+    """Decode the headers that are needed; others are ignored."""
     asked = {envelope.CONTENT_TYPE, *(f"ce_{name}" for name in _REQUIRED)}
     found: dict[str, str] = {}
     for header, raw in headers:
@@ -200,7 +200,7 @@ def _problem(details: ErrorDetails) -> Problem:
         case "missing":
             reason = "is missing"
         case "extra_forbidden":
-            return Problem(field, "", "is no member of an outcome", ", ".join(_ACCEPTED))
+            return Problem(field, "", "is not a member of an outcome", ", ".join(_ACCEPTED))
         case _:
             reason = details["msg"]
     shown = "" if missing else shown_value(details["input"])
@@ -218,13 +218,13 @@ def _check_unused_fields(document: _OutcomeDocument) -> None:
     if document.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
         _refuse("evidence", "a heartbeat proves nothing", "evidence with what ends the item")
     if document.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
-        _refuse("reason", f"belongs to the other verdicts, not to {verdict}", "`evidence`")
+        _refuse("reason", f"is for the other verdicts, not for {verdict}", "`evidence`")
     if not document.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):
-        _refuse("reason", f"is missing: {verdict} is shown to a person", _ACCEPTED["reason"])
+        _refuse("reason", f"is missing: a person is shown it for {verdict}", _ACCEPTED["reason"])
 
 
 def _detail(document: _OutcomeDocument, exact: Callable[[], object]) -> str | None:
-    """Return what the journal keeps: the evidence of a completion, or why there is none."""
+    """Return the journal's text: the evidence of a completion, or the reason otherwise."""
     evidence = None if document.evidence is None else _evidence_text(document.evidence, exact)
     if document.verdict is ReportedVerdict.COMPLETED:
         return evidence
@@ -240,7 +240,7 @@ def _detail(document: _OutcomeDocument, exact: Callable[[], object]) -> str | No
 def _evidence_text(evidence: dict[str, Any], exact: Callable[[], object]) -> str:
     try:
         text = orjson.dumps(exact()).decode()
-    except (ValueError, TypeError, RecursionError) as error:  # it writes 254 levels
+    except (ValueError, TypeError, RecursionError) as error:  # it writes at most 254 levels
         _refuse("evidence", f"cannot be stored: {error}")
     fault = evidence_problem(text, evidence)
     if fault is not None:
@@ -251,7 +251,7 @@ def _evidence_text(evidence: dict[str, Any], exact: Callable[[], object]) -> str
 def _exact(value: bytes) -> Any:  # noqa: ANN401 - any JSON
     """Read JSON with every number as it is written.
 
-    A booking number of 20 digits, read as a float, would be another one.
+    A booking number of 20 digits would change if it were read as a float.
     """
     return json.loads(value, parse_int=orjson.Fragment, parse_float=orjson.Fragment)
 

@@ -13,14 +13,14 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.workers.outcomes.record import OutcomeRecorder
 from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
-_PAUSE_SECONDS: Final = 0.01  # a poll waits for itself
+_PAUSE_SECONDS: Final = 0.01  # each poll waits for outcomes itself
 
 
 @asynccontextmanager
 async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator[TopicIntake]:
-    """Open an outcome intake under a new actor name; make its topics.
+    """Open an outcome intake under its own actor name, and create its topics.
 
-    Raises Unavailable when Postgres or Kafka cannot be reached.
+    Raises Unavailable if Postgres or Kafka cannot be reached.
     """
     name = incarnation(ActorKind.WORKER)
     options = ReaderOptions(

@@ -23,7 +23,7 @@ from dueledger.workers.outcomes.parse import parse_outcome
 
 BYTES_MAX: Final = 8 * 1024 * 1024
 SLOTS_MAX: Final = 200_000
-"""A settlement has a place for each item of its run: what one transaction holds in memory."""
+"""Entries of settlements in one transaction, one for each item of a run: they are in memory."""
 
 
 @final
@@ -89,14 +89,14 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
 
 
 async def _write(connection: Connection, judgement: OutcomeDecisions) -> None:
-    """Write the decisions. The runs are locked, so that none can be refused any more.
+    """Write the decisions. The runs are locked, so no settlement can be refused.
 
     Leases are extended after settling: most runs of a few items are closed by then.
     """
     for holder_no in sorted(judgement.runs):
         refused = await settle_runs(connection, judgement.settlements(holder_no), holder_no)
         if refused:
-            raise Conflict(f"run {refused[0].run_no}, which was open, is {refused[0].reason}")
+            raise Conflict(f"run {refused[0].run_no} was open and is now {refused[0].reason}")
     for (holder_no, lease_seconds), run_nos in sorted(judgement.extended.items()):
         await extend_leases(connection, sorted(run_nos), holder_no, lease_seconds)
     if judgement.extended:

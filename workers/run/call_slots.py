@@ -19,7 +19,7 @@ _NEWEST: Final = 0.1  # the weight of the newest duration in the mean
 
 @final
 class CallSlots:
-    """Gives out `count` slots in the order asked for, and measures how long calls keep them."""
+    """Gives out `count` slots in the order of requests, and measures how long calls keep them."""
 
     def __init__(self, count: int, *, goes_ahead: bool) -> None:
         self._count = count

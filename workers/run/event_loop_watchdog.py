@@ -47,9 +47,7 @@ class EventLoopWatchdog:
         *,
         block_seconds: float,
         stuck_seconds: float,
-        abort: Callable[[], object] = lambda: os._exit(
-            FAILED
-        ),  # a loop that stands hears no signal
+        abort: Callable[[], object] = lambda: os._exit(FAILED),  # a blocked loop handles no signal
     ) -> None:
         self._counts = counts
         self._block_seconds = block_seconds
@@ -91,7 +89,7 @@ class EventLoopWatchdog:
         blocked_seconds = now - self._ticked_at - self._check_seconds
         if blocked_seconds >= self._block_seconds:
             self._counts.loop_blocks += 1
-            # Not busy at all: the handler waited, or the whole process was stopped.
+            # Not busy: the handler waited, or the whole process was stopped.
             log.warning(
                 LogEvent.EVENT_LOOP_RESUMED,
                 seconds=round(blocked_seconds, 3),
@@ -116,7 +114,7 @@ class EventLoopWatchdog:
                 continue
             blocked_seconds += min(
                 passed, 2 * self._check_seconds
-            )  # more: this thread was stopped, too
+            )  # more: this thread was stopped as well
             if blocked_seconds >= log_at:
                 self._log_blocked(blocked_seconds)
                 log_at = 2 * blocked_seconds

@@ -42,7 +42,7 @@ RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
 CONTENDED_TRIES_MAX: Final = 50
 FULL_WAIT_SECONDS_MAX: Final = 30.0  # most seconds that an item waits for a full pool
 CANCEL_GRACE_SECONDS: Final = (
-    2.0  # in which a handler that was cancelled at its time's end must answer
+    2.0  # a handler that was cancelled at its timeout must end within this time
 )
 
 NO_SLOT: Final = released("the calls before it did not end")
@@ -237,7 +237,7 @@ class HandlerPool:
                 verdicts = list(cast("Sequence[object]", value))
                 wrong = f"{len(verdicts)} verdicts for {len(part)} items"
         except BaseException:  # noqa: BLE001  # the handler boundary: a sequence of its own
-            verdicts, wrong = [], "what cannot be read"
+            verdicts, wrong = [], "a value that cannot be read"
         if len(verdicts) == len(part):
             options = self.handler.options
             return [

@@ -68,9 +68,9 @@ class StuckPoolCheck:
             return
         handler = self._stuck.handler
         raise WorkerStuck(
-            f"Every call of {handler.name} for {handler.kind} is past its time of "
-            f"{handler.options.timeout_seconds:g} s and none ends. Give what it waits for a time "
-            "limit of its own; another worker must be started.",
+            f"Every call of {handler.name} for {handler.kind} is past its timeout of "
+            f"{handler.options.timeout_seconds:g} s, and none ends. Give what it waits for a time "
+            "limit of its own. Start another worker.",
             kind=handler.kind,
             handler=handler.name,
         )

@@ -38,7 +38,7 @@ def call_in_thread(function: Callable[..., object], argument: object) -> asyncio
             answer = CallResult(context.run(function, argument), None)
         except BaseException as error:  # noqa: BLE001  # the handler boundary, on its thread
             answer = CallResult(None, error)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits for the result
             loop.call_soon_threadsafe(deliver, answer)
 
     threading.Thread(target=work, name=f"handler:{function}", daemon=True).start()

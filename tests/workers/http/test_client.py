@@ -97,7 +97,7 @@ async def test_this_machine_is_refused_unless_a_network_is_named(endpoint: Endpo
 
 async def test_a_name_that_stands_for_this_machine_is_refused(endpoint: Endpoint) -> None:
     async with named(Names([LOOPBACK])) as strict:
-        with pytest.raises(TargetRefused, match="stands for an address that is loopback"):
+        with pytest.raises(TargetRefused, match=r"not allowed \(loopback"):
             await strict.send(request(f"http://{NAME}:{endpoint.port}/"))
     assert endpoint.connections == 0
 
@@ -121,7 +121,7 @@ async def test_the_machines_own_resolver_is_asked_and_its_answer_is_checked(
 async def test_one_bad_address_of_a_name_refuses_it_whole(address: str) -> None:
     for answer in ([PUBLIC, address], [address, PUBLIC]):
         async with named(Names(answer)) as strict:
-            with pytest.raises(TargetRefused, match="stands for an address"):
+            with pytest.raises(TargetRefused, match="resolves to an address"):
                 await strict.send(request(f"http://{NAME}/"))
 
 
@@ -138,7 +138,7 @@ async def test_an_answer_that_changes_after_the_check_changes_nothing(
         checked.answers = [OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")]
         await client.send(request(f"http://{NAME}:{checked.port}/"))
         # The next connection asks again, and is told of an address that is not allowed.
-        with pytest.raises(TargetRefused, match="stands for an address that is loopback"):
+        with pytest.raises(TargetRefused, match=r"not allowed \(loopback"):
             await client.send(request(f"http://{NAME}:{checked.port}/"))
     assert inside.connections == 0
     assert checked.received[0].headers["host"] == f"{NAME}:{checked.port}"
@@ -252,7 +252,7 @@ async def test_what_is_no_response_may_be_tried_again(
     client: HttpClient, endpoint: Endpoint, answer: bytes
 ) -> None:
     endpoint.answers = [answer]
-    with pytest.raises(RequestFailed, match=r"no readable response|the connection broke"):
+    with pytest.raises(RequestFailed, match=r"no readable response|the connection failed"):
         await client.send(request(endpoint.url))
 
 
@@ -263,7 +263,7 @@ async def test_a_connection_that_breaks_may_be_tried_again(
         writer.transport.abort()
 
     endpoint.answers = [abort, abort]
-    with pytest.raises(RequestFailed, match="the connection broke"):
+    with pytest.raises(RequestFailed, match="the connection failed"):
         await client.send(request(endpoint.url))
     await endpoint.stop()
     with pytest.raises(RequestFailed, match="no connection"):
@@ -323,7 +323,7 @@ async def test_tls_verifies_the_name_at_the_checked_address(
         response = await client.send(request(f"https://{NAME}:{tls_endpoint.port}/"))
         assert (response.status, response.address) == (200, LOOPBACK)
         # Another name at the same address gets no connection that was verified for the first.
-        with pytest.raises(RequestFailed, match="certificate is not accepted"):
+        with pytest.raises(RequestFailed, match="certificate was rejected"):
             await client.send(request(f"https://other.example.com:{tls_endpoint.port}/"))
     assert len(tls_endpoint.received) == 1
 
@@ -332,7 +332,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
     tls_endpoint: Endpoint,
 ) -> None:
     async with named(Names([LOOPBACK]), networks=("127.0.0.0/8",), scheme="https") as client:
-        with pytest.raises(RequestFailed, match="certificate is not accepted"):
+        with pytest.raises(RequestFailed, match="certificate was rejected"):
             await client.send(request(f"https://{NAME}:{tls_endpoint.port}/"))
     assert tls_endpoint.received == []
 

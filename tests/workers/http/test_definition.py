@@ -59,13 +59,13 @@ def test_the_address_is_kept_in_its_one_spelling() -> None:
 
 
 REFUSED: list[tuple[dict[str, object], str, str, str]] = [
-    ({"url": "hooks.example.com"}, "url", "no absolute address", "https://"),
+    ({"url": "hooks.example.com"}, "url", "not an absolute address", "https://"),
     ({"url": "ftp://hooks.example.com/"}, "url", "neither https nor http", "https://"),
     ({"url": "https://hooks.example.com:0/"}, "url", "port", "https://"),
     ({"url": "https://hooks.example.com/a b"}, "url", "must escape", "%XX"),
     ({"url": "https://höoks.example.com/"}, "url", "ASCII", "xn--"),
     ({"url": "https://2130706433/"}, "url", "is a number", "192.0.2.1"),
-    ({"method": "HEAD"}, "method", "not one of the words", "POST"),
+    ({"method": "HEAD"}, "method", "not one of the accepted words", "POST"),
     ({"method": "GET", "body": "payload"}, "body", "a GET carries none", "POST"),
     ({"body": {}}, "body", "not 1 to 100 fields", "path to a map"),
     ({"body": "payload.["}, "body", "not a JMESPath", "item.business_key"),
@@ -74,9 +74,9 @@ REFUSED: list[tuple[dict[str, object], str, str, str]] = [
     ({"timeout": "PT10M"}, "timeout", "less than or equal", ""),
     ({"timeout": "soon"}, "timeout", "period", "PT24H"),
     ({"concurrency": 0}, "concurrency", "greater than or equal to 1", ""),
-    ({"headers": {"Host": "x"}}, "headers.Host", "client's own", "no such header"),
+    ({"headers": {"Host": "x"}}, "headers.Host", "set by the HTTP client", "no such header"),
     ({"headers": {"Webhook-Id": "x"}}, "headers.Webhook-Id", "about the item", ""),
-    ({"headers": {"X-A": "a\r\nX-B: b"}}, "headers.X-A", "cannot carry", "printable"),
+    ({"headers": {"X-A": "a\r\nX-B: b"}}, "headers.X-A", "cannot contain", "printable"),
     ({"headers": {"X-A": "1", "x-a": "2"}}, "headers.X-A", "given twice", "once"),
     ({"headerz": {}}, "headerz", "no such field", "headers"),
     ({"partition_key": "data.x"}, "partition_key", "no event", "business_key"),
@@ -118,7 +118,9 @@ def test_a_secret_written_into_a_definition_is_refused_and_not_quoted(
 @pytest.mark.parametrize("way", [{}, {"kafka": {"topic": "due.X"}, "http": {"url": URL}}])
 def test_work_is_handed_out_in_one_way(way: dict[str, object]) -> None:
     document = definition() | {"dispatch": way}
-    with pytest.raises(InvalidDefinition, match=r"dispatch: says (no way|kafka and http at once)"):
+    with pytest.raises(
+        InvalidDefinition, match=r"dispatch: has (no method|kafka and http at once)"
+    ):
         load_definitions(json.dumps(document), source="test.json")
 
 

@@ -379,7 +379,7 @@ def test_each_endpoint_has_bounds_of_its_own() -> None:
 def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:
     ticks = [100.0]
     clock = DatabaseClock(lambda: ticks[0])
-    with pytest.raises(RuntimeError, match="was not read yet"):
+    with pytest.raises(RuntimeError, match="has not been read yet"):
         clock.now()
     clock.set(NOW, at=100.0)
     ticks[0] = 103.5
@@ -398,7 +398,11 @@ def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:
         ("http_secrets", "hunter22", "not a JSON object"),
         ("http_secrets", '{"hunter22": "x"}', "a name is not <tenant>/<name>"),
         ("http_secrets", '{"acme/token": "short"}', "8 characters or more"),
-        ("http_secrets", '{"acme/token": "hunter22\\n"}', "what a header cannot carry"),
+        (
+            "http_secrets",
+            '{"acme/token": "hunter22\\n"}',
+            "a character that a header cannot contain",
+        ),
     ],
 )
 def test_a_bad_setting_says_why_and_quotes_no_secret(name: str, value: str, reason: str) -> None:
