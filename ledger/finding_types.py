@@ -129,7 +129,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _PLATFORM, _INFORMATION, None, "A zombie's outcome was refused by the fence"
     ),
     FindingType.OUTCOME_CONFLICT: FindingRule(
-        _DOMAIN, _ERROR, None, "Two different terminal claims for one item"
+        _DOMAIN, _ERROR, None, "Two different outcomes for one item"
     ),
     FindingType.EFFECT_MISSING: FindingRule(
         _DOMAIN, _CRITICAL, RepairAction.ESCALATE, "Completed here, without evidence outside"
@@ -142,7 +142,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _DOMAIN, _WARNING, None, "Received after the close of its period"
     ),
     FindingType.EVENT_UNMATCHED: FindingRule(
-        _DOMAIN, _WARNING, None, "A domain event that produced nothing, and no rule says so"
+        _DOMAIN, _WARNING, None, "A domain event without effect, and no rule says so"
     ),
     FindingType.UNBALANCED: FindingRule(
         _PLATFORM, _CRITICAL, None, "The number of items and the sum of their states differ"

@@ -1,4 +1,4 @@
-"""Prove independently that what was owed happened: expect, compare, find, repair, report."""
+"""Prove independently that owed work happened: expect, compare, find, repair, report."""
 
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
 from dueledger.reconciler.process import (

@@ -47,7 +47,7 @@ STUCK_MAX: Final = 1_000
 
 
 class ReconciliationPass:
-    """One bounded pass over a scope. One object a pass; safe to repeat after any failure.
+    """One bounded pass over a scope. One object for each pass; safe to repeat after any failure.
 
     `cache` has the results of an earlier pass of the same process. A partition that cannot have
     changed since is taken from it. It is used only where the scope is the whole ledger.

@@ -37,10 +37,13 @@ class ReconcilerSettings(Settings):
         default=3_600.0,
         ge=0,
         le=86_400,
-        description="how long passes of the loop may use the cache, until one reads everything",
+        description="seconds that passes of the loop may use the cache before one reads everything",
     )
     reconcile_stuck_seconds: float = Field(
-        default=60.0, ge=0, le=86_400, description="how long past a lease or deadline is stuck"
+        default=60.0,
+        ge=0,
+        le=86_400,
+        description="seconds past its lease (run) or deadline (claim) until it is stuck",
     )
     reconcile_repair: Literal["none", "dry_run", "execute"] = Field(
         default="none", description="what to do about findings that have a default repair"
@@ -57,7 +60,9 @@ class _SqlSource(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     dsn: SecretStr | None = None
-    dsn_env: _Name | None = Field(default=None, description="the variable that holds the address")
+    dsn_env: _Name | None = Field(
+        default=None, description="the environment variable with the address"
+    )
     query: Annotated[str, StringConstraints(min_length=1, strict=True)]
 
     @model_validator(mode="after")
@@ -67,7 +72,7 @@ class _SqlSource(BaseModel):
         return self
 
     def address(self) -> str:
-        """Return the address. Raises InvalidSetting where the variable is not set."""
+        """Return the address. Raises InvalidSetting if the variable is not set."""
         if self.dsn is not None:
             return self.dsn.get_secret_value()
         found = os.environ.get(self.dsn_env or "")
@@ -80,22 +85,22 @@ class _SqlSource(BaseModel):
 
 
 class PopulationSource(_SqlSource):
-    """What a domain says is owed."""
+    """A source outside the ledger that says what is owed."""
 
     population: _Name
     complete: bool = Field(
-        default=False, description="it names all items of its kinds, so others are UNEXPECTED"
+        default=False, description="it names all items of its kinds; other items are UNEXPECTED"
     )
 
 
 class EvidenceSource(_SqlSource):
-    """Proof that a completed item of a kind had its effect."""
+    """A source outside the ledger that proves the effects of completed items of a kind."""
 
     evidence: _Name
     tenant: _Name
     kind: _Name
     after_seconds: float = Field(
-        default=0.0, ge=0, description="how long after completion the effect may take to show"
+        default=0.0, ge=0, description="seconds that the effect may take after completion"
     )
 
 

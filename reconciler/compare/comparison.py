@@ -138,7 +138,7 @@ class DuplicatePair(NamedTuple):
 
 @dataclass(slots=True)
 class WindowResult:
-    """What one window's comparison found, before anything is looked up or recorded.
+    """The result of one window's comparison, before anything is looked up or recorded.
 
     `deferred` counts items that no source names and that a later pass decides about. `changes_at`
     is the first instant at which an open item becomes due or overdue.

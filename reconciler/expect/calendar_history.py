@@ -1,7 +1,7 @@
-"""Which version of a calendar counted when: for a schedule as recorded, for an event at receipt.
+"""Which version of a calendar was used when: by a schedule as recorded, by an event at receipt.
 
-A new version changes nothing that is materialised. So what was expected is computed with the
-version that counted at the time.
+A new version changes nothing that is materialised. So expectations are computed with the version
+that was in use at the time.
 """
 
 from collections.abc import Collection, Mapping
@@ -24,14 +24,14 @@ from dueledger.ledger.store.calendars import (
 
 @dataclass(frozen=True, slots=True)
 class CalendarPeriod:
-    """From `from_at` on a definition observed this calendar, and `before` until then."""
+    """From `from_at` on a definition used this calendar, and `before` until then."""
 
     from_at: datetime
     definition: Definition
     before: Calendar | None = None
 
     def may_occur_twice(self, instant: datetime) -> bool:
-        """Return whether an occurrence so near may also occur on the other side of the change."""
+        """Return whether an occurrence this near may also occur on the other side of the change."""
         if self.before is None:
             return False
         return abs(instant - self.from_at) <= change_reach(self.definition, self.before)

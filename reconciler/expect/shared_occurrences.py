@@ -47,6 +47,6 @@ class SharedOccurrences:
 def _reason(version: DefinitionSpan, kept: DefinitionSpan, cycle: str) -> str:
     key = version.definition.business_key
     return (
-        f"its round {cycle} and {kept.name}'s are one item, as both have the business key {key}: "
-        "give it a key of its own"
+        f"its occurrence {cycle} is the same item as {kept.name}'s: both have business key {key}; "
+        "give it another key"
     )

@@ -90,11 +90,11 @@ def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Fi
     """Return the finding that the accounting identity of a kind does not hold."""
     accounted = sum(places.values())
     off = items - accounted
-    what = f"{off} stand nowhere" if off > 0 else f"{-off} stand in two places at once"
+    what = f"{off} have no state" if off > 0 else f"{-off} have two states"
     return Finding(
         FindingType.UNBALANCED,
         FindingSubject(tenant, kind, "accounting"),
-        f"The ledger holds {items} items of {kind} for {tenant} but accounts for {accounted}: "
+        f"The ledger has {items} items of {kind} for {tenant} but accounts for {accounted}: "
         f"{what}.",
         expected={"items": items},
         actual={**places, "accounted": accounted, "difference": off},
@@ -108,8 +108,8 @@ def stuck_run(
     return Finding(
         FindingType.STUCK,
         FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
-        f"Run {run_no} of {worker} still holds {open_count} items although its lease lapsed "
-        f"{span(lapsed)} ago, and nothing took them back.",
+        f"Run {run_no} of {worker} still has {open_count} items although its lease lapsed "
+        f"{span(lapsed)} ago, and they were not released.",
         expected={"lease_until": lease_until.isoformat(), "closed": True},
         actual={"run": run_no, "fence": fence, "worker": worker, "open_items": open_count},
     )
@@ -122,7 +122,7 @@ def stuck_claim(
     return Finding(
         FindingType.STUCK,
         FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
-        f"Claim {fence} on {topic} still holds {open_count} items that nobody started although "
+        f"Claim {fence} on {topic} still has {open_count} items that were not started although "
         f"its deadline passed {span(lapsed)} ago.",
         expected={"deadline": deadline.isoformat(), "closed": True},
         actual={"fence": fence, "topic": topic, "open_items": open_count},

@@ -52,7 +52,7 @@ def unexpected(item: ActualItem, flow: FlowRules) -> Finding:
     return Finding(
         FindingType.UNEXPECTED,
         _subject(item, flow),
-        f"{_what(item, flow)} stands in the ledger, but no definition, event or population "
+        f"{_what(item, flow)} is in the ledger, but no definition, event or population "
         "accounts for it.",
         expected={"item": None},
         actual=_facts(item),
@@ -65,7 +65,7 @@ def duplicate(pair: DuplicatePair, flow: FlowRules) -> Finding:
     return Finding(
         FindingType.DUPLICATE,
         _subject(extra, flow),
-        f"{_what(extra, flow)} stands in the ledger as cycle {extra.cycle!r}, beside an item for "
+        f"{_what(extra, flow)} is in the ledger as cycle {extra.cycle!r}, beside an item for "
         f"the same occurrence as cycle {kept.cycle!r}.",
         expected={"items": 1, "item": str(UUID(bytes=kept.id)), "cycle": kept.cycle},
         actual={**_facts(extra), "items": 2},
@@ -83,7 +83,7 @@ def overdue(item: ActualItem, flow: FlowRules, described: Record, waited: timede
         case State.SCHEDULED:
             state_text = "it waits to be claimed"
         case _:
-            state_text = "it is handed out, or stands nowhere"
+            state_text = "it is handed out, or has no state"
     late = (waited - flow.grace).total_seconds()
     return Finding(
         FindingType.OVERDUE,
@@ -117,7 +117,7 @@ def effect_missing(item: ActualItem, flow: FlowRules, evidence: EvidenceReader) 
         FindingType.EFFECT_MISSING,
         _subject(item, flow),
         f"{_what(item, flow)} was completed {ended_at:%Y-%m-%d %H:%M} UTC, but "
-        f"{evidence.name} shows nothing for it.",
+        f"{evidence.name} has no evidence of it.",
         expected={"evidence": evidence.name, "cycle": item.cycle},
         actual={"completed_at": ended_at.isoformat(), "reference": None},
     )

@@ -111,7 +111,7 @@ class PartitionResult:
             self.changes_at = min(self.changes_at or window.changes_at, window.changes_at)
 
     def is_valid(self, mark: str, as_of: datetime, facts: Mapping[KindKey, FlowRules]) -> bool:
-        """Return whether result the rows again would give the same result."""
+        """Return whether reading the rows again would give the same result."""
         return (
             self.mark == mark
             and self.as_of <= as_of
@@ -122,7 +122,7 @@ class PartitionResult:
 
 @dataclass(slots=True)
 class PartitionCache:
-    """Results of the last pass of this process: at most one a partition.
+    """Results of the last pass of this process: at most one for each partition.
 
     Only a pass that ended writes to it. `full_pass_seconds` is how old the last pass that read
     everything may be, in machine time.

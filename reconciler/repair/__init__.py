@@ -1,1 +1,1 @@
-"""Repair: emit what mends a finding."""
+"""Repair: emit items and commands that resolve findings."""

@@ -41,7 +41,7 @@ class BlastRadiusExceeded(DueledgerError):
     def __init__(self, action: RepairAction, count: int, cap: int) -> None:
         super().__init__(
             f"{action} would be applied to {count:,} findings and one pass may apply {cap:,}: "
-            "look at the dry run, then raise the cap if all of them are meant",
+            "check the dry run, then raise the cap if all of them are intended",
             action=action,
             count=count,
             cap=cap,
@@ -113,9 +113,9 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
             command = f"Cancel {what}.", item
         case RepairAction.RELEASE:
             holder = row["subject"]
-            command = f"Take back what {holder} holds past its time.", {"holder": holder}
+            command = f"Release the items of {holder}, which is past its time.", {"holder": holder}
         case RepairAction.ESCALATE:
-            command = f"Ask the domain to make up for the effect of {what}.", _escalation(row)
+            command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:
             pass
     return command

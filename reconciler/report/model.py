@@ -20,9 +20,9 @@ from dueledger.ledger.finding_types import (
 SCHEMA_VERSION: Final = "1.0"
 FINDINGS_SHOWN_MAX: Final = 10_000
 NOT_PROVEN: Final = (
-    "Populations that are not listed under sources, and what a listed one does not know itself.",
+    "Populations that are not listed under sources, and items that a listed one does not know.",
     "That the evidence outside is genuine: its presence is checked, not its content.",
-    "Changes made to the tables by somebody who may write to them, until the journal is sealed.",
+    "Changes of tables by somebody with write access, until the journal is sealed.",
     "That the database's clock is right: every time in this report is that clock's.",
 )
 
