@@ -1,6 +1,6 @@
 """Dueledger: was it due, was it claimed, did it happen, and if not, why.
 
-What a domain team imports. Names resolve on first use (PEP 562), so that no command pays for them.
+The public names for domain teams. They resolve on first use (PEP 562), so no command pays for them.
 """
 
 from importlib import import_module
@@ -35,7 +35,7 @@ _NOT_VERDICTS: Final = {
 
 
 def __getattr__(name: str) -> object:
-    """Import the module that holds a public name, and keep the name here."""
+    """Import the module that has a public name, and keep the name here."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(_NOT_VERDICTS.get(name, "dueledger.workers.verdicts"))
@@ -45,5 +45,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the public names too, whether resolved already or not."""
+    """Return the public names too, resolved or not."""
     return sorted({*globals(), *__all__})

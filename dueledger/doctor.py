@@ -34,7 +34,7 @@ class Health(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DoctorCheck:
-    """One line of the doctor's output. `remedy` is None where nothing is to be done."""
+    """One line of the doctor's output. `remedy` is None if there is nothing to do."""
 
     name: str
     health: Health
@@ -51,7 +51,9 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
             settings.dsn.get_secret_value(), application_name="dueledger-doctor"
         )
     except (InvalidSetting, Unavailable) as error:
-        yield DoctorCheck("postgres", Health.FAIL, error.message, "start it, or mend DUELEDGER_DSN")
+        yield DoctorCheck(
+            "postgres", Health.FAIL, error.message, "start it, or correct DUELEDGER_DSN"
+        )
     else:
         try:
             for check in (_postgres, _schema, _clock, _snapshots):
@@ -73,8 +75,8 @@ def _python() -> DoctorCheck:
 def _tzdata() -> DoctorCheck:
     try:
         version = version_of("tzdata")
-        says = f"IANA {tzdata_version()} decides, of the pinned package {version}"
-        return DoctorCheck("tzdata", Health.OK, f"{says}, whatever the machine has")
+        says = f"IANA {tzdata_version()}, of the pinned package {version}"
+        return DoctorCheck("tzdata", Health.OK, f"{says}; the machine's own is not used")
     except PackageNotFoundError:
         return DoctorCheck(
             "tzdata", Health.FAIL, "the package is not installed", "install dueledger again"
@@ -108,7 +110,7 @@ async def _clock(connection: Connection) -> DoctorCheck:
             f"business time is simulated: {setting}",
             "fine for a demo; in production `alter database … reset ledger.clock`",
         )
-    return DoctorCheck("clock", Health.OK, "the database's own")
+    return DoctorCheck("clock", Health.OK, "not simulated")
 
 
 async def _snapshots(connection: Connection) -> DoctorCheck:
@@ -125,7 +127,7 @@ async def _snapshots(connection: Connection) -> DoctorCheck:
 
 async def _kafka(server: str) -> DoctorCheck:
     host, _, port = server.rpartition(":")
-    remedy = "start it, or mend DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
+    remedy = "start it, or correct DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
     try:
         async with asyncio.timeout(_CONNECT_SECONDS):
             _, writer = await asyncio.open_connection(host, int(port))

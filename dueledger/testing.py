@@ -1,4 +1,4 @@
-"""Call handlers in a domain team's own tests: a due item without Kafka, and the verdict on it."""
+"""Call handlers in a domain team's own tests: a due item without Kafka, and its verdict."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _EFFECTIVE_DATE = date(2027, 3, 31)
 
 
 class _MadeRecord(NamedTuple):
-    """What a Kafka record of the item would hold; its headers are parsed already."""
+    """The Kafka record of a made item; its headers are parsed already."""
 
     value: bytes
     offset: int = 0
@@ -58,8 +58,8 @@ def due_item(
 ) -> DueItem:
     """Return an item of `kind`, with the id that the ledger would give it.
 
-    `payload` is JSON as text or bytes, or a value that becomes JSON. `due_at` is aware; without
-    it the item is due when its effective date begins in UTC. Raises InvalidItem for a key that the
+    `payload` is JSON as text or bytes, or a value that becomes JSON. `due_at` is aware; by default
+    the item is due when its effective date begins in UTC. Raises InvalidItem for a key that the
     ledger would refuse, ``ValueError`` for a `due_at` without an offset and an `attempt` below 1.
     """
     if due_at is not None and due_at.utcoffset() is None:
@@ -99,9 +99,9 @@ async def run(
     """Call the handler of the item's kind once and return its verdict.
 
     A batch handler receives the item alone; a plain ``def`` runs in a thread. A transactional
-    handler needs `connection`, on which the caller opens and ends the transaction. What the handler
-    raises is raised. Raises ``LookupError`` for a kind without a handler, ``TimeoutError`` after
-    the handler's `timeout_seconds`, and ``TypeError`` for what is no verdict.
+    handler needs `connection`, on which the caller begins and ends the transaction. An error of the
+    handler is raised. Raises ``LookupError`` for a kind without a handler, ``TimeoutError`` after
+    the handler's `timeout_seconds`, and ``TypeError`` for a result that is not a verdict.
     """
     handler = handlers.find(item.kind)
     if handler is None:
@@ -138,5 +138,7 @@ def _only_verdict(answer: object) -> object:
         raise TypeError(f"a batch handler must return a list of verdicts, not {answer!r}")
     verdicts = cast("Sequence[object]", answer)
     if len(verdicts) != 1:
-        raise TypeError(f"a batch handler must return one verdict an item, not {len(verdicts)}")
+        raise TypeError(
+            f"a batch handler must return one verdict for each item, not {len(verdicts)}"
+        )
     return verdicts[0]

@@ -9,11 +9,11 @@ from dueledger.ledger.states import State
 
 _BY_LABEL = {state.label: state for state in State}
 _SKIPPED: Final = {
-    "overlap": "another of its definition (and business key) stood before it, and `overlap` of its "
-    "definition lets none wait beside that",
-    "catch_up": "it was missed, and `catch_up` of its definition owes it no more",
-    "calendar": "{day} is no business day of its definition's calendar",
-    "gap": "the clocks skip {nominal}, and its definition skips such a time (`gap`)",
+    "overlap": "another item of its definition (and business key) was before it, and the "
+    "definition's `overlap` lets none wait",
+    "catch_up": "it was missed, and by `catch_up` of its definition it is no longer owed",
+    "calendar": "{day} is not a business day of its definition's calendar",
+    "gap": "{nominal} does not exist on its day, and its definition skips such a time (`gap`)",
 }
 _DATE_CHARS: Final = 10
 _SUPERSEDED: Final = {
@@ -24,7 +24,7 @@ _SUPERSEDED: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The reason. `code` is stable; `remedy` is None where one can only wait."""
+    """The reason. `code` is stable; `remedy` is None if one can only wait."""
 
     code: str
     sentence: str
@@ -32,9 +32,9 @@ class Explanation:
 
 
 def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) -> Explanation:
-    """Explain an item as `ledger.store.items.show_item` shows it.
+    """Explain an item as `ledger.store.items.show_item` returns it.
 
-    `blockers` are what `ledger.store.flows.find_blockers` returns for a pending item.
+    `blockers` is the result of `ledger.store.flows.find_blockers` for a pending item.
     """
     state = _BY_LABEL[item["state"]]
     match state:
@@ -57,7 +57,7 @@ def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) 
                 "NOT_STARTED",
                 f"It was handed out to {item['topic']} (claim {item['fence']}, position "
                 f"{item['position']}), and no worker has started it.",
-                f"See that a worker for {item['kind']} runs: `dueledger work module:handlers`. "
+                f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`. "
                 "When the claim's deadline passes it is handed out again.",
             )
         case State.RUNNING:
@@ -71,10 +71,10 @@ def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) 
 
 
 def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
-    """Return why an item ended, from its last transition; None where that has no reason."""
+    """Return why an item ended, from its last transition; None if that has no reason."""
     detail = item["detail"]
     if state is State.COMPLETED or not isinstance(detail, dict):
-        return None  # evidence is the handler's own, whatever its members are called
+        return None  # evidence is the handler's own: a member `reason` means nothing here
     reason = cast("dict[str, object]", detail).get("reason")
     if not isinstance(reason, str) or not reason:
         return None
@@ -107,8 +107,8 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
         return Explanation(
             "BEHIND",
             "It waits for another of its key to end"
-            + (f": {behind}." if behind else "; the next pass of an allocator wakes it."),
-            f"`dueledger why {behind}` says where that one stands." if behind else None,
+            + (f": {behind}." if behind else "; the next pass of upkeep unblocks it."),
+            f"`dueledger why {behind}` explains that one." if behind else None,
         )
     if state is State.RETRYABLE_FAILURE and available_at > now:
         return Explanation(
@@ -134,7 +134,7 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
     return held_back or Explanation(
         "NOT_CLAIMED",
         f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
-        "See that an allocator runs: `dueledger allocate`.",
+        "Check that an allocator runs: `dueledger allocate`.",
     )
 
 
@@ -149,7 +149,7 @@ def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Exp
             f"Its flow failed too often: the circuit is {blockers['circuit'].replace('_', '-')} "
             f"since {_at(blockers['circuit_at'])}.",
             f"A probe is let through {blockers['circuit_rest_seconds']:g} seconds after it "
-            f"opened; `dueledger flow set {flow} --circuit none` ends the breaker.",
+            f"opened; `dueledger flow set {flow} --circuit none` removes the circuit.",
         )
     if blockers["concurrency_max"] is not None and in_flight >= blockers["concurrency_max"]:
         return Explanation(
@@ -162,7 +162,7 @@ def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Exp
         return Explanation(
             "RATE",
             f"Its flow is limited to {blockers['rate_per_second']:g} items a second, and others "
-            "of it are before it.",
+            "are before it.",
             f"`dueledger flow set {flow} --rate NUMBER` changes that.",
         )
     window = blockers["window_items"]
@@ -171,8 +171,8 @@ def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Exp
         return Explanation(
             "WINDOW",
             f"Its flow may have {window} items handed out and not "
-            f"{'answered' if by_topic else 'started'}, and has {waiting}.",
-            f"See that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
+            f"{'settled' if by_topic else 'started'}, and has {waiting}.",
+            f"Check that its consumers keep up, or `dueledger flow set {flow} --window COUNT`.",
         )
     return _explain_missing_consumer(item, blockers, in_flight)
 
@@ -184,16 +184,16 @@ def _explain_missing_consumer(
     if blockers["silent_since"] is not None and in_flight > 0:
         return Explanation(
             "SILENT_CONSUMER",
-            f"Nobody answers what is handed out to {item['topic']}, so since "
-            f"{_at(blockers['silent_since'])} its flow has one item there at a time.",
-            f"See that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: with "
-            "the next answer it goes on as before.",
+            f"No outcomes are reported for {item['topic']}, so since "
+            f"{_at(blockers['silent_since'])} its flow is handed one item at a time.",
+            f"Check that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: "
+            "with the next reported outcome the limit ends.",
         )
     if not by_topic and blockers["dispatch"] != "direct" and blockers["granted"] == 0:
         return Explanation(
             "NO_CONSUMER",
-            f"No live worker asks for {item['topic']}, so it is not handed out.",
-            f"See that a worker for {item['kind']} runs: `dueledger work module:handlers`.",
+            f"No live worker grants credit for {item['topic']}, so the item is not handed out.",
+            f"Check that a worker for {item['kind']} runs: `dueledger work module:handlers`.",
         )
     return None
 

@@ -44,7 +44,7 @@ async def test_g2_a_second_schedule_with_the_key_of_one_in_force_is_refused_and_
 ) -> None:
     await put_in_force(connection, [schedule(kind, "european", "k")], actor_no=actor_no)
     said = await refusal(connection, actor_no, [schedule(kind, "japanese", "k")])
-    assert "(japanese).business_key: the schedule european of this kind has it" in said
+    assert "(japanese).business_key: the schedule european of this kind has this key" in said
     assert "Write: a key of its own." in said
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
     others = [
@@ -61,7 +61,7 @@ async def test_g2_two_schedules_of_one_file_and_one_that_is_to_come_are_refused_
 ) -> None:
     both = [schedule(kind, "one", "k"), schedule(kind, "other", "k")]
     said = await refusal(connection, actor_no, both)
-    assert "(other).business_key: the schedule one of this kind has it" in said
+    assert "(other).business_key: the schedule one of this kind has this key" in said
     assert "(one)" not in said
     assert await connection.fetchval("select count(*) from ledger.definition") == 0
 
@@ -83,7 +83,7 @@ async def test_g2_of_two_who_define_one_key_at_once_one_is_refused(
     )
     refused = [answer for answer in answers if isinstance(answer, InvalidInput)]
     assert len(refused) == len(callers) - 1
-    assert all("of this kind has it" in str(each) for each in refused)
+    assert all("of this kind has this key" in str(each) for each in refused)
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
     for caller in callers:
         await caller.close()
@@ -100,7 +100,7 @@ async def test_a_key_is_free_from_when_its_schedule_has_another_and_may_be_excha
     exchanged = [schedule(kind, "a", "2"), schedule(kind, "b", "1")]
     await put_in_force(connection, exchanged, actor_no=actor_no, effective_from=later)
     said = await refusal(connection, actor_no, [schedule(kind, "c", "1")], now)
-    assert f"the schedule a of this kind has it until {later.isoformat()}" in said
+    assert f"the schedule a of this kind has this key until {later.isoformat()}" in said
 
     moved = [schedule(kind, "b", "3")]
     await put_in_force(connection, moved, actor_no=actor_no, effective_from=later)

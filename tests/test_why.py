@@ -26,10 +26,10 @@ async def why(connection: Connection, item: UUID) -> str:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
-        ("overlap", "`overlap` of its definition"),
-        ("catch_up", "it was missed, and `catch_up`"),
-        ("calendar", ": 2027-03-14 is no business day"),
-        ("gap", ": the clocks skip 2027-03-14 02:30 in America/New_York"),
+        ("overlap", "definition's `overlap`"),
+        ("catch_up", "it was missed, and by `catch_up`"),
+        ("calendar", ": 2027-03-14 is not a business day"),
+        ("gap", ": 2027-03-14 02:30 in America/New_York does not exist"),
     ],
 )
 async def test_g2_what_was_skipped_is_told_with_its_reason(

@@ -1,4 +1,4 @@
-"""Holidays from a CSV file: a header `date`, or `date,name`, and a line a day."""
+"""Holidays from a CSV file: a header `date` or `date,name`, and one line for each day."""
 
 import csv
 from datetime import date
@@ -22,11 +22,11 @@ _BYTES_MAX: Final = 4_194_304
 
 
 def read_text(path: Path) -> str:
-    """Read a file of UTF-8, with a byte order mark or without."""
+    """Read a file in UTF-8, with a byte order mark or without."""
     raw = path.read_bytes()
     if len(raw) > _BYTES_MAX:
         raise_invalid_source(
-            str(path), [Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes")]
+            str(path), [Problem(str(path), "", f"is longer than {_BYTES_MAX:,} bytes")]
         )
     try:
         return raw.decode("utf-8-sig")
@@ -38,7 +38,7 @@ def read_text(path: Path) -> str:
 def read_csv(
     path: Path, weekend: tuple[str, ...], first: date | None, last: date
 ) -> SourceCalendar:
-    """Read holidays; the first day known is the earliest listed where none is given.
+    """Read holidays. The default first day is the earliest listed day.
 
     Raises InvalidInput with each wrong line: not a date, given twice, or outside the range.
     """
@@ -51,23 +51,25 @@ def read_csv(
         day = _date(fields[0])
         name = fields[1].strip() if columns > 1 and len(fields) > 1 else ""
         if len(fields) != columns:
-            reason = f"{len(fields)} fields; the header has {columns}"
+            reason = f"has {len(fields)} fields; the header has {columns}"
             problems.append(Problem(place, ",".join(fields)[:80], reason, 'quotes around a ","'))
         elif day is None:
             problems.append(Problem(place, repr(fields[0][:80]), "no date", "2027-12-24"))
         elif day in days:
-            reason = f"given in line {line_of[day]} already"
+            reason = f"is also given in line {line_of[day]} already"
             problems.append(Problem(place, day.isoformat(), reason, "each day once"))
         elif len(name) > NAME_CHARS_MAX:
-            problems.append(Problem(place, "", f"a name over {NAME_CHARS_MAX} characters"))
+            problems.append(
+                Problem(place, "", f"has a name of more than {NAME_CHARS_MAX} characters")
+            )
         elif day > last or (first is not None and day < first):
             begin = "" if first is None else f"{first} to "
-            reason = f"outside the range, {begin}{last}"
+            reason = f"is outside the range, {begin}{last}"
             problems.append(Problem(place, day.isoformat(), reason, "a --valid-to that covers it"))
         else:
             days[day], line_of[day] = name, number
     if not days and not problems:
-        problems.append(Problem(str(path), "", "no day in it", "a line a holiday"))
+        problems.append(Problem(str(path), "", "has no days", "one line for each holiday"))
     if problems:
         raise_invalid_source(str(path), problems)
     span = check_span(first or min(days), last, "--valid-to")
@@ -95,13 +97,13 @@ def _lines(path: Path) -> list[tuple[int, list[str], int]]:
                 if header not in _HEADERS:
                     shown = ",".join(fields)[:80]
                     problem = Problem(
-                        f"line {reader.line_num}", repr(shown), "no such header", "date,name"
+                        f"line {reader.line_num}", repr(shown), "is not a known header", "date,name"
                     )
                     raise_invalid_source(str(path), [problem])
                 continue
             found.append((reader.line_num, fields, len(header)))
             if len(found) > DAYS_LISTED_MAX:
-                reason = f"more than {DAYS_LISTED_MAX:,} days"
+                reason = f"has more than {DAYS_LISTED_MAX:,} days"
                 raise_invalid_source(str(path), [Problem(f"line {reader.line_num}", "", reason)])
     except csv.Error as error:
         raise_invalid_source(
@@ -111,7 +113,7 @@ def _lines(path: Path) -> list[tuple[int, list[str], int]]:
 
 
 def _date(text: str) -> date | None:
-    """Read an ISO 8601 date; other formats are ambiguous and refused."""
+    """Read an ISO 8601 date; other formats are ambiguous, so they are refused."""
     text = text.strip()
     if len(text) != _ISO_DATE_CHARS or text[4::3] != "--" or not text.isascii():
         return None

@@ -1,4 +1,4 @@
-"""The sessions of an exchange, as the `exchange_calendars` library knows them."""
+"""The sessions of an exchange, from the `exchange_calendars` library."""
 
 import warnings
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def read_exchange(code: str, span: DayRange) -> SourceCalendar:
         near = get_close_matches(code, known, n=5, cutoff=0.5) or ["XNYS", "XLON"]
         accepted = f"a code such as {', '.join(near)}"
         raise_invalid_source(
-            "--exchange", [Problem("--exchange", code, "no such exchange", accepted)]
+            "--exchange", [Problem("--exchange", code, "is not a known exchange", accepted)]
         )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of a library that it uses

@@ -30,9 +30,13 @@ def read_file(path: Path, terms: CalendarFileOptions) -> SourceCalendar:
     if path.suffix.lower() == ".json":
         return _read_json(path)
     if terms.weekend is None:
-        raise _lacking("--weekend", "a list of holidays does not say it", "sat,sun, or none")
+        raise _lacking(
+            "--weekend",
+            "is missing, and a list of holidays does not contain it",
+            "sat,sun, or none",
+        )
     if terms.last is None:
-        reason = "a list of holidays does not say until when it is complete"
+        reason = "is missing, and a list of holidays does not say when it ends"
         raise _lacking("--valid-to", reason, "2027-12-31")
     weekend = read_weekend(terms.weekend)
     match path.suffix.lower():
@@ -41,7 +45,9 @@ def read_file(path: Path, terms: CalendarFileOptions) -> SourceCalendar:
         case ".ics":
             return read_ics(path, weekend, terms.first, terms.last)
         case _:
-            raise _lacking("FILE", f"{path.name} is no such file", ".csv, .ics or .json")
+            raise _lacking(
+                "FILE", f"{path.name} is not a file of a known type", ".csv, .ics or .json"
+            )
 
 
 def read_given(pairs: Sequence[str], terms: CalendarFileOptions) -> dict[str, Calendar]:
@@ -62,13 +68,14 @@ def _read_json(path: Path) -> SourceCalendar:
         raise_invalid_source(str(path), [Problem(str(path), "", f"no JSON: {error}")])
     if not isinstance(document, dict):
         raise_invalid_source(
-            str(path), [Problem(str(path), "", "no mapping", "what `calendar show` prints")]
+            str(path), [Problem(str(path), "", "is not a mapping", "the output of `calendar show`")]
         )
     fields = cast("dict[str, object]", document)
     inner = fields.get("document", fields)
     if not isinstance(inner, dict):
         raise_invalid_source(
-            str(path), [Problem("document", "", "no mapping", "what `calendar show` prints")]
+            str(path),
+            [Problem("document", "", "is not a mapping", "the output of `calendar show`")],
         )
     return SourceCalendar(
         parse_calendar(cast("dict[str, object]", inner), source=str(path)), f"json {path.name}"

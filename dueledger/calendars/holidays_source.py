@@ -1,4 +1,4 @@
-"""Public holidays of a country or a part of it, as the `holidays` library knows them."""
+"""Public holidays of a country or a part of it, from the `holidays` library."""
 
 from collections.abc import Iterator
 from datetime import date
@@ -17,7 +17,7 @@ from dueledger.ledger.schedule.calendars import WEEK
 
 
 def read_holidays(place: str, weekend: tuple[str, ...] | None, span: DayRange) -> SourceCalendar:
-    """Read the public holidays of `US` or `US-NY`; the country's own weekend where none is given.
+    """Read the public holidays of `US` or `US-NY`. The default weekend is the country's own.
 
     Raises InvalidInput for a place or years that the library does not know, MissingExtra without
     it.
@@ -32,16 +32,18 @@ def read_holidays(place: str, weekend: tuple[str, ...] | None, span: DayRange) -
         near = get_close_matches(country, known, n=5, cutoff=0.5) or sorted(known)[:5]
         accepted = f"an ISO 3166 code such as {', '.join(near)}"
         raise_invalid_source(
-            "--holidays", [Problem("--holidays", country, "no such country", accepted)]
+            "--holidays", [Problem("--holidays", country, "is not a known country", accepted)]
         )
     if subdivision and subdivision not in known[country]:
         near = ", ".join(known[country][:60]) or "none"
-        problem = Problem("--holidays", place, "no such part", f"one of those it has: {near}")
+        problem = Problem(
+            "--holidays", place, "is not a known part of the country", f"one of its parts: {near}"
+        )
         raise_invalid_source("--holidays", [problem])
     years = range(span.first.year, span.last.year + 1)
     found = holidays.country_holidays(country, subdiv=subdivision or None, years=years)
     if years[0] < found.start_year or years[-1] > found.end_year:
-        reason = f"known for the years {found.start_year} to {found.end_year} alone"
+        reason = f"known only for the years {found.start_year} to {found.end_year}"
         raise_invalid_source(
             "--holidays", [Problem("--from, --to", f"{years[0]} to {years[-1]}", reason)]
         )

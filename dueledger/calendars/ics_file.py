@@ -1,7 +1,7 @@
 """Holidays from an iCalendar file (RFC 5545): its all-day events; yearly ones are repeated.
 
-Events that are not whole days are refused: for a time of day in some zone it would be a guess which
-day is closed.
+Events that are not whole days are refused: which days they close would be a guess, because a time
+of day depends on a zone.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
 
-IcsEvent: TypeAlias = Any  # the library's type is a union of all that any property may be
+IcsEvent: TypeAlias = Any  # the library's type is a union of all possible property types
 
 _DAY: Final = timedelta(days=1)
 _SHOWN_MAX: Final = 5
@@ -43,7 +43,7 @@ class _IcsHolidays:
 def read_ics(
     path: Path, weekend: tuple[str, ...], first: date | None, last: date
 ) -> SourceCalendar:
-    """Read all-day events as holidays; the first day known is the earliest where none is given.
+    """Read all-day events as holidays. The default first day is the earliest of them.
 
     CANCELLED events, and days outside the range, are left out and counted. Raises InvalidInput with
     each event that is not whole days or does not repeat yearly, and MissingExtra without the
@@ -60,7 +60,7 @@ def read_ics(
     except (ValueError, LookupError, TypeError) as error:
         reason = " ".join(str(error).split())[:120]
         raise_invalid_source(
-            str(path), [Problem(str(path), "", f"no iCalendar: {reason}", "a .ics file")]
+            str(path), [Problem(str(path), "", f"is not iCalendar: {reason}", "a .ics file")]
         )
     found = _IcsHolidays()
     beginning = date.min if first is None else first
@@ -68,9 +68,9 @@ def read_ics(
     for event in events:
         _take(found, event, DayRange(beginning, last))
     if not found.days and not found.problems:
-        found.problems.append(Problem(str(path), "", "no all-day event in the range"))
+        found.problems.append(Problem(str(path), "", "has no all-day event in the range"))
     if len(found.days) > DAYS_LISTED_MAX:
-        found.problems.append(Problem(str(path), "", f"more than {DAYS_LISTED_MAX:,} days"))
+        found.problems.append(Problem(str(path), "", f"has more than {DAYS_LISTED_MAX:,} days"))
     if found.problems:
         raise_invalid_source(str(path), found.problems)
     span = check_span(first or min(found.days), last, "--valid-to")
@@ -99,7 +99,7 @@ def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
     begin: date = event["DTSTART"].dt
     length = _length(event, begin)
     if not _DAY <= length <= CLOSED_DAYS_MAX * _DAY:
-        reason = f"not between 1 and {CLOSED_DAYS_MAX} days long"
+        reason = f"is not between 1 and {CLOSED_DAYS_MAX} days long"
         found.problems.append(Problem(place, begin.isoformat(), reason))
         return
     for start in _starts(event, begin, span, length):
@@ -120,22 +120,24 @@ def _joined(known: str, name: str) -> str:
 
 
 def _unusable(event: IcsEvent, place: str) -> Iterator[Problem]:
-    """Yield why an event is not some whole days, once or every year."""
+    """Yield the reasons why an event is not whole days, once or every year."""
     begin, end, rule = event.get("DTSTART"), event.get("DTEND"), event.get("RRULE")
     if begin is None or isinstance(begin, list):
-        yield Problem(place, "", "without one DTSTART", "DTSTART;VALUE=DATE:20271224")
+        yield Problem(place, "", "does not have exactly one DTSTART", "DTSTART;VALUE=DATE:20271224")
     elif isinstance(begin.dt, datetime) or not isinstance(begin.dt, date):
-        reason = "at a time of day, in some zone; which days it closes would be a guess"
+        reason = "is at a time of day; which days it closes would be a guess"
         yield Problem(place, str(begin.dt), reason, "DTSTART;VALUE=DATE:20271224")
     if end is not None and isinstance(end.dt, datetime):
         yield Problem(place, str(end.dt), "ends at a time of day", "DTEND;VALUE=DATE:20271225")
     if other := next((name for name in _REPEATING if name in event), None):
-        yield Problem(place, "", f"{other} is not read", "RRULE:FREQ=YEARLY, or an event a day")
+        yield Problem(
+            place, "", f"{other} is not supported", "RRULE:FREQ=YEARLY, or one event for each day"
+        )
     if rule is None:
         return
     if isinstance(rule, list) or [str(one).upper() for one in rule.get("FREQ", [])] != ["YEARLY"]:
-        reason = "repeats otherwise than by the year"
-        yield Problem(place, "", reason, "RRULE:FREQ=YEARLY, or an event a day")
+        reason = "does not repeat yearly"
+        yield Problem(place, "", reason, "RRULE:FREQ=YEARLY, or one event for each day")
     elif any(isinstance(until, datetime) for until in rule.get("UNTIL", [])):
         yield Problem(place, "", "UNTIL is a time of day", "UNTIL=20301231")
 
@@ -148,7 +150,7 @@ def _length(event: IcsEvent, begin: date) -> timedelta:
 
 
 def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> Iterator[date]:
-    """Yield the days on which it begins; of a repeated event, those that touch the range."""
+    """Yield the days on which it begins; for a repeated event, those in or near the range."""
     rule = event.get("RRULE")
     if rule is None:
         yield begin

@@ -34,9 +34,9 @@ class AffectedDefinition:
 
 @dataclass(frozen=True, slots=True)
 class CalendarImport:
-    """The result: `version` is the newest one, or with `applied` False the one that would be next.
+    """The result. `version` is the newest version, or the next one if `applied` is False.
 
-    `counted_all` is False where changed days may have more items than were counted.
+    `counted_all` is False if changed days may have more items than were counted.
     """
 
     tenant: str
@@ -53,9 +53,9 @@ class CalendarImport:
 async def import_calendar(
     connection: Connection, found: SourceCalendar, *, tenant: str, name: str, actor_no: int | None
 ) -> CalendarImport:
-    """Put a calendar's next version if it differs from the newest; without an actor, only compare.
+    """Put a calendar's next version if it differs from the newest. Without an actor, only compare.
 
-    Existing items do not change. The version counts for occurrences not materialised yet.
+    Existing items do not change. The version is used for occurrences not materialised yet.
     """
     async with connection.transaction():
         row = await find_calendar_version(connection, tenant, name)

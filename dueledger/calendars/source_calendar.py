@@ -1,4 +1,4 @@
-"""A calendar as a source has it, before it becomes a version in the ledger."""
+"""A calendar from a source, before it becomes a version in the ledger."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DayRange:
-    """The first and the last day between which a source is complete."""
+    """The first and the last day for which a source is complete."""
 
     first: date
     last: date
 
     def __contains__(self, day: date) -> bool:
-        """Return whether a day lies in it."""
+        """Return whether a day is in the range."""
         return self.first <= day <= self.last
 
 
@@ -57,27 +57,27 @@ def make_document(
 
 
 def read_weekend(text: str) -> tuple[str, ...]:
-    """Read days such as `sat,sun`; `none` where every day is worked."""
+    """Read days such as `sat,sun`; `none` if every day is worked."""
     if text.strip().lower() == NO_WEEKEND:
         return ()
     days = tuple(day.strip().lower() for day in text.split(","))
     known = {day.value for day in Weekday}
     if wrong := next((day for day in days if day not in known), None):
-        problem = Problem("--weekend", repr(wrong), "no day of the week", "sat,sun, or none")
+        problem = Problem("--weekend", repr(wrong), "is not a day of the week", "sat,sun, or none")
         raise InvalidInput("The weekend cannot be read:", [problem])
     return days
 
 
 def check_span(first: date, last: date, option: str) -> DayRange:
-    """Return a span of days. Raises InvalidInput where it ends before it begins."""
+    """Return a range of days. Raises InvalidInput if it ends before it begins."""
     if last < first:
-        problem = Problem(option, last.isoformat(), f"before the first day, {first}")
+        problem = Problem(option, last.isoformat(), f"is before the first day, {first}")
     elif first < DUE_MIN.date() or last >= DUE_END.date():
         years = f"{DUE_MIN.year} to {DUE_END.year - 1}"
         problem = Problem(option, f"{first} to {last}", f"outside {years}")
     else:
         return DayRange(first, last)
-    raise InvalidInput("The calendar's range makes no sense:", [problem])
+    raise InvalidInput("The calendar's range is invalid:", [problem])
 
 
 def raise_invalid_source(source: str, problems: list[Problem]) -> NoReturn:
@@ -89,12 +89,12 @@ def raise_invalid_source(source: str, problems: list[Problem]) -> NoReturn:
 def missing_extra(extra: str, what: str) -> MissingExtra:
     """Return the error of a library that is not installed, with the command that installs it."""
     return MissingExtra(
-        f"{what} is read by a library that is not installed: pip install 'dueledger[{extra}]'",
+        f"{what} needs a library that is not installed: pip install 'dueledger[{extra}]'",
         extra=extra,
     )
 
 
 def days_between(first: date, last: date, wanted: Callable[[date], bool]) -> list[date]:
-    """Return the days from `first` to `last` for which something holds."""
+    """Return the days from `first` to `last` for which `wanted` returns true."""
     count = (last - first).days + 1
     return [day for day in (first + n * _DAY for n in range(count)) if wanted(day)]

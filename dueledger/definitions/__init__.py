@@ -1,1 +1,1 @@
-"""What the commands do with definitions: read, compare, put in force, trigger."""
+"""Commands on definitions: read, compare, put in force, trigger."""

@@ -1,4 +1,4 @@
-"""What a new version would change in the occurrences to come. Pure."""
+"""What a new version would change in future occurrences. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -54,10 +54,10 @@ class OccurrenceChange:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionDiff:
-    """What differs in [since, until): `upcoming` the first occurrences, `counts` all of them.
+    """The differences in [since, until): `upcoming` has the first occurrences, `counts` all.
 
     `fields` are the parts of the document that differ from `base_version`, the version in force at
-    `since`; it is None where none is.
+    `since`; None if there is none.
     """
 
     base_version: int | None
@@ -71,10 +71,10 @@ class DefinitionDiff:
 def compare(
     before: Sequence[tuple[int, VersionSpan]], after: Definition, since: datetime
 ) -> DefinitionDiff:
-    """Compare what the recorded versions, by number, owe from `since` on with what `after` would.
+    """Compare what the recorded versions owe from `since` on with what `after` would.
 
-    Event rules and fixed delays have no occurrences to compare. Days after the last one that the
-    calendar of `after` knows are not compared.
+    Event rules and fixed delays have no occurrences to compare. Days after the last known day of
+    the calendar of `after` are not compared.
     """
     current = [(number, span) for number, span in before if span[2] is None or span[2] > since]
     until = since + REACH

@@ -14,7 +14,7 @@ DefinitionFiles = Mapping[tuple[str, str], Path]
 """The file of each definition, by tenant and name."""
 
 SINGLE_FILE: Final[DefinitionFiles] = {}
-"""Where all are from one file, messages do not name it."""
+"""If all are from one file, messages do not name it."""
 
 _BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 
@@ -29,7 +29,7 @@ def read_definitions(
     with path.open("rb") as file:
         read = file.read(_BYTES_MAX + 1)  # bounded: a device or a pipe may have no end
     if len(read) > _BYTES_MAX:
-        problem = Problem(str(path), "", f"longer than {_BYTES_MAX:,} bytes", "several files")
+        problem = Problem(str(path), "", f"is longer than {_BYTES_MAX:,} bytes", "several files")
         raise InvalidDefinition("The file cannot be read:", [problem])
     try:
         text = read.decode()
@@ -40,7 +40,7 @@ def read_definitions(
 
 
 def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles]:
-    """Read every definition of all files, or none where one is refused; calendars stay names.
+    """Read every definition of all files, or none if one is refused. Calendars are not resolved.
 
     InvalidDefinition lists the problems of all files, each with its file's name before it.
     """
@@ -69,7 +69,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles
 
 
 def location_of(definition: Definition, sources: DefinitionFiles) -> str:
-    """Return the name of a definition in a problem: with its file where there are several."""
+    """Return the name of a definition in a problem, with its file if there are several."""
     name = f"({definition.definition})"
     path = sources.get((definition.tenant, definition.definition))
     return name if path is None else f"{path}: {name}"
@@ -82,7 +82,7 @@ def _located(path: Path, problem: Problem) -> Problem:
 
 
 def _twice(definition: Definition, path: Path, earlier: Path) -> Problem:
-    where = f"in {earlier}" if earlier != path else "there: the file is given twice"
+    where = f"in {earlier}" if earlier != path else "the same file, which is given twice"
     reason = f"the same tenant and name as {where}"
     shown = shown_value(definition.definition)
-    return Problem(f"{path}: definition", shown, reason, "a name of its own")
+    return Problem(f"{path}: definition", shown, reason, "another name")

@@ -28,7 +28,7 @@ async def add_ledger_calendars(
 ) -> list[Definition]:
     """Return definitions with the newest versions of the calendars that they name.
 
-    Raises InvalidDefinition with each name that the ledger does not have, and those it has.
+    Raises InvalidDefinition with each unknown name, and the names that exist.
     """
     named = {(one.tenant, one.calendar_name) for one in definitions if one.calendar_name}
     if not named:
@@ -56,7 +56,7 @@ async def _unknown(
     name = definition.calendar_name or ""
     near = nearest_first(name, [each.name for each in known])
     accepted = " or ".join(near) if near else _NO_CALENDAR
-    reason = f"tenant {definition.tenant} has no such calendar"
+    reason = f"tenant {definition.tenant} does not have this calendar"
     field = f"{location_of(definition, sources)}.calendar.name"
     return Problem(field, repr(name), reason, accepted)
 
@@ -64,7 +64,7 @@ async def _unknown(
 def add_given_calendars(
     definitions: Sequence[Definition], calendars: Mapping[str, Calendar]
 ) -> list[Definition]:
-    """Return definitions with calendars by name; those that name another do not change."""
+    """Return definitions with calendars by name. Those that name another do not change."""
     return [
         one.with_calendar(calendars) if one.calendar_name in calendars else one
         for one in definitions
@@ -77,9 +77,9 @@ def check_reach(
     now: datetime,
     sources: DefinitionFiles = SINGLE_FILE,
 ) -> None:
-    """Refuse definitions that need a day that their calendar does not know.
+    """Refuse definitions that need a day after the last known day of their calendar.
 
-    Needed are their first occurrence from `since` on, from now on, and their `end`. Raises
+    Needed are the first occurrence from `since` on, the first from now on, and their `end`. Raises
     InvalidDefinition, which says until when each can owe items.
     """
     starts = sorted({since, max(since, now)})
@@ -89,13 +89,13 @@ def check_reach(
         for problem in _beyond(one, starts, location_of(one, sources))
     ]
     if problems:
-        raise InvalidDefinition("A calendar does not reach far enough:", problems)
+        raise InvalidDefinition("A calendar ends too early:", problems)
 
 
 async def describe_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:
-    """Return a sentence for each definition: until when its calendar lets it owe items."""
+    """Return one sentence for each definition: until when its calendar allows items."""
     return [
-        f"{one.definition}: calendar {one.calendar_name} reaches to {last}; beyond that nothing is "
+        f"{one.definition}: calendar {one.calendar_name} ends on {last}; after that nothing is "
         "owed until a newer version is imported"
         for one in await add_ledger_calendars(connection, definitions)
         if one.calendar_name is not None and (last := _known_until(one)) is not None
@@ -113,7 +113,7 @@ def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> I
         return
     place, when = f"{named}.calendar", definition.when
     zone = load_zone(getattr(when, "timezone", "UTC"))
-    accepted = "a calendar that reaches further"
+    accepted = "a calendar that ends later"
     end = getattr(when, "end", None)
     if last is not None and end is not None and (end - _INSTANT).date() > last:
         yield Problem(
@@ -132,13 +132,13 @@ def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> I
         try:
             _find_first(definition, start)
         except BeyondCalendar as error:
-            reason = f"{error.problems[0].reason}: its first occurrence needs another day"
+            reason = f"{error.problems[0].reason}: its first occurrence needs a day outside"
             yield Problem(place, error.problems[0].value, reason, error.problems[0].accepted)
             return
 
 
 def _find_first(definition: Definition, start: datetime) -> None:
-    """Expand until an occurrence is found. Raises BeyondCalendar where the calendar ends first."""
+    """Expand until an occurrence is found. Raises BeyondCalendar if the calendar ends first."""
     low, span = start.astimezone(UTC), _SPAN_MIN
     growing = True
     while low < DUE_END:

@@ -40,7 +40,7 @@ _LOCK_SECONDS: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class DefinedDocument:
-    """The result of one document: `changed` is False where the ledger had the same."""
+    """The result for one document. `changed` is False if the ledger had the same document."""
 
     tenant: str
     definition: str
@@ -66,16 +66,16 @@ async def put_in_force(
     sources: DefinitionFiles = SINGLE_FILE,
     lock_seconds: float = _LOCK_SECONDS,
 ) -> list[DefinedDocument]:
-    """Define all in one transaction; the same documents again change nothing.
+    """Define all documents in one transaction. The same documents again change nothing.
 
-    `sources` are the files that problems name, where there are several.
+    `sources` are the files that problems name, if there are several.
 
-    Raises InvalidInput where `effective_from` is outside the years that can be owed; where a
-    schedule would owe more than a year of the past without `backfill`; where two definitions of one
-    kind, here or in the ledger, differ in how its items are handed out; or where two schedules of
-    one kind have the same business key. Raises Conflict where another session defines the same for
-    more than `lock_seconds`, and InvalidDefinition where one names a calendar that does not exist,
-    or needs days after its last.
+    Raises InvalidInput if `effective_from` is outside the supported years; if a schedule would owe
+    more than a year of the past without `backfill`; if two definitions of one kind, here or in the
+    ledger, differ in how its items are handed out; or if two schedules of one kind have the same
+    business key. Raises Conflict if another session is defining the same for more than
+    `lock_seconds`, and InvalidDefinition if one names a calendar that does not exist, or needs days
+    after its last.
     """
     if effective_from is not None:
         scheduled = any(not isinstance(one.when, Relative) for one in definitions)
@@ -86,18 +86,18 @@ async def put_in_force(
     check_reach(definitions, effective_from or now, now, sources)
     _check_together(definitions, sources)
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
-    # Always in the same order, so that two sessions never wait for each other.
+    # Always in the same order, so that two sessions cannot deadlock.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
     answers: dict[int, DefinedDocument] = {}
     async with connection.transaction():
         await limit_lock_wait(connection, lock_seconds)
         for kind in sorted(policies):
             await put_kind_policy(connection, policies[kind])
-            # With the kind locked: two sessions that define one kind see each other's definitions.
+            # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
         for place in in_order:
             answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
-        # No other session has written meanwhile: the kinds are locked.
+        # No other session can have written since: the kinds are locked.
         for kind in sorted(policies):
             await _check_keys(connection, definitions, kind, sources)
     return [answers[place] for place in range(len(definitions))]
@@ -106,9 +106,9 @@ async def put_in_force(
 async def preview_change(
     connection: Connection, definition: Definition, effective_from: datetime | None
 ) -> ChangePreview:
-    """Compare what a definition would owe from `effective_from`, or now, on with what is owed.
+    """Compare what a definition would owe, from `effective_from` or now on, with what is owed.
 
-    The comparison begins now if that is in the past. The recorded definitions observe the newest
+    The comparison begins now if that is in the past. The recorded definitions use the newest
     versions of their calendars.
     """
     tenant = definition.tenant
@@ -135,20 +135,20 @@ async def preview_change(
 
 
 def describe_idle(definition: Definition, since: datetime) -> str | None:
-    """Return a note for a schedule that owes nothing from an instant on, else None.
+    """Return a note if a schedule owes nothing after an instant, else None.
 
-    It is not refused: a file that is defined again and again may have schedules that are over.
+    It is not refused: a file that is defined repeatedly may have schedules that have ended.
     """
     when = definition.when
     if not isinstance(when, RECURRING) or ever_due(when, definition.observance(), since):
         return None
     name = f"{definition.tenant}/{definition.definition}"
     shown = since.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    return f"{name}: nothing falls due from {shown} on, for {YEARS_SEARCHED} years at least"
+    return f"{name}: nothing is due from {shown} on, for at least {YEARS_SEARCHED} years"
 
 
 def _check_effective_from(effective_from: datetime, earliest: datetime | None) -> None:
-    """Refuse a start that is likely a typing error in the year: it would flood the ledger."""
+    """Refuse a start that is probably a typing error in the year: it would flood the ledger."""
     if not DUE_MIN <= effective_from < DUE_END:
         reason = f"outside {DUE_MIN.year} to {DUE_END.year - 1}"
     elif earliest is not None and effective_from < earliest:
@@ -199,7 +199,7 @@ async def _check_against_ledger(
     kind: tuple[str, str],
     sources: DefinitionFiles,
 ) -> None:
-    """Refuse a contradiction to a definition of the kind that is not among these."""
+    """Refuse a definition that contradicts another definition of its kind in the ledger."""
     ours = [one for one in definitions if (one.tenant, one.kind) == kind]
     names = [one.definition for one in definitions if one.tenant == kind[0]]
     for other in (await list_kind_policies(connection, *kind, names)).items():
@@ -212,7 +212,7 @@ async def _check_keys(
     kind: tuple[str, str],
     sources: DefinitionFiles,
 ) -> None:
-    """Refuse a schedule with the business key of another: both would owe the same items."""
+    """Refuse a schedule with another's business key: both would owe the same items."""
     ours = {one.definition: one for one in definitions if (one.tenant, one.kind) == kind}
     shared = await list_shared_keys(connection, *kind, list(ours))
     if shared:
@@ -221,8 +221,8 @@ async def _check_keys(
             Problem(
                 f"{location_of(ours[each.name], sources)}.business_key",
                 shown_value(each.business_key),
-                f"{_shared_key_text(each)}, and a schedule's key names its rounds",
-                "a key of its own",
+                f"{_shared_key_text(each)}, and the key is part of the identity of its items",
+                "another key",
             )
             for each in shared
             if places[each.name] > places.get(each.other, -1)  # of two here, the later one
@@ -232,11 +232,11 @@ async def _check_keys(
 
 def _shared_key_text(shared: SharedKey) -> str:
     until = f" until {shared.until_at.isoformat()}" if shared.until_at else ""
-    return f"the schedule {shared.other} of this kind has it{until}"
+    return f"the schedule {shared.other} of this kind has this key{until}"
 
 
 def _parts(definition: Definition) -> dict[str, Any]:
-    """Return what a definition says for its whole kind."""
+    """Return the parts of a definition that apply to its whole kind."""
     parts = definition.model_dump(
         mode="json", exclude_none=True, include={"dispatch", "retry", "deadlines", "order"}
     )
@@ -257,8 +257,8 @@ def _check_parts(
             problem = Problem(
                 f"{location_of(definition, sources)}.{part}",
                 "",
-                f"another {part} for {definition.kind} than {name} has",
-                f"the same {part} in both, or a kind of its own; to change it, define both at "
+                f"differs from the {part} that {name} has for {definition.kind}",
+                f"the same {part} in both, or another kind; to change it, define both at "
                 "once: `dueledger define FILE FILE`",
             )
             raise InvalidInput("The definitions cannot be put in force:", [problem])

@@ -24,7 +24,7 @@ from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items, show_item
 
 WAITING: Final = frozenset({State.SCHEDULED.label, State.RETRYABLE_FAILURE.label})
-"""The states, by name, of an item that `dueledger trigger ITEM` starts."""
+"""The states, by name, of items that `dueledger trigger ITEM` can make available."""
 
 _SECOND: Final = "{at:%Y-%m-%dT%H:%M:%S}Z"
 _DATE_CHARS: Final = 10
@@ -33,9 +33,9 @@ _OWN_NAME: Final = "a name not used yet, such as rerun-2, to run the schedule on
 
 @dataclass(frozen=True, slots=True)
 class TriggerResult:
-    """The item of a triggered occurrence; `created` is False where it was triggered before.
+    """The item of a triggered occurrence. `created` is False if it was triggered before.
 
-    `state` is its state's name, None where the item is no longer kept.
+    `state` is the name of its state, None if the item is no longer kept.
     """
 
     id: UUID
@@ -45,15 +45,15 @@ class TriggerResult:
 
     @property
     def remedy(self) -> str | None:
-        """Return what to do about an occurrence that was triggered before; None if it is new."""
+        """Return what to do if the occurrence was triggered before; None if it is new."""
         if self.created:
             return None
         if self.state in WAITING:
             return (
                 f"`dueledger why {self.id}` says what it waits for; "
-                f"`dueledger trigger {self.id} --reason …` ends its waiting for a time"
+                f"`dueledger trigger {self.id} --reason …` makes it available now"
             )
-        return f"`dueledger show {self.id}` tells its story; {_OWN_NAME}"
+        return f"`dueledger show {self.id}` shows its history; {_OWN_NAME}"
 
 
 async def trigger_definition(
@@ -67,9 +67,9 @@ async def trigger_definition(
 ) -> TriggerResult:
     """Owe one item of the version in force, due now, beside the schedule's own occurrences.
 
-    The same `cycle` again is the same item, on any day and under any version: it is returned, not
-    started again. Without a `cycle` the name is this second. Raises NotFound where no version is in
-    force; InvalidInput for an event rule, whose items come from events, and for a `cycle` that
+    The same `cycle` again names the same item, on any day and under any version: it is returned,
+    not started again. The default `cycle` is the current second. Raises NotFound if no version is
+    in force; InvalidInput for an event rule, whose items come from events, and for a `cycle` that
     names an occurrence of the schedule.
     """
     async with connection.transaction():
@@ -102,24 +102,27 @@ async def _schedule_in_force(
     if row is None:
         raise NotFound(
             f"no version of {name!r} is in force for tenant {tenant!r}; "
-            "`dueledger define` puts one in force",
+            "put one in force with `dueledger define`",
             tenant=tenant,
             definition=name,
         )
     definition = parse_definition(row.document, source=f"{tenant}/{name}", calendars=None)
     if not definition.is_schedule:
         problem = Problem(
-            "definition", name, "owes its items to events", "`dueledger emit`, or the event itself"
+            "definition",
+            name,
+            "is an event rule: events owe its items",
+            "`dueledger emit`, or the event itself",
         )
         raise InvalidInput("An event rule cannot be triggered:", [problem])
     return row, definition
 
 
 async def _check_cycle(connection: Connection, definition: Definition, cycle: str) -> None:
-    """Raise InvalidInput where a cycle is empty or is that of an occurrence of the schedule.
+    """Raise InvalidInput if a cycle is empty or names an occurrence of the schedule.
 
-    A second item would run beside that occurrence, or the occurrence itself before its time and
-    without a person's name. The message names its item, if there is one, and what to do.
+    Otherwise a second item would run beside that occurrence, or the occurrence itself would run
+    early without a person's name. The message names its item, if there is one, and what to do.
     """
     if not cycle:
         raise _unusable(cycle, "is empty", _OWN_NAME)
@@ -129,7 +132,7 @@ async def _check_cycle(connection: Connection, definition: Definition, cycle: st
     except ValueError:
         return
     if len(spelled) <= _DATE_CHARS:
-        return  # a date alone is no occurrence
+        return  # a date alone is not an occurrence
     if nominal.tzinfo is not None:
         nominal = local_time(definition, nominal)
     item = item_id(
@@ -141,16 +144,16 @@ async def _check_cycle(connection: Connection, definition: Definition, cycle: st
     )
     shown = await show_item(connection, item)
     if shown is None:
-        raise _unusable(cycle, "names a round of the schedule's own", _OWN_NAME)
+        raise _unusable(cycle, "names an occurrence of the schedule", _OWN_NAME)
     state = shown["state"]
     accepted = _OWN_NAME
     if state in WAITING:
         accepted = f"`dueledger trigger {item} --reason …` to start it now, or {_OWN_NAME}"
     raise _unusable(
-        cycle, f"names a round of the schedule's own, item {item}, which is {state}", accepted
+        cycle, f"names an occurrence of the schedule, item {item}, which is {state}", accepted
     )
 
 
 def _unusable(cycle: str, reason: str, accepted: str) -> InvalidInput:
     problem = Problem("cycle", shown_value(cycle), reason, accepted)
-    return InvalidInput("The round cannot be triggered:", [problem])
+    return InvalidInput("The item cannot be triggered:", [problem])

@@ -21,7 +21,7 @@ _DIRECTORY: Final = Path(".dueledger/demo")
 
 
 def run_demo(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
-    """Run the demo on servers of its own. With `keep`, their data stays in .dueledger/demo/data."""
+    """Run the demo on its own servers. With `keep`, their data stays in .dueledger/demo/data."""
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     with open_view(console) as view:
         data_dir = _DIRECTORY / "data" if keep else None
@@ -83,7 +83,7 @@ def _print_result(result: DemoResult, console: Console) -> None:
         console.print(f"FAILED: {failure}", style="bold red", markup=False, soft_wrap=True)
     if not result.failures:
         console.print(
-            f"Everything that was owed is accounted for. {len(result.injected)} things were made "
-            "to go wrong; exactly these were found, and mended.",
+            f"Everything that was owed is accounted for. {len(result.injected)} faults were "
+            "injected; exactly these were found and repaired.",
             style="bold green",
         )

@@ -20,7 +20,7 @@ DAY_END: Final = DAY + timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class DemoOptions:
-    """How large the demo is. `periodics` None takes all; the day takes `day_seconds`."""
+    """The size of the demo. `periodics` None uses all; the day takes `day_seconds`."""
 
     policies: int = 20_000
     periodics: int | None = None
@@ -29,7 +29,7 @@ class DemoOptions:
 
     @property
     def rate(self) -> float:
-        """Return how many business seconds pass in a real one."""
+        """Return the number of business seconds in a real second."""
         return (DAY_END - DAY).total_seconds() / self.day_seconds
 
 

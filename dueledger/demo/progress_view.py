@@ -37,7 +37,7 @@ class Progress:
 
 
 class ProgressView(Protocol):
-    """Shows steps, remarks and progress. Entered for the length of the demo."""
+    """Shows steps, remarks and progress. Use it as a context manager around the demo."""
 
     def __enter__(self) -> Self: ...
     def __exit__(
@@ -56,7 +56,7 @@ class ProgressView(Protocol):
 
 
 def open_view(console: Console) -> ProgressView:
-    """Return the view that fits what the console is connected to."""
+    """Return the view for a terminal, or for plain output."""
     return LiveView(console) if console.is_terminal else PlainView(console)
 
 

@@ -41,7 +41,7 @@ async def reconcile_demo(
         found = await reconciler.run_pass()
         before = await reconciler.report()
         view.say(
-            f"the reconciler expected {found.expected_count:,} items and found in "
+            f"the reconciler expected {found.expected_count:,} items; in "
             f"{found.duration_seconds:.1f} s: {before.statement.sentence}"
         )
         for row in before.summary:
@@ -51,10 +51,10 @@ async def reconcile_demo(
 
         await stage.supervisor.start(_REPAIRS)
         executed = await reconciler.repair(planned)
-        view.say(f"{executed:,} repairs were carried out; now their effects are waited for")
+        view.say(f"{executed:,} repairs were executed; waiting for their effects")
         passes = await _wait_for_effects(stage, reconciler)
         after = await reconciler.report()
-        view.say(f"the reconciler looked again, {passes} times: {after.statement.sentence}")
+        view.say(f"after {passes} more passes: {after.statement.sentence}")
     return DemoResult(
         injected=injected,
         before=before,

@@ -12,7 +12,7 @@ FINDING_OF_FAULT: Final = {
     "event_lost": FindingType.MISSING,
     "premium_not_booked": FindingType.EFFECT_MISSING,
 }
-"""The finding type that each injected fault must give."""
+"""The finding type that each injected fault must cause."""
 
 _SHOWN: Final = 5
 
@@ -33,10 +33,10 @@ class DemoResult:
 
     @property
     def failures(self) -> list[str]:
-        """Return everything that is wrong; empty where the demo passed."""
+        """Return everything that is wrong; empty if the demo passed."""
         found = found_keys(self.before.findings)
         failures = [
-            f"{row.kind} does not balance: {row.difference} items are nowhere"
+            f"{row.kind} does not balance: {row.difference} items have no state"
             for row in (*self.after.accounting, *self.after.identity)
             if row.difference
         ]
@@ -44,9 +44,9 @@ class DemoResult:
             f"{row.kind}: {row.missing} are missing" for row in self.after.accounting if row.missing
         ]
         if unfound := self.injected - found:
-            failures.append(f"made to go wrong and not found: {_some(unfound)}")
+            failures.append(f"injected and not found: {_some(unfound)}")
         if unknown := found - self.injected:
-            failures.append(f"found and not made on purpose: {_some(unknown)}")
+            failures.append(f"found and not injected: {_some(unknown)}")
         if self.after.findings_open:
             failures.append(f"{self.after.findings_open} findings are left after the repairs")
         return failures
@@ -73,7 +73,7 @@ class DemoResult:
 
 
 def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingKey]:
-    """Return the findings that the injected faults must give."""
+    """Return the findings that the injected faults must cause."""
     return frozenset(
         (FINDING_OF_FAULT[fault], policy)
         for fault, policies in faults.items()
@@ -82,7 +82,7 @@ def injected_findings(faults: Mapping[str, Sequence[str]]) -> frozenset[FindingK
 
 
 def found_keys(findings: Sequence[FindingDetail]) -> frozenset[FindingKey]:
-    """Return the findings that are more than information."""
+    """Return the findings that are not only informative."""
     return frozenset(
         (finding.type, finding.business_key or finding.subject)
         for finding in findings

@@ -32,18 +32,16 @@ SETTINGS: Final = {
     "DUELEDGER_MATERIALISE_HORIZON_SECONDS": "14400",
     "DUELEDGER_MATERIALISE_STRIDE_SECONDS": "14400",
 }
-_GRACE_SECONDS: Final = 6 * 3_600  # and what is late by minutes here is late by milliseconds there
+_GRACE_SECONDS: Final = 6 * 3_600  # minutes late here would be milliseconds late in real time
 _LOOK_SECONDS: Final = 1.0
 _BOOK_SECONDS_MAX: Final = 180.0
 _REST_SECONDS_MAX: Final = 300.0
-_KILLED_SHARE: Final = (
-    0.3  # of the renewals completed when the worker dies, so that it dies amid them
-)
+_KILLED_SHARE: Final = 0.3  # part of the renewals completed when the worker is killed
 _KILLED_AT_LATEST: Final = timedelta(hours=18)
 
 
 async def set_up(stage: DemoEnvironment) -> None:
-    """Make the schema, stop the clock at midnight, define what is owed, and emit the policies."""
+    """Make the schema, stop the clock at midnight, put definitions in force, and send policies."""
     options, view = stage.options, stage.view
     await migrate(stage.connection)
     await stage.set_clock(DAY, 0)
@@ -63,17 +61,14 @@ async def set_up(stage: DemoEnvironment) -> None:
         *("prepare", "--policies", str(options.policies)),
         *("--seed", str(options.seed), "--day", DAY.date().isoformat()),
     )
-    view.say(
-        f"the insurer has {made['policies']:,} policies, and {made['faults']} faults of its own"
-    )
+    view.say(f"the insurer has {made['policies']:,} policies, and {made['faults']} injected faults")
     await stage.supervisor.start(INTAKE)
     sent = await stage.insurer("send", "book")
     view.say(
-        f"it sent {sent['sent']:,} events: {sent['twice']:,} of them twice, "
-        "some overtaken by later ones"
+        f"it sent {sent['sent']:,} events: {sent['twice']:,} of them twice, some after later ones"
     )
     renewals = await _wait_for_book(stage)
-    view.say(f"intake has turned them into {renewals:,} renewals to come")
+    view.say(f"the intake made {renewals:,} future renewals of them")
     await stage.supervisor.stop(INTAKE.name)
 
 
@@ -98,7 +93,7 @@ async def _count_policies(stage: DemoEnvironment) -> int:
 
 
 async def run_day(stage: DemoEnvironment) -> float:
-    """Let the day pass with every process at work; return items completed a second."""
+    """Let the day pass with every process running; return items completed a second."""
     options, view, supervisor = stage.options, stage.view, stage.supervisor
     await stage.set_clock(DAY, options.rate)
     began = monotonic()
@@ -117,7 +112,7 @@ async def run_day(stage: DemoEnvironment) -> float:
             await supervisor.kill("worker-2")
             view.say(
                 f"{now:%H:%M} UTC: worker 2 (process {pid}) was killed with SIGKILL; "
-                "nobody replaces it"
+                "it is not replaced"
             )
             killed = True
         await asyncio.sleep(_LOOK_SECONDS)
@@ -137,11 +132,11 @@ async def _wait_for_renewals(stage: DemoEnvironment) -> bool:
 
 
 async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
-    """Let time pass as usual again, and wait until no item of the day is open."""
+    """Let time pass at normal speed again, and wait until no item of the day is open."""
     supervisor, view = stage.supervisor, stage.view
     left = await supervisor.stop_all()
     view.say(
-        "the day is over: every process was stopped, and drained"
+        "the day is over: every process was stopped and drained"
         if not left
         else f"{left} had to be killed"
     )
@@ -155,9 +150,9 @@ async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
         if monotonic() > deadline:
             raise Conflict(
                 f"{open_} items of the day are still open {_REST_SECONDS_MAX:.0f} s after it. "
-                "`dueledger why ITEM` would say why; the processes' output above may."
+                "`dueledger why ITEM` may say why, and the processes' output above."
             )
         await asyncio.sleep(_LOOK_SECONDS / 2)
     completed = sum(row.completed for row in await read_accounting(stage.connection))
-    view.say(f"nothing that was owed in the day is open; {completed:,} items were completed")
+    view.say(f"nothing owed in the day is open; {completed:,} items were completed")
     return completed / (monotonic() - began)

@@ -1,1 +1,1 @@
-"""A whole installation on one machine, for development."""
+"""A complete installation on one machine, for development."""

@@ -1,4 +1,4 @@
-"""The examples that come with the package, run as programs of their own."""
+"""The examples that come with the package, run as separate programs."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ def example(name: str) -> Path:
 
 
 async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """Run one command of the insurer's own service and return its answer."""
+    """Run one command of the example insurer's own service and return its answer."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

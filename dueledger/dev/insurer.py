@@ -1,4 +1,4 @@
-"""A small insurer for `dueledger dev`, whose renewals fall due within the first minute."""
+"""A small insurer for `dueledger dev`, whose renewals are due within the first minute."""
 
 from datetime import timedelta
 from typing import Final
@@ -20,7 +20,7 @@ _WITHIN: Final = timedelta(minutes=1)
 
 
 async def seed(connection: Connection, endpoints: Endpoints, *, rate: float) -> int:
-    """Owe a few hundred renewals within a real minute; 0 where there are items."""
+    """Emit a few hundred items due within a real minute; return how many, 0 if there are items."""
     if await read_accounting(connection):
         return 0
     now = await read_now(connection)

@@ -15,7 +15,7 @@ RECONCILER: Final = ChildSpec("reconciler", ("reconcile",))
 
 
 def process_environment(endpoints: Endpoints) -> dict[str, str]:
-    """Return the environment of a process that works on these servers."""
+    """Return the environment of a process that uses these servers."""
     return {
         **os.environ,
         DSN_VARIABLE: endpoints.dsn,

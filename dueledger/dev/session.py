@@ -38,7 +38,7 @@ from dueledger.stack import (
 _STATUS_SECONDS: Final = 1.0
 _COLOURS: Final = ("cyan", "magenta", "green", "yellow", "blue", "bright_cyan")
 _TRY: Final = ("dueledger items --state Completed", "dueledger why POL-0000001")
-_TRY_HEADLESS: Final = (  # nothing is seeded: something must be owed before it can be looked at
+_TRY_HEADLESS: Final = (  # nothing is seeded: emit an item first
     "dueledger emit --tenant me --kind Due --key 1 --effective-date 2027-03-31 --due-at 2027-03-31",
     "dueledger why 1",
 )
@@ -46,7 +46,7 @@ _TRY_HEADLESS: Final = (  # nothing is seeded: something must be owed before it 
 
 @dataclass(frozen=True, slots=True)
 class DevOptions:
-    """How to run. `rate` is business seconds a real one; `data_dir` None keeps nothing."""
+    """How to run. `rate` is business seconds in a real second; `data_dir` None keeps no data."""
 
     rate: float = 1.0
     headless: bool = False
@@ -70,12 +70,12 @@ def run_dev(options: DevOptions, *, console: Console) -> None:
     ) as endpoints:
         asyncio.run(_Session(endpoints, options, console, step=step).run())
         step("stopping the servers")
-    kept = f"the data is kept in {options.data_dir}" if options.data_dir else "the data is gone"
+    kept = f"the data is kept in {options.data_dir}" if options.data_dir else "the data is deleted"
     step(f"stopped; {kept}")
 
 
 class _Session:
-    """One `dueledger dev` from the schema to the last process's end."""
+    """One `dueledger dev`, from the schema to the end of the last process."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Session:
             await self._start_clock(connection)
             seeded = 0 if self._options.headless else await self._seed(connection)
             if seeded:
-                self._step(f"insurer: {seeded} renewals fall due within the next minute")
+                self._step(f"insurer: {seeded} renewals are due within the next minute")
             await self._start_processes(with_insurer=bool(seeded))
             self._print_banner()
             await self._watch(connection, stop)
@@ -120,11 +120,11 @@ class _Session:
         )
 
     async def _start_clock(self, connection: Connection) -> None:
-        """Go on from where the last session stood; a clock at usual speed needs none of its own."""
+        """Continue at the last session's business time. At normal speed no clock is set."""
         if self._options.rate == 1 and await _is_real(connection):
             return
         await set_clock(connection, await read_now(connection), self._options.rate, database=True)
-        self._step(f"clock: business time flows at {self._options.rate:g}x")
+        self._step(f"clock: business time runs at {self._options.rate:g}x")
 
     async def _seed(self, connection: Connection) -> int:
         return await seed(connection, self._endpoints, rate=self._options.rate)
@@ -138,7 +138,7 @@ class _Session:
         self._step(f"processes: {', '.join(spec.name for spec in specs)}")
 
     async def _watch(self, connection: Connection, stop: Stop) -> None:
-        """Keep one status line up to date until a stop is asked for."""
+        """Update one status line until a stop is requested."""
         if not self._console.is_terminal or self._options.headless:
             await stop.wait()
             return
@@ -147,7 +147,7 @@ class _Session:
                 status.update(await _status_line(connection))
 
     async def _drain(self, connection: Connection) -> None:
-        self._step("draining: the processes finish what they hold")
+        self._step("draining: the processes finish their items")
         killed = await self._supervisor.stop_all()
         if killed:
             self._step(f"killed, because they did not end: {', '.join(killed)}")
@@ -161,12 +161,12 @@ class _Session:
         grid = Table.grid(padding=(0, 2))
         grid.add_row(
             "Postgres",
-            dsn + ("" if options.show_secrets else "   (--show-secrets shows all of it)"),
+            dsn + ("" if options.show_secrets else "   (--show-secrets shows the password)"),
         )
         grid.add_row("Kafka", endpoints.bootstrap_servers)
         grid.add_row(
             "Data",
-            f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep leaves it",
+            f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it",
         )
         grid.add_row("Try", f"export {DSN_VARIABLE}='{dsn}'")
         grid.add_row("", f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'")

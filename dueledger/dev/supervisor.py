@@ -53,9 +53,9 @@ class Supervisor:
     def __init__(
         self, output: OutputCallback, remark: OutputCallback, *, environment: Mapping[str, str]
     ) -> None:
-        """Pass children's lines to `output` and what befalls them to `remark`; start nothing.
+        """Send children's lines to `output` and events about them to `remark`; start nothing.
 
-        `environment` is every child's, whole.
+        `environment` is the complete environment of every child.
         """
         self._output = output
         self._report = remark
@@ -79,7 +79,7 @@ class Supervisor:
         child.watcher = asyncio.create_task(self._watch(child), name=f"child.{spec.name}")
 
     async def stop(self, *names: str, grace_seconds: float = 20.0) -> list[str]:
-        """Send SIGTERM, wait, kill what remains; return the names of those that had to be."""
+        """Send SIGTERM, wait, kill the rest; return the names of the killed ones."""
         children = [self._children[name] for name in names if name in self._children]
         for child in children:
             child.stopping.set()
@@ -99,7 +99,7 @@ class Supervisor:
         return await self.stop(*self._children, grace_seconds=grace_seconds)
 
     async def kill(self, name: str) -> None:
-        """End a child with SIGKILL, as a machine that dies would, and do not start it again."""
+        """End a child with SIGKILL, like a machine that crashes, and do not restart it."""
         child = self._children[name]
         child.stopping.set()
         self._signal(child, signal.SIGKILL)
@@ -120,11 +120,11 @@ class Supervisor:
                 **child.spec.environment,
                 SUPERVISED: "1",
             },
-            start_new_session=True,  # Ctrl-C is for the supervisor, which stops in order
+            start_new_session=True,  # Ctrl-C goes to the supervisor, which stops children in order
         )
 
     async def _watch(self, child: _SupervisedProcess) -> None:
-        """Pass on a child's output; start it again when it ends without being asked to."""
+        """Forward a child's output; restart it if it ends without a request."""
         while True:
             began = time.monotonic()
             code = await self._read_to_end(child)
@@ -137,7 +137,7 @@ class Supervisor:
                 return
             pause = _BACKOFF_SECONDS[min(child.crashes, len(_BACKOFF_SECONDS) - 1)]
             child.crashes += 1
-            self._report(child.spec.name, f"starts again in {pause:g} s")
+            self._report(child.spec.name, f"restarts in {pause:g} s")
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(child.stopping.wait(), pause)
             if child.stopping.is_set():
@@ -163,7 +163,7 @@ class Supervisor:
     def _report_crash(self, child: _SupervisedProcess, code: int) -> None:
         reason = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         self._report(
-            child.spec.name, f"ended unasked ({reason}); its last {len(child.tail)} lines:"
+            child.spec.name, f"ended by itself ({reason}); its last {len(child.tail)} lines:"
         )
         for line in child.tail:
             self._report(child.spec.name, f"  {line}")

@@ -1,1 +1,1 @@
-"""Schedules of other schedulers, turned into definition documents."""
+"""Importers: schedules of other schedulers, converted to definition documents."""

@@ -1,8 +1,8 @@
-"""Cron expressions of other schedulers, read as they read them and written in our dialect.
+"""Cron expressions of other schedulers, read by their rules and written in our dialect.
 
 The same text means different things: Vixie cron and robfig/cron (Kubernetes, Prow) disagree on
-`*/2` beside a weekday, on 7 for Sunday, on `5/15`. An expression that a scheduler itself would
-refuse, or reads in its own way, is left out with the reason; none gets another meaning.
+`*/2` beside a weekday, on 7 for Sunday, on `5/15`. An expression that the scheduler itself would
+refuse, or that is ambiguous, is left out with the reason; none gets another meaning.
 """
 
 import re
@@ -42,7 +42,7 @@ class Scheduler(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TranslatedCron:
-    """A `when`, the questions about it, and what was changed in it."""
+    """A `when`, the open questions about it, and notes on what was changed."""
 
     when: dict[str, object]
     questions: tuple[OpenQuestion, ...] = ()
@@ -78,7 +78,7 @@ def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedCron | Im
 
 
 def _out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
-    """Refuse texts that need no further reading: too long, an unknown zone, @reboot."""
+    """Refuse texts without parsing: too long, an unknown zone, @reboot."""
     if len(text) > EXPRESSION_CHARS_MAX or len(zone) > _ZONE_CHARS_MAX:
         reason = f"longer than {EXPRESSION_CHARS_MAX} characters, or in a zone of {_ZONE_CHARS_MAX}"
         return ImportRefusal(reason, "an expression of five fields, and an IANA name")
@@ -86,7 +86,7 @@ def _out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
         return ImportRefusal(f"unknown time zone {zone!r}", similar_zones(zone))
     if text.strip().lower() == "@reboot":
         return ImportRefusal(
-            "@reboot is no time: it runs when a machine starts", "a service's own start"
+            "@reboot is not a time: it runs when a machine starts", "a service's own start"
         )
     return None
 
@@ -102,11 +102,11 @@ def _parsed(when: dict[str, object]) -> Cron | ImportRefusal:
 
 
 def _days(text: str, fields: CronFields, scheduler: Scheduler) -> tuple[str, str | None, str]:
-    """Return the expression, its day rule, and a note where the two day fields meet."""
+    """Return the expression, its day rule, and a note if both day fields are restricted."""
     texts = text.split()
     expression = " ".join(texts)
     if len(texts) < _FIELDS:
-        return expression, None, ""  # a macro restricts one of them at most
+        return expression, None, ""  # a macro restricts at most one of them
     minute, hour, day, month, weekday = texts[-_FIELDS:]
     both = fields.restricts_day and fields.restricts_weekday
     if _starred(day, scheduler) or _starred(weekday, scheduler):
@@ -120,19 +120,19 @@ def _days(text: str, fields: CronFields, scheduler: Scheduler) -> tuple[str, str
 
 
 def _starred(field: str, scheduler: Scheduler) -> bool:
-    """Return whether a scheduler reads a day field as one that restricts nothing."""
+    """Return whether a day field restricts nothing for a scheduler."""
     parts = [part.partition("/") for part in field.split(",")]
     match scheduler:
         case Scheduler.CRON:
             return field.startswith("*")
         case Scheduler.PROW:  # robfig/cron v2
             return any(low in {"*", "?"} for low, _, _ in parts)
-        case Scheduler.KUBERNETES:  # v3: a star that steps restricts
+        case Scheduler.KUBERNETES:  # v3: a star with a step restricts
             return any(low in {"*", "?"} and step in {"", "1"} for low, _, step in parts)
 
 
 def _clock_policy(text: str, scheduler: Scheduler) -> tuple[str, str]:
-    """Return gap and fold as the scheduler does them.
+    """Return the scheduler's gap and fold policies.
 
     Vixie cron runs a fixed time once, after the gap; with `*` for minute or hour it follows the
     clock. robfig/cron always follows the clock: never in a gap, twice in a fold.
@@ -150,9 +150,9 @@ def _changes_ahead(zone: str) -> tuple[ClockChange, ...]:
 
 
 def _moved(cron: Cron) -> bool:
-    """Return whether a clock change in the years ahead moves, drops or doubles a fixed time.
+    """Return whether a clock change in the coming years moves, drops or doubles a fixed time.
 
-    A time with a wildcard follows the clock as it should.
+    A time with a wildcard follows the clock, as intended.
     """
     if cron.fields.wildcard and (cron.gap, cron.fold) == (Gap.SKIP, Fold.BOTH):
         return False
@@ -164,14 +164,14 @@ def _moved(cron: Cron) -> bool:
 
 
 def _foreign(text: str, scheduler: Scheduler) -> ImportRefusal | None:
-    """Refuse an expression that the scheduler would not run, or reads in its own way."""
+    """Refuse an expression that the scheduler would refuse, or reads in its own way."""
     fields = text.lower().split()
     if len(fields) == 1 and fields[0].startswith("@"):
         return None
     accepted = {_FIELDS, _FIELDS + 1} if scheduler is Scheduler.PROW else {_FIELDS}
     if len(fields) not in accepted:
         return ImportRefusal(
-            f"{len(fields)} fields: {scheduler} reads five",
+            f"has {len(fields)} fields, and {scheduler} reads five",
             "minute hour day-of-month month day-of-week",
         )
     for place, field in enumerate(fields[-_FIELDS:]):
@@ -184,10 +184,10 @@ def _foreign(text: str, scheduler: Scheduler) -> ImportRefusal | None:
 def _foreign_part(part: str, place: int, scheduler: Scheduler) -> ImportRefusal | None:
     if "~" in part:
         return ImportRefusal(
-            f"`{part}` is drawn by chance, differently on each host", "a fixed value"
+            f"`{part}` is chosen at random, differently on each host", "a fixed value"
         )
     not_understood = ImportRefusal(
-        f"`{part}` is not understood by {scheduler}", "a, a-b, a-b/n or */n"
+        f"`{part}` is not accepted by {scheduler}", "a, a-b, a-b/n or */n"
     )
     found = _PART.fullmatch(part)
     if found is None:
@@ -201,10 +201,12 @@ def _foreign_part(part: str, place: int, scheduler: Scheduler) -> ImportRefusal 
         return not_understood
     reason, accepted = None, None
     if low > high:
-        reason = f"`{part}` runs backwards: schedulers refuse it or never match it"
+        reason = f"`{part}` is descending: schedulers refuse it or never match it"
         accepted = "two ranges, such as 22-23,0-2"
     elif step and high_text is None and scheduler is Scheduler.CRON:
-        reason = f"`{part}`: some crons read {low_text} alone, others every {step} from it on"
+        reason = (
+            f"`{part}`: some crons read {low_text} alone, others every {step} beginning with it"
+        )
         accepted = f"`{low_text}`, or a range such as `{low_text}-59/{step}`"
     elif place == _WEEKDAY and high >= _SUNDAY_AGAIN and scheduler is not Scheduler.CRON:
         reason = f"`{part}`: {scheduler} counts weekdays from 0 to 6"

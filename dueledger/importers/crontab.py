@@ -47,7 +47,7 @@ _ROW_CHARS_MAX: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Crontab:
-    """What a crontab itself does not have. Without `zone`, `CRON_TZ` must name one."""
+    """What a crontab does not contain. Without `zone`, `CRON_TZ` must name one."""
 
     tenant: str = TENANT
     kind: str = KIND
@@ -57,7 +57,7 @@ class Crontab:
 
 @dataclass(slots=True)
 class _Environment:
-    """What the lines so far set for the jobs below them."""
+    """What the lines so far set for the jobs after them."""
 
     zone: str | None = None
     mail_to: str | None = None
@@ -66,7 +66,7 @@ class _Environment:
 
 @dataclass(frozen=True, slots=True)
 class _CrontabJob:
-    """A job as it is written."""
+    """A job as written in the crontab."""
 
     where: str
     times: str
@@ -91,7 +91,7 @@ def import_crontab(text: str, source: str, crontab: Crontab) -> ImportResult:
     for number, row in enumerate(rows, start=1):
         _read_row(reading, f"{source}:{number}", row.removesuffix("\r"), crontab)
     if rows[-1].strip() and not rows[-1].lstrip().startswith("#"):
-        meaning = "the last line does not end: several crons ignore it: check whether it ran"
+        meaning = "the last line has no newline; several crons ignore it: check whether it ran"
         reading.found.reported.append(ReportedLine(f"{source}:{len(rows)}", "", meaning))
     names = _names(reading.lines)
     for line, name in zip(reading.lines, names, strict=True):
@@ -103,7 +103,7 @@ def import_crontab(text: str, source: str, crontab: Crontab) -> ImportResult:
 def _read_row(reading: _CrontabReader, where: str, row: str, crontab: Crontab) -> None:
     text = row.strip()
     if len(text) > _ROW_CHARS_MAX:
-        reason = f"longer than {_ROW_CHARS_MAX:,} characters, and crons cut lines at a thousand"
+        reason = f"is longer than {_ROW_CHARS_MAX:,} characters, and crons cut lines at a thousand"
         reading.found.skip_job(where, "", ImportRefusal(reason, "a script that the line calls"))
         reading.comments.clear()
     elif not text:
@@ -126,7 +126,7 @@ def _read_comment(reading: _CrontabReader, where: str, comment: str) -> None:
         return
     job = _TIMES.fullmatch(comment)
     if job and _looks_like_times(job["times"]):
-        meaning = "a job in a comment: it is taken for switched off"
+        meaning = "a job in a comment: it counts as switched off"
         reading.found.reported.append(ReportedLine(where, job["times"], meaning))
         reading.comments.clear()
     elif comment:
@@ -147,20 +147,20 @@ def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> 
     match name:
         case "CRON_TZ":
             environment.zone = value
-            return f"the jobs below are read in {value}; Debian's cron ignores the line"
+            return f"the jobs after it are read in {value}; Debian's cron ignores the line"
         case "TZ":
             environment.command_zone = value
             if crontab.zone is None and environment.zone is None:
                 return (
                     f"{value} for commands; cronie and Debian's cron read schedules in the "
-                    "machine's zone, Solaris in this one: say which by --timezone"
+                    "machine's zone, Solaris in this one: choose with --timezone"
                 )
             return f"{value} for commands, not for schedules"
         case "MAILTO":
             environment.mail_to = value or None
-            return "receives the output; used as the owner of the jobs below"
+            return "receives the output; used as the owner of the jobs after it"
         case "RANDOM_DELAY":
-            return f"up to {value} minutes at random on every start: `smear` spreads evenly"
+            return f"delays every start by up to {value} random minutes: use `smear` instead"
         case _:
             return "for commands: set it where the handler runs"
 
@@ -169,7 +169,9 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
     found = _TIMES.fullmatch(text)
     if found is None:
         macro = text.split(maxsplit=1)[0] if text.startswith("@") else ""
-        refusal = ImportRefusal("not times and a command", "five fields, or @daily, and a command")
+        refusal = ImportRefusal(
+            "is not times and a command", "five fields, or @daily, and a command"
+        )
         reading.found.skip_job(where, macro, refusal)
         return
     times, command, user = found["times"], found["rest"], None
@@ -177,12 +179,12 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
         user, command = (*command.split(maxsplit=1), "")[:2]
         if not _USER.fullmatch(user) or not command:
             refusal = ImportRefusal(
-                "a system's crontab names a user before the command", "without --system"
+                "a system crontab has a user before the command", "without --system"
             )
             reading.found.skip_job(where, times, refusal)
             return
     elif command.split()[0] in _USERS_OF_SYSTEMS:
-        reason = f"`{command.split()[0]}` is a user, as a system's crontab has it"
+        reason = f"`{command.split()[0]}` is a user, as in a system crontab"
         reading.found.skip_job(where, times, ImportRefusal(reason, "--system"))
         return
     environment = reading.environment
@@ -201,7 +203,7 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
 def _add_job(found: ImportResult, line: _CrontabJob, name: str, crontab: Crontab) -> None:
     zone = line.environment.zone or crontab.zone
     if zone is None and line.times.lower() != "@reboot":
-        reason = "the crontab does not say in which zone its machine's clock stands"
+        reason = "the crontab does not name the time zone of its machine"
         found.skip_job(line.where, line.times, ImportRefusal(reason, "--timezone Europe/Berlin"))
         return
     read = read_cron(line.times, zone or "UTC", Scheduler.CRON)
@@ -241,16 +243,16 @@ def _add_job(found: ImportResult, line: _CrontabJob, name: str, crontab: Crontab
 
 
 def _percent(command: str) -> tuple[str, str | None]:
-    """Split a command from its standard input: the first bare `%` does, further ones end lines."""
+    """Split a command from its standard input: the first bare `%` separates; more are newlines."""
     first, *others = _UNESCAPED_PERCENT.split(command)
     stdin = "\n".join(others).replace("\\%", "%") if others else None
     return first.replace("\\%", "%").rstrip(), stdin
 
 
 def _names(lines: list[_CrontabJob]) -> list[str]:
-    """Name each job after its program; jobs of the same program also after their text.
+    """Name each job after its program, and after its text if other jobs have the same program.
 
-    The same line has the same name at any place in the file.
+    The same line has the same name anywhere in the file.
     """
     programs = [_program(line.command) for line in lines]
     times = Counter(programs)

@@ -13,7 +13,7 @@ from dueledger.ledger.errors import InvalidInput, Problem
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*", re.ASCII)
 _WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
 _UNSAFE_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9._-]+")
-_WIDTH: Final = 100_000  # no text is folded: a command stays one line
+_WIDTH: Final = 100_000  # no text is folded: a command stays on one line
 _PROBLEMS_MAX: Final = 10
 
 
@@ -53,16 +53,16 @@ def definitions_text(jobs: Iterable[ImportedJob]) -> str:
 
 
 def write_definitions(jobs: Iterable[ImportedJob], folder: Path) -> list[Path]:
-    """Write a file for each; none where one would overwrite a changed file.
+    """Write a file for each; write none if one would overwrite a changed file.
 
-    Raises InvalidInput then, and where the folder cannot be made or written to.
+    Raises InvalidInput then, and if the folder cannot be made or written to.
     """
     texts: dict[Path, str] = {}
     for job in jobs:
         name = _UNSAFE_IN_NAMES.sub(".", job.definition.definition).strip(".") or "definition"
         path = folder / f"{name}.yaml"
         if path in texts:
-            raise _refused(path, "two definitions would have this name", "one output folder each")
+            raise _refused(path, "two definitions would have this name", "separate output folders")
         texts[path] = definition_text(job)
     try:
         _check_unchanged(texts)
@@ -71,7 +71,7 @@ def write_definitions(jobs: Iterable[ImportedJob], folder: Path) -> list[Path]:
             path.write_bytes(text.encode())
     except OSError as error:
         reason = error.strerror or str(error)
-        raise _refused(Path(error.filename or folder), reason, "a folder of its own") from None
+        raise _refused(Path(error.filename or folder), reason, "another folder") from None
     return list(texts)
 
 
@@ -81,11 +81,11 @@ def _check_unchanged(texts: Mapping[Path, str]) -> None:
     ]
     if changed:
         problems = [
-            Problem(str(path), "", "is there already, and says something else", "another folder")
+            Problem(str(path), "", "exists with other content", "another folder")
             for path in changed[:_PROBLEMS_MAX]
         ]
         raise InvalidInput(
-            f"{len(changed)} files are left as they are, and none written:", problems
+            f"{len(changed)} files exist with other content; none was written:", problems
         )
 
 

@@ -35,40 +35,38 @@ class OpenQuestion(StrEnum):
 
 QUESTIONS: Final[Mapping[OpenQuestion, str]] = {
     OpenQuestion.CLOCKS: (
-        "A change of the clocks skips, moves or doubles it, as its scheduler did; `gap: "
-        "shift_forward` and `fold: first` would give one on every day."
+        "A clock change skips, moves or doubles it, as with its scheduler; `gap: "
+        "shift_forward` and `fold: first` would give one each day."
     ),
     OpenQuestion.DAYS: (
-        "Its two day fields were read as its scheduler reads them; look at a preview."
+        "Its two day fields were read as its scheduler reads them; check a preview."
     ),
     OpenQuestion.DUPLICATES: (
-        "Does it do harm twice? Every item is started at least once: have what it calls "
-        "recognise the item's id, or complete in one transaction."
+        "Is a second run harmful? Every item is started at least once: make what it calls "
+        "recognise the item's id, or complete it in one transaction."
     ),
     OpenQuestion.MISSED: (
-        "While nothing ran its scheduler dropped what was due, all of it or all but the "
+        "While it was stopped, its scheduler dropped what was due: all, or all but the "
         "last; here all of it is owed (`catch_up`)."
     ),
     OpenQuestion.PHASE: (
-        "Its scheduler counts from a start that the file does not tell; here the rate is "
+        "Its scheduler counts from a start that is not in the file; here the rate is "
         "fixed and its phase comes from the name (`anchor`)."
     ),
     OpenQuestion.RETRIES: (
         "Its scheduler has a rule of its own for a run that fails; here the kind's `retry` "
-        "holds: five attempts, then a person."
+        "applies: five attempts, then a person decides."
     ),
     OpenQuestion.SECRET: (
-        "Its command seems to hold a secret, which would stand in the ledger and in Kafka: "
-        "have the handler read it from where secrets are kept."
+        "Its command seems to contain a secret, which would be in the ledger and in Kafka: "
+        "make the handler read it from a secret store."
     ),
     OpenQuestion.SWITCHED_OFF: ("It never falls due: is that how it was switched off?"),
     OpenQuestion.TIME_LIMIT: (
         "It has a time limit, which belongs to a kind (`deadlines: {run: …}`): give it a "
-        "kind of its own, or keep the limit in the handler."
+        "separate kind, or keep the limit in the handler."
     ),
-    OpenQuestion.ZONE: (
-        "The file names no time zone for it; it is read in the one of `--timezone`."
-    ),
+    OpenQuestion.ZONE: ("The file names no time zone for it; it is read in that of `--timezone`."),
 }
 
 
@@ -92,7 +90,7 @@ class SkippedJob:
 
 @dataclass(frozen=True, slots=True)
 class ReportedLine:
-    """A line that is no job but concerns jobs: an environment line, a header."""
+    """A line that is not a job but affects jobs: an environment line, a header."""
 
     where: str
     text: str
@@ -101,7 +99,7 @@ class ReportedLine:
 
 @dataclass(frozen=True, slots=True)
 class JobInventory:
-    """What a source has about a job besides its times, for planning the migration."""
+    """What a source says about a job besides its times, for planning the migration."""
 
     owner: str | None = None
     criticality: str | None = None
@@ -146,10 +144,10 @@ class ImportResult:
     _taken: dict[str, str] = field(default_factory=dict[str, str])
 
     def add_job(self, where: str, document: dict[str, object], known: JobInventory) -> None:
-        """Import a job, or leave it out where its definition would be refused."""
+        """Import a job, or leave it out if its definition would be refused."""
         name = str(document["definition"])
         if earlier := self._taken.get(name):
-            reason = f"the same name as {earlier}"
+            reason = f"has the same name as {earlier}"
             self.skip_job(where, name, ImportRefusal(reason, "one of the two, or another name"))
             return
         try:
@@ -165,11 +163,11 @@ class ImportResult:
         self.skipped.append(SkippedJob(where, text, refusal.reason, refusal.accepted))
 
     def count_other(self, kind: str) -> None:
-        """Count a document that is no schedule at all."""
+        """Count a document that is not a schedule."""
         self.passed_over[kind] = self.passed_over.get(kind, 0) + 1
 
     def questions(self) -> Iterator[tuple[OpenQuestion, int]]:
-        """Yield the questions, and for how many jobs each is asked."""
+        """Yield the questions, and the number of jobs for each."""
         asked = [question for job in self.jobs for question in job.known.questions]
         for question in OpenQuestion:
             if count := asked.count(question):
@@ -177,14 +175,14 @@ class ImportResult:
 
 
 def refusal_of(error: InvalidDefinition) -> ImportRefusal:
-    """Return in one sentence why a document is refused."""
+    """Return one sentence about why a document is refused."""
     reasons = [f"{one.field}: {one.reason}" for one in error.problems]
     accepted = [one.accepted for one in error.problems if one.accepted]
     return ImportRefusal("; ".join(reasons) or error.message, "; ".join(accepted) or None)
 
 
 def frequency(definition: Definition) -> str:
-    """Return about how often it falls due."""
+    """Return about how often it is due."""
     match definition.when:
         case Every() as when:
             return f"every {_spell(when.every.total_seconds())}"

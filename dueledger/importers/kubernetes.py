@@ -18,7 +18,7 @@ TENANT: Final = "kubernetes"
 _TIMES: Final = frozenset(("cron", "interval", "minimum_interval"))
 _SUFFIXES: Final = (".json", ".yaml", ".yml")
 _FILE_BYTES_MAX: Final = 33_554_432
-_DEPTH_MAX: Final = 8  # a List within a List; deeper is a mistake
+_DEPTH_MAX: Final = 8  # a List within a List; more levels are a mistake
 # The C parser if the wheel has it: it is twenty times as fast.
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -34,7 +34,7 @@ def import_kubernetes(path: Path, anew: NewDefinitionFields, *, zone: str = "UTC
         return found
     files = [each for each in sorted(path.rglob("*")) if each.suffix.lower() in _SUFFIXES]
     if not any(each.is_file() for each in files):
-        problem = Problem(str(path), "", "holds no YAML and no JSON file", "another folder")
+        problem = Problem(str(path), "", "has no YAML or JSON file", "another folder")
         raise InvalidInput("Nothing to import:", [problem])
     for each in files:
         where = str(each.relative_to(path))
@@ -60,7 +60,7 @@ def _documents(path: Path) -> Iterator[tuple[str, object]]:
     """Yield each document and its place. A parse error ends the file."""
     content = path.read_bytes()
     if len(content) > _FILE_BYTES_MAX:
-        raise _unreadable(path, str(path), f"longer than {_FILE_BYTES_MAX:,} bytes")
+        raise _unreadable(path, str(path), f"is longer than {_FILE_BYTES_MAX:,} bytes")
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
@@ -125,12 +125,12 @@ def _import_document(
         case {"kind": str(kind)}:
             found.count_other(kind)
         case dict() if _TIMES & document.keys() or (depth and "name" in document):
-            # One of a list that lacks its times is a job as well, and is named.
+            # A member of a list without its times is a job as well, and is named.
             import_periodics([(where, cast("object", document))], anew, found)
         case dict():
-            found.count_other("document of another sort")
+            found.count_other("document of another type")
         case _:
-            found.skip_job(where, "", ImportRefusal("neither a CronJob nor a periodic job"))
+            found.skip_job(where, "", ImportRefusal("is neither a CronJob nor a periodic job"))
 
 
 def _import_members(

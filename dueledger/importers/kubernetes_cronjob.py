@@ -1,4 +1,4 @@
-"""Kubernetes CronJobs as definitions: their times. What a job does is the handler's part.
+"""Kubernetes CronJobs as definitions: their times only. The handler does the job's work.
 
 Sources: the CronJob v1 API, and robfig/cron v3, with which Kubernetes reads `schedule`.
 """
@@ -76,7 +76,7 @@ class _Status(_CronJobPart):
 
 
 class CronJob(_CronJobPart):
-    """One CronJob: its times, and what it does when two runs overlap."""
+    """One CronJob: its times, and its policy for overlapping runs."""
 
     metadata: _Metadata
     spec: _Spec
@@ -84,7 +84,7 @@ class CronJob(_CronJobPart):
 
     @property
     def name(self) -> str:
-        """Return its name, unique in a cluster where the file names its namespace."""
+        """Return its name, unique in a cluster if the file names its namespace."""
         namespace = self.metadata.namespace
         return f"{namespace}/{self.metadata.name}" if namespace else self.metadata.name
 
@@ -96,15 +96,15 @@ def import_cronjob(
     zone: str,
     found: ImportResult,
 ) -> None:
-    """Import one CronJob, or list why not. `zone` is that of the controller's clock."""
+    """Import one CronJob, or list why not. `zone` is the zone of the controller's clock."""
     try:
         job = CronJob.model_validate(document)
     except ValidationError as error:
         found.skip_job(where, _name(document), unreadable(error))
         return
     if job.spec.suspend:
-        reason = "suspended: nothing of it is due"
-        refusal = ImportRefusal(reason, "import it again without `suspend` once it is to run")
+        reason = "is suspended: nothing of it is due"
+        refusal = ImportRefusal(reason, "import it without `suspend` when it should run")
         found.skip_job(where, job.name, refusal)
         return
     read = _when(job, anew, zone)
@@ -154,11 +154,11 @@ def import_cronjob(
 def _when(job: CronJob, anew: NewDefinitionFields, zone: str) -> TranslatedCron | ImportRefusal:
     text, named = job.spec.schedule.strip(), job.spec.timeZone
     if named is not None and not named.strip():
-        reason = "an empty `timeZone`: Kubernetes refuses it"
+        reason = "has an empty `timeZone`, which Kubernetes refuses"
         return ImportRefusal(reason, "a zone such as Europe/Berlin, or no `timeZone`")
     if prefix := _ZONE_PREFIX.fullmatch(text):
         if named is not None:
-            reason = "a zone in `schedule` beside `timeZone`: Kubernetes refuses both at once"
+            reason = "has a zone in `schedule` and a `timeZone`: Kubernetes refuses both at once"
             return ImportRefusal(reason, "`timeZone` alone")
         named, text = prefix["zone"], prefix["rest"].strip()
     if text.lower().startswith("@every"):
@@ -185,7 +185,7 @@ def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | Import
             since += period  # the first start is a period after it was made
     except OverflowError:
         return ImportRefusal(
-            "its last start lies beyond the calendar", "the status of a real cluster"
+            "its last start is too far in the past or future", "the status of a real cluster"
         )
     when: dict[str, object] = {
         "every": period_text(period),
@@ -200,7 +200,7 @@ def _catch_up(
     """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot express it."""
     seconds = job.spec.startingDeadlineSeconds
     if not seconds:
-        return None if seconds is None else ImportRefusal("zero would let nothing start")
+        return None if seconds is None else ImportRefusal("zero would prevent every start")
     window = period_text(timedelta(seconds=seconds))
     catch_up: dict[str, object] = {"policy": "latest", "window": window}
     try:

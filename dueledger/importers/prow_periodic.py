@@ -61,7 +61,7 @@ class Periodic(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class NewDefinitionFields:
-    """What a job does not have for its definition. Without `kind`, each sort of job has its own."""
+    """Fields that a job lacks for its definition. Without `kind`, each job type has its own."""
 
     tenant: str
     anchor: datetime
@@ -127,7 +127,7 @@ def _when(periodic: Periodic, anchor: datetime) -> TranslatedCron | ImportRefusa
 
 
 def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, object]:
-    """Return a fixed rate whose phase is spread by name, to the minute, the same on every run."""
+    """Return a fixed rate with a phase by name, to the minute, the same on every run."""
     minutes = int(period.total_seconds()) // 60
     number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
     phase = timedelta(minutes=number % minutes) if minutes else timedelta()
@@ -138,7 +138,7 @@ def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, obje
 
 
 def _criticality(periodic: Periodic) -> str | None:
-    """Return whether a release waits for the job, by the dashboards it reports to."""
+    """Return whether a release waits for the job, by the dashboards that it reports to."""
     dashboards = periodic.dashboards or periodic.annotations.get("testgrid-dashboards", "")
     names = [name.strip() for name in dashboards.split(",")]
     for gate in _GATES:

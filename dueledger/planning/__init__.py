@@ -1,1 +1,1 @@
-"""Planning: the load to come."""
+"""Planning: the future load."""

@@ -1,4 +1,4 @@
-"""The load of a ledger: its schedules in force, and pending items of other origin."""
+"""The load of a ledger: its schedules in force, and pending items from other sources."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ from dueledger.reconciler.expect.versions import VersionFailure, read_versions
 
 @dataclass(frozen=True, slots=True)
 class LoadFilter:
-    """Which definitions and items are planned; `service` is their label of that name."""
+    """Which definitions and items are planned; `service` is the value of that label."""
 
     tenant: str | None = None
     kind: str | None = None
@@ -33,7 +33,7 @@ class LoadFilter:
 
 @dataclass(frozen=True, slots=True)
 class LedgerLoad:
-    """Schedules, other pending items, and the versions of definitions that cannot be read."""
+    """Schedules, other pending items, and the versions of definitions that cannot be parsed."""
 
     schedules: ScheduleLoad
     waiting: list[PendingLoad]
@@ -43,7 +43,7 @@ class LedgerLoad:
 async def read_load(
     connection: Connection, wanted: LoadFilter, start: datetime, end: datetime, *, smear: timedelta
 ) -> LedgerLoad:
-    """Expand the schedules in force in [start, end), then count pending items of other origin."""
+    """Expand the schedules in force in [start, end), then count pending items of other sources."""
     versions, failures = await read_versions(connection)
     found = [
         DefinitionInForce(one.definition, one.effective_from, one.superseded_at or DUE_END)

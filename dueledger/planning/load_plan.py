@@ -1,7 +1,7 @@
-"""The load to come, by the minute: peaks, what smearing would change, and quiet windows.
+"""The future load by the minute: peaks, the effect of smearing, and quiet windows.
 
-It is what schedules owe, expanded from their definitions, and the ledger's other pending items: of
-events and services, the next item of a fixed delay, retries, snoozes, triggered items.
+It counts what schedules owe, expanded from their definitions, and the ledger's other pending items:
+those of events and services, the next of a fixed delay, retries, snoozes, triggered items.
 """
 
 from array import array
@@ -24,14 +24,14 @@ from dueledger.planning.schedule_load import (
 
 PEAKS_MAX: Final = 5
 WAITING_ROWS_MAX: Final = 500_000
-"""How many minutes times sources a window may have."""
+"""The maximum of minutes times sources in a window."""
 
 _BUSIEST_MAX: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class QuarterHour:
-    """A quarter of an hour: what is due in it and in its busiest minute, as defined and smeared.
+    """A quarter of an hour: items due in it and in its busiest minute, as defined and smeared.
 
     `waiting` is the part of `due` that is counted from the ledger; a smear does not move it.
     """
@@ -54,7 +54,7 @@ class LoadPeak:
 
 @dataclass(frozen=True, slots=True)
 class QuietPeriod:
-    """A window in which nothing falls due; `due` is above 0 where none was long enough."""
+    """A window without due items; `due` is above 0 if no empty window was long enough."""
 
     start: datetime
     end: datetime
@@ -80,7 +80,7 @@ class LoadPlan:
 
 @dataclass(frozen=True, slots=True)
 class _Minutes:
-    """How much falls due in each minute of the window."""
+    """Items due in each minute of the window."""
 
     due: "array[int]"
     smeared: "array[int]"
@@ -92,19 +92,19 @@ def make_plan(
 ) -> LoadPlan:
     """Add pending items to what schedules owe, and find the peaks and the quiet windows.
 
-    Raises InvalidInput where no quiet window can be found, WindowTooLarge where more items are
-    pending than were read.
+    Raises InvalidInput if no quiet window can be found, WindowTooLarge if more items are pending
+    than were read.
     """
     start, end = schedules.start, schedules.end
     if quiet_for > end - start:
         problem = Problem(
-            "--quiet-for", str(quiet_for), "longer than the window", "a longer window"
+            "--quiet-for", str(quiet_for), "is longer than the window", "a longer window"
         )
         raise InvalidInput("No quiet window can be found:", [problem])
     if len(waiting) > WAITING_ROWS_MAX:
         raise WindowTooLarge(
-            f"From {start.isoformat()} to {end.isoformat()} items of too many definitions wait; "
-            "ask for a shorter window or for one --kind."
+            f"From {start.isoformat()} to {end.isoformat()} too many items are pending; "
+            "use a shorter window or one --kind."
         )
     minutes = _count(schedules, waiting)
     quarters = tuple(_quarters(minutes, start))
@@ -179,7 +179,7 @@ def _peaks(
 
 
 def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[QuietPeriod]:
-    """Yield the windows of at least so many minutes in which nothing falls due."""
+    """Yield the windows of at least `wanted` minutes without due items."""
     place = 0
     for is_quiet, run in groupby(minutes, key=lambda due: due == 0):
         length = len(list(run))
@@ -189,7 +189,7 @@ def _quiet(minutes: "array[int]", start: datetime, wanted: int) -> Iterator[Quie
 
 
 def _quietest(minutes: "array[int]", start: datetime, wanted: int) -> QuietPeriod:
-    """Return the first window of so many minutes with the fewest items."""
+    """Return the first window of `wanted` minutes with the fewest items."""
     due = least = sum(minutes[:wanted])
     best = 0
     for place in range(1, len(minutes) - wanted + 1):

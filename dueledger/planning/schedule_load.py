@@ -1,6 +1,6 @@
-"""When schedules fall due in a window, by the minute, as defined and with a smear.
+"""When schedules are due in a window, by the minute, as defined and with a smear.
 
-They are expanded from definitions alone, by the code that materialises. Items that depend on a
+They are expanded from definitions alone, with the materialiser's code. Items that depend on a
 future event, or on the end of another item, are named and not counted.
 """
 
@@ -40,7 +40,7 @@ class DefinitionInForce:
 
 @dataclass(frozen=True, slots=True)
 class LoadSource:
-    """A source of items; `definition` is None where a service emits them itself."""
+    """A source of items; `definition` is None if a service emits them itself."""
 
     tenant: str
     kind: str
@@ -49,7 +49,7 @@ class LoadSource:
 
 @dataclass(frozen=True, slots=True)
 class UncountedLoad:
-    """A definition whose load cannot be counted, or not all of it, and why."""
+    """A definition whose load cannot be counted, or only in part, and why."""
 
     source: LoadSource
     reason: str
@@ -57,7 +57,7 @@ class UncountedLoad:
 
 @dataclass(frozen=True, slots=True)
 class DueMinutes:
-    """The minutes, counted from the window's start, in which a definition's items fall due."""
+    """The minutes, counted from the window's start, in which a definition's items are due."""
 
     source: LoadSource
     as_defined: "array[int]"
@@ -79,10 +79,10 @@ class ScheduleLoad:
 def expand_schedules(
     definitions: Iterable[DefinitionInForce], start: datetime, end: datetime, *, smear: timedelta
 ) -> ScheduleLoad:
-    """Expand what falls due in [start, end), which is widened to whole quarters of an hour.
+    """Expand what is due in [start, end), which is widened to whole quarters of an hour.
 
-    `smear` is tried on those that have none of their own. Raises InvalidInput where the window or
-    the smear is too long, WindowTooLarge where it holds too many occurrences.
+    `smear` is applied to definitions that have none. Raises InvalidInput if the window or the smear
+    is too long, WindowTooLarge if the window has too many occurrences.
     """
     start, end = _floor(start), _floor(end + QUARTER - _SECOND)
     _check(start, end, smear)
@@ -109,19 +109,19 @@ def expand_schedules(
 
 def _check(start: datetime, end: datetime, smear: timedelta) -> None:
     if not timedelta() < end - start <= WINDOW_MAX:
-        reason = f"a plan reaches from a quarter of an hour to {WINDOW_MAX.days} days"
+        reason = f"a plan covers a quarter of an hour to {WINDOW_MAX.days} days"
         problem = Problem("--to", end.isoformat(), reason, "a shorter window, a later --to")
         raise InvalidInput("The window cannot be planned:", [problem])
     if smear > SMEAR_MAX:
-        problem = Problem("--smear", str(smear), "longer than a day", "a period such as PT10M")
+        problem = Problem("--smear", str(smear), "is longer than a day", "a period such as PT10M")
         raise InvalidInput("The smear cannot be tried:", [problem])
 
 
 def _uncountable(definition: Definition) -> str | None:
     if isinstance(definition.when, DATED):
-        return "hangs on events that have not come yet"
+        return "depends on future events"
     if isinstance(definition.when, CHAINED):
-        return "each follows when the one before it ends"
+        return "each item depends on the end of the one before"
     return None
 
 
@@ -132,7 +132,7 @@ def _times(
     smear: timedelta,
     capacity: int,
 ) -> DueMinutes:
-    """Expand a definition, and before the window by as much as a smear delays items."""
+    """Expand a definition, beginning earlier by as much as a smear can delay items."""
     start, end = bounds
     own = each.definition.smear
     reach = max(smear, own or timedelta())
@@ -144,7 +144,7 @@ def _times(
     if len(window.occurrences) > capacity:
         raise WindowTooLarge(
             f"From {start.isoformat()} to {end.isoformat()} there are more than "
-            f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window or for one --kind."
+            f"{OCCURRENCES_MAX:,} occurrences; use a shorter window or one --kind."
         )
     for found, seconds in _spread(
         each.definition, window.occurrences, smear if own is None else own

@@ -1,1 +1,1 @@
-"""Preview: when a definition falls due, without a database."""
+"""Preview: when a definition is due, without a database."""

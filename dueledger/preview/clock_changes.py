@@ -14,7 +14,7 @@ _SECOND: Final = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """An instant at which local time jumps: from `before` to `after`, both naive."""
+    """An instant at which local time changes: from `before` to `after`, both naive."""
 
     at: datetime
     before: datetime

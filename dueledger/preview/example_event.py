@@ -1,4 +1,4 @@
-"""Apply an event rule to an example event, before anything is defined."""
+"""Apply an event rule to an example event, before it is defined."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class EventEffect:
 
 
 def example_event(path: Path, definition: Definition) -> DomainEvent:
-    """Read an event with the names of CloudEvents; `type` is the rule's where it is not given."""
+    """Read an event with CloudEvents' attribute names; the default `type` is the rule's."""
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -34,7 +34,7 @@ def example_event(path: Path, definition: Definition) -> DomainEvent:
         ) from None
     value, *others = [one.value for one in read_documents(text, source=str(path))]
     if others or not isinstance(value, Mapping):
-        raise _refused(str(path), "not one event", '{"type": …, "data": {…}}')
+        raise _refused(str(path), "is not one event", '{"type": …, "data": {…}}')
     event = cast("Mapping[str, object]", value)
     if "data" not in event:
         raise _refused("data", "is missing from the event", '{"type": …, "data": {…}}')
@@ -50,7 +50,7 @@ def example_event(path: Path, definition: Definition) -> DomainEvent:
 
 
 def apply_event(definition: Definition, event: DomainEvent) -> list[EventEffect]:
-    """Return what the rule does with the event; empty where the event is not one of its."""
+    """Return the rule's effects for the event; empty if the rule does not use its type."""
     return [_outcome(found) for found in apply_rule(definition, event)]
 
 
@@ -60,9 +60,9 @@ def _outcome(found: ItemDraft | Cancellation | Supersession) -> EventEffect:
             return EventEffect(found.effective_date, "owes an item", _fields(found))
         case Supersession():
             draft = found.replacement
-            return EventEffect(draft.effective_date, "replaces what is open", _fields(draft))
+            return EventEffect(draft.effective_date, "supersedes open items", _fields(draft))
         case Cancellation():
-            says = f"withdraws what is open for {found.business_key}"
+            says = f"withdraws open items of {found.business_key}"
             return EventEffect(None, says, {"business_key": found.business_key})
 
 
@@ -77,7 +77,7 @@ def _time(text: object) -> datetime:
     try:
         instant = datetime.fromisoformat(str(text))
     except ValueError:
-        reason = "not an instant"
+        reason = "is not an instant"
         raise _refused("time", reason, "2027-03-01T09:00:00Z") from None
     return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
 

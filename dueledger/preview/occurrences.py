@@ -1,4 +1,4 @@
-"""When a definition falls due: the same code that materialises, without a database."""
+"""When a definition is due: computed with the materialiser's code, without a database."""
 
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -23,9 +23,9 @@ _INSTANT: Final = timedelta(microseconds=1)
 
 
 class PreviewOccurrence(TypedDict):
-    """One instant. `nominal` is local, `utc_offset` is the one in force there.
+    """One instant. `nominal` is local; `utc_offset` is in force at the instant.
 
-    `smear_seconds` is how much later the item falls due, where its schedule smears.
+    `smear_seconds` is the delay of the item, if its schedule smears.
     """
 
     due_at: str
@@ -59,18 +59,18 @@ def preview_definition(
 ) -> ScheduleWindow:
     """Return the occurrences in [since, until), or for an event rule those of one date.
 
-    `count` is how many from `since` on; `until` may then be left out. A fixed delay is shown as if
-    each item ended at the instant at which it is due.
+    `count` limits them from `since` on; `until` is then optional. A fixed delay is shown as if each
+    item ended at the instant at which it is due.
     """
     if count is None or isinstance(definition.when, Relative):
         return _window(definition, since, until, effective_date)
     if since is None:
-        raise _lacking("--from", "counting begins somewhere", "2027-03-01T00:00:00Z")
+        raise _lacking("--from", "--count needs a beginning", "2027-03-01T00:00:00Z")
     return _first(definition, since, until or DUE_END, count)
 
 
 def preview_smears(definition: Definition, window: ScheduleWindow) -> list[int]:
-    """Return the smear of each occurrence of a schedule in seconds; nothing without a smear.
+    """Return the smear of each occurrence of a schedule in seconds; empty without a smear.
 
     An event rule's smear depends on the business key.
     """
@@ -111,7 +111,7 @@ def _window(
 ) -> ScheduleWindow:
     if isinstance(definition.when, Relative):
         if effective_date is None:
-            raise _lacking("--effective-date", "its `when` hangs on a date", "2027-03-31")
+            raise _lacking("--effective-date", "its `when` counts from a date", "2027-03-31")
         found = due_for(definition.when, effective_date, definition.observance())
         return ScheduleWindow((found,) if _within(found, since, until) else (), ())
     if since is None or until is None:
@@ -146,7 +146,9 @@ def _chain(
     """Expand a fixed delay whose items take no time: the most that it can owe."""
     fitting = -((since - until) // when.after_completion)
     if min(fitting, count) >= OCCURRENCES_MAX:
-        problem = Problem("--to", until.isoformat(), "more occurrences than can be shown")
+        problem = Problem(
+            "--to", until.isoformat(), "the window has more occurrences than can be shown"
+        )
         raise InvalidInput("The window is too long:", [problem])
     instants = (since + n * when.after_completion for n in range(min(fitting, count)))
     return ScheduleWindow(tuple(when.first(instant) for instant in instants), ())
@@ -157,11 +159,11 @@ def _within(found: Occurrence, since: datetime | None, until: datetime | None) -
 
 
 def _lacking(option: str, reason: str, accepted: str) -> InvalidInput:
-    return InvalidInput("The preview lacks an option:", [Problem(option, "", reason, accepted)])
+    return InvalidInput("The preview needs an option:", [Problem(option, "", reason, accepted)])
 
 
 def _offset_text(offset: timedelta) -> str:
-    """Write an offset as ISO 8601 does, with seconds only where the zone had them."""
+    """Return an offset in ISO 8601, with seconds only if the zone had them."""
     sign = "-" if offset < timedelta() else "+"
     minutes, seconds = divmod(int(abs(offset).total_seconds()), 60)
     text = f"{sign}{minutes // 60:02}:{minutes % 60:02}"

@@ -1,4 +1,4 @@
-"""The sentences of a preview: for each occurrence, and for each change of the clocks."""
+"""The sentences of a preview: for each occurrence, and for each clock change."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,23 +12,23 @@ _MINUTE: Final = timedelta(minutes=1)
 _WORDS: Final = {
     Decision.GAP_SHIFTED_FORWARD: "{time} does not exist on this day: {late} later, at {shown}",
     Decision.GAP_END: "{time} does not exist on this day: right after the gap, at {shown}",
-    Decision.ROLLED: "{day} is no business day: on {shown_day}",
-    Decision.FOLD_FIRST: "{time} comes twice on this day: the first",
-    Decision.FOLD_SECOND: "{time} comes twice on this day: the second",
-    Decision.FOLD_BOTH_FIRST: "{time} comes twice on this day: both, this is the first",
-    Decision.FOLD_BOTH_SECOND: "{time} comes twice on this day: both, this is the second",
+    Decision.ROLLED: "{day} is not a business day: on {shown_day}",
+    Decision.FOLD_FIRST: "{time} exists twice on this day: the first",
+    Decision.FOLD_SECOND: "{time} exists twice on this day: the second",
+    Decision.FOLD_BOTH_FIRST: "{time} exists twice on this day: both, this is the first",
+    Decision.FOLD_BOTH_SECOND: "{time} exists twice on this day: both, this is the second",
 }
 
 
 def decision_words(found: Occurrence) -> str:
-    """Return how an instant was found; empty where it is the time that the clock shows."""
+    """Return how an instant was found; empty if it is the nominal time itself."""
     shown = found.due_at.replace(tzinfo=None) + found.utc_offset
     if found.decision is Decision.EXACT:
         return ""
     words = _WORDS.get(found.decision, found.decision.value.replace("_", " "))
     late = shown - found.nominal
     if not timedelta() <= late <= _DAY:
-        late %= _DAY  # moved to another day by its calendar, and there by this much
+        late %= _DAY  # rolled to another day, and delayed by this much there
     return words.format(
         time=_time(found.nominal),
         shown=_time(shown),
@@ -43,14 +43,14 @@ def skip_words(found: Skipped) -> str:
     if found.reason is SkipReason.GAP:
         return f"{_time(found.nominal)} does not exist on this day: skipped"
     if found.reason is SkipReason.CALENDAR:
-        return f"{_day(found.nominal)} is no business day: skipped"
+        return f"{_day(found.nominal)} is not a business day: skipped"
     return f"skipped: {found.reason.value.replace('_', ' ')}"
 
 
 def change_rows(
     window: ScheduleWindow, zone: str, start: datetime, end: datetime
 ) -> list[dict[str, object]]:
-    """Return a row for each change of the clocks in [start, end), with its effect on `window`."""
+    """Return a row for each clock change in [start, end), with its effect on `window`."""
     moved = [found for found in window.occurrences if found.decision is not Decision.EXACT]
     odd = ScheduleWindow(tuple(moved), window.skipped)
     return [
@@ -75,7 +75,7 @@ def _effect(window: ScheduleWindow, change: ClockChange) -> str:
     skipped = [skip_words(found) for found in window.skipped if low <= found.nominal < high]
     sentences = [*moved, *skipped]
     if not sentences:
-        return "nothing falls into it"
+        return "no occurrence is affected"
     more = f", and {len(sentences) - 1} more" if len(sentences) > 1 else ""
     return sentences[0] + more
 

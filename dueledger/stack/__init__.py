@@ -38,17 +38,17 @@ def open_stack(
     durable: bool = True,
     progress: Callable[[str], None] | None = None,
 ) -> Generator[Endpoints]:
-    """Have PostgreSQL and Kafka for the length of the block.
+    """Run PostgreSQL and Kafka for the length of the block.
 
-    `data_dir` and `keep` concern the embedded servers alone: `keep` leaves the data directory for
-    the next run. `durable=False` trades fsync, and what pays only in servers that run for long, for
-    speed in tests. `progress` is called with one line a step, from several threads. Raises
-    StackError, and MissingExtra where the embedded servers are not installed.
+    `data_dir` and `keep` are for embedded servers only: `keep` leaves the data directory for the
+    next run. `durable=False` turns off fsync, and what pays only in servers that run for long, for
+    speed in tests. `progress` is called with one line for each step, from several threads. Raises
+    StackError, and MissingExtra if the embedded servers are not installed.
     """
     match provider:
         case Provider.EMBEDDED:
             _require_embedded()
-            # Imported here: the embedded and test extras are no runtime dependencies.
+            # Imported here: the embedded and test extras are not runtime dependencies.
             from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
 
             with open_embedded(

@@ -2,10 +2,10 @@
 
     python -I -S child_launcher.py PARENT_PID SIGNAL USER REACH -- PROGRAM ARGUMENT…
 
-On Linux the kernel sends SIGNAL to PROGRAM when the parent *thread* ends, however it ends.
+On Linux the kernel sends SIGNAL to PROGRAM when the parent *thread* ends, for any reason.
 USER is `uid:gid` to become, or `-`. REACH 1 keeps the right to search directories of others,
-so that an unprivileged server finds its files below a home directory closed to it, and nobody's
-directory modes need changing. A script, not a `preexec_fn`: Python may not run between fork and
+so that an unprivileged server finds its files below a home directory that is closed to it, without
+a change of directory modes. A script, not a `preexec_fn`: Python may not run between fork and
 exec in a process with threads.
 """
 
@@ -28,8 +28,8 @@ CAPABILITY_VERSION_3 = 0x20080522
 def _become(user: str, *, keep_search: bool) -> None:
     uid, gid = (int(part) for part in user.split(":"))
     libc = ctypes.CDLL(None, use_errno=True)
-    # With the usual fix-up, access(2) ignores what an unprivileged user was given, and PostgreSQL
-    # asks it about its own programs. Without, the rights are ours to give up, below.
+    # With the default fix-up, access(2) ignores the rights of an unprivileged user, and PostgreSQL
+    # calls it for its own programs. Without it, the rights are given up below.
     fixed_up = not keep_search or libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     if keep_search and fixed_up:
         libc.prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0)
@@ -54,7 +54,7 @@ def _keep_only(libc: ctypes.CDLL, rights: int) -> bool:
 
 
 def main() -> None:
-    """Take the place of this process with the program named."""
+    """Replace this process by the named program."""
     parent, signal, user, reach = sys.argv[1:5]
     program = sys.argv[6:]
     if user != "-":

@@ -1,4 +1,4 @@
-"""The same two servers in containers, for those who have Docker."""
+"""The same two servers in containers, for machines with Docker."""
 
 import secrets
 from collections.abc import Callable, Generator
@@ -24,7 +24,7 @@ _POSTGRES_COMMAND: Final = (
 def open_containers(
     *, durable: bool = True, progress: Callable[[str], None] | None = None
 ) -> Generator[Endpoints]:
-    """Run both images for the length of the block; their data goes with them."""
+    """Run both images for the length of the block. Their data is deleted with them."""
     try:
         from docker.errors import DockerException  # noqa: PLC0415  (of the test extra)
         from testcontainers.core.container import DockerContainer  # noqa: PLC0415

@@ -45,13 +45,13 @@ class EmbeddedStack:
 
     @property
     def endpoints(self) -> Endpoints:
-        """Where the started servers answer; the same for the life of the stack."""
+        """Addresses of the started servers; the same for the life of the stack."""
         return Endpoints(self.postgres.dsn, self.kafka.bootstrap_servers)
 
     def start(self) -> None:
         """Start both at once; return when both are ready, raise the first failure.
 
-        A failure or an interrupt calls the other start off; `stop` is the caller's to call.
+        A failure or an interrupt cancels the other start. The caller must call `stop`.
         """
         with ThreadPoolExecutor(2, thread_name_prefix="stack") as pool:
             starts = [pool.submit(self.postgres.start), pool.submit(self.kafka.start)]
@@ -69,7 +69,7 @@ class EmbeddedStack:
                 ended.result()
 
     def recover(self) -> None:
-        """Stop what a killed run left running in this directory."""
+        """Stop servers that a killed run left in this directory."""
         self.postgres.recover()
         self.kafka.recover()
 
@@ -85,9 +85,9 @@ def open_embedded(
 ) -> Generator[EmbeddedStack]:
     """Run both servers for the length of the block.
 
-    Without `data_dir` a temporary one is made. It is removed at the end unless `keep`.
-    `relay_port` is where clients of the broker's second listener are sent (see Kafka).
-    SIGTERM ends the block like an exception when nobody else handles it.
+    Without `data_dir` a temporary one is made. It is removed at the end unless `keep`. `relay_port`
+    is the port that clients of the broker's second listener are sent to (see Kafka). SIGTERM ends
+    the block like an exception, unless the program handles it.
     """
     if data_dir is None:
         _sweep_abandoned()
@@ -109,11 +109,11 @@ def open_embedded(
 
 @contextmanager
 def _owned(directory: Path) -> Generator[None]:
-    """Hold the directory for this process alone."""
+    """Lock the directory for this process."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.geteuid() == 0:
-            # PostgreSQL runs as another user and must pass through; what is secret is 0600.
+            # PostgreSQL runs as another user and must pass through; secret files have mode 0600.
             directory.chmod(directory.stat().st_mode | 0o011)
         descriptor = os.open(directory / _LOCK_NAME, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
@@ -146,7 +146,7 @@ def _sweep_abandoned() -> None:
                 continue
             with (left / _LOCK_NAME).open("r+") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if lock.read():  # its owner has come as far as to own it
+                if lock.read():  # its owner has written its name
                     EmbeddedStack(left.resolve()).recover()
                     shutil.rmtree(left, ignore_errors=True)
 
@@ -171,7 +171,7 @@ def _sigterm_raises() -> Generator[None]:
 
 @contextmanager
 def _signals_blocked() -> Generator[None]:
-    """Keep a second Ctrl-C or SIGTERM from leaving servers behind; stopping has its own limits."""
+    """Block a second Ctrl-C or SIGTERM, so that no server is left; stopping has its own limits."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

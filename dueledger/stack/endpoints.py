@@ -1,4 +1,4 @@
-"""What a stack offers, who provides it, and how it says that it cannot."""
+"""The addresses of a stack, its provider, and its error."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -22,14 +22,14 @@ class Provider(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """Where PostgreSQL and Kafka answer. `dsn` names a maintenance database."""
+    """The addresses of PostgreSQL and Kafka. `dsn` names a maintenance database."""
 
     dsn: str = field(repr=False)
     bootstrap_servers: str
 
     @property
     def dsn_masked(self) -> str:
-        """The DSN with its password hidden, fit for a terminal or a log."""
+        """The DSN with its password hidden, for a terminal or a log."""
         parts = urlsplit(self.dsn)
         if parts.password is None:
             return self.dsn
@@ -39,7 +39,7 @@ class Endpoints:
 
 @final
 class StackError(DueledgerError):
-    """A stack cannot be had. The message ends with what to do next, which is also `remedy`.
+    """A stack cannot be started. The message ends with what to do next, which is also `remedy`.
 
     `reason` is stable, for programs: `directory_in_use`, `jar_unavailable`, ...
     """

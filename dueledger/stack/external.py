@@ -25,7 +25,7 @@ def open_external() -> Generator[Endpoints]:
     if missing:
         raise StackError(
             "external_unnamed",
-            f"The external stack is not named: {' and '.join(missing)} not set.",
+            f"The external servers are unknown: {' and '.join(missing)} not set.",
             f"Set {DSN_VARIABLE}=postgresql://user:password@host:5432/postgres and "
             f"{BOOTSTRAP_SERVERS_VARIABLE}=host:9092.",
         )

@@ -1,4 +1,4 @@
-"""Free loopback ports, kept from run to run where they are still free."""
+"""Free loopback ports, kept from run to run if they are still free."""
 
 import json
 import socket
@@ -9,7 +9,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 def choose(record: Path, names: tuple[str, ...], *, fresh: bool = False) -> dict[str, int]:
-    """Return a port for each name: the recorded one while it is free, otherwise a new one."""
+    """Return a port for each name: the recorded one if it is free, otherwise a new one."""
     kept = {} if fresh else _read(record)
     chosen: dict[str, int] = {}
     for name in names:
@@ -37,7 +37,7 @@ def _is_free(port: int) -> bool:
 
 
 def free() -> int:
-    """Return a port nobody listens on now."""
+    """Return a port that nothing listens on now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return cast("int", probe.getsockname()[1])

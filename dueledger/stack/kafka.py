@@ -54,11 +54,11 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 share.coordinator.state.topic.num.partitions=4
 log.cleaner.dedupe.buffer.size=8388608
-# A killed broker is taken back once its old session is over: 9 s by default.
+# A killed broker is accepted again after its old session ends: 9 s by default.
 broker.session.timeout.ms=4000
 broker.heartbeat.interval.ms=1000
 """
-# The compiler that pays in brokers that work for long takes half of the CPU time of a start.
+# The compiler for long-running brokers takes half of the CPU time of a start.
 _QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
@@ -71,10 +71,10 @@ _LOGGING: Final = (
 class Kafka:
     """One broker in one directory; can be stopped, killed and started again.
 
-    With `relay_port` it has a second listener, at `relayed_port`, whose clients are told to come
-    to `relay_port`: to somebody between them and the broker. With `joins` it is the second broker
-    of the cluster of another, which must have been started before and keeps the metadata. One that
-    is `brief` starts in half the time, and takes more of it for each record once it is warm.
+    With `relay_port` it has a second listener, at `relayed_port`, which advertises `relay_port` to
+    its clients, so that a relay can stand between them and the broker. With `joins` it is the
+    second broker of another one's cluster; that one must have been started before and keeps the
+    metadata. A `brief` broker starts in half the time, but is slower for each record once warm.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Kafka:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Address clients begin with."""
+        """The address that clients begin with."""
         if self._chosen is None:
             message = "the broker has no port before its first start"
             raise RuntimeError(message)
@@ -108,7 +108,7 @@ class Kafka:
 
     @property
     def relayed_port(self) -> int:
-        """Port behind the one that clients of the second listener are told."""
+        """The port of the second listener."""
         if self._chosen is None or self._relay_port is None:
             message = "the broker has no second listener, or has not been started"
             raise RuntimeError(message)
@@ -126,12 +126,12 @@ class Kafka:
 
     @property
     def log(self) -> Path:
-        """File the broker logs to."""
+        """The file that the broker logs to."""
         return self._child.log
 
     @property
     def controller_port(self) -> int:
-        """Where the controller of a started broker answers."""
+        """The port of a started broker's controller."""
         if self._chosen is None:
             message = "the broker has no port before its first start"
             raise RuntimeError(message)
@@ -139,12 +139,12 @@ class Kafka:
 
     @property
     def cluster_id(self) -> str:
-        """Name of the cluster that the formatted storage belongs to."""
+        """The name of the cluster that the formatted storage belongs to."""
         lines = (self._home / "log" / "meta.properties").read_text().splitlines()
         return next(line for line in lines if line.startswith("cluster.id=")).partition("=")[2]
 
     def start(self) -> None:
-        """Start the broker and return when it takes records; idempotent.
+        """Start the broker and return when it accepts records; idempotent.
 
         The first start of an object chooses the ports; every later one uses the same.
         """
@@ -163,7 +163,7 @@ class Kafka:
         self._steps.report("kafka: ready")
 
     def recover(self) -> bool:
-        """Stop the broker a killed run left in this directory; true when there was one."""
+        """Stop the broker that a killed run left in this directory; return whether one was."""
         return self._child.recover(timeout_seconds=_STOP_SECONDS)
 
     def stop(self) -> None:
@@ -247,7 +247,7 @@ class Kafka:
         raise StackError(
             "kafka_start_failed",
             f"Kafka ended while starting:\n{self._child.log_tail()}",
-            f"Read {self._child.log}; to begin anew, remove {self._directory}.",
+            f"Read {self._child.log}; to start again, remove {self._directory}.",
         )
 
     def _write_settings(self, chosen: dict[str, int], log_dir: Path) -> Path:
@@ -278,17 +278,17 @@ class Kafka:
 
 
 def _escaped(path: Path) -> str:
-    """Write a path as Java's properties want it: Latin-1, backslashes doubled."""
+    """Return a path as Java's properties need it: Latin-1, backslashes doubled."""
     doubled = str(path).replace("\\", "\\\\").encode("utf-16-be")
     units = struct.unpack(f">{len(doubled) // 2}H", doubled)
     return "".join(chr(unit) if unit < _ASCII_END else f"\\u{unit:04x}" for unit in units)
 
 
 def _takes_records(port: int) -> bool:
-    """Whether the broker names itself in a Metadata answer.
+    """Return whether the broker names itself in a Metadata answer.
 
-    It does so once its controller has unfenced it, and from then on it creates topics and takes
-    records. Fewer bytes than a client library, and no loop to run it in.
+    It does so once its controller has unfenced it, and from then on it creates topics and accepts
+    records. This needs fewer bytes than a client library, and no event loop.
     """
     client = b"dueledger-stack"
     header = struct.pack(">hhih", _METADATA_API, _METADATA_VERSION, 1, len(client)) + client

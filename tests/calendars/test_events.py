@@ -100,7 +100,7 @@ async def test_a_rule_whose_calendar_is_not_there_is_refused_alone(connection: C
         await read_rules_edition(connection), await list_event_rules(connection)
     )
     (refused,) = rulebook.refused
-    assert "no such calendar" in refused.reason
+    assert "unknown calendar" in refused.reason
     versions, ((*_, reason),) = await read_versions(connection)
     assert versions == []
-    assert "no such calendar" in reason
+    assert "unknown calendar" in reason

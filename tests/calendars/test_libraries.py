@@ -39,9 +39,9 @@ def test_days_that_are_only_estimated_are_told() -> None:
 @pytest.mark.parametrize(
     ("place", "span", "said"),
     [
-        ("XX", YEAR, "no such country"),
-        ("US-QQ", YEAR, "no such part"),
-        ("US", DayRange(date(2150, 1, 1), date(2150, 12, 31)), "known for the years"),
+        ("XX", YEAR, "not a known country"),
+        ("US-QQ", YEAR, "not a known part"),
+        ("US", DayRange(date(2150, 1, 1), date(2150, 12, 31)), "known only for the years"),
     ],
 )
 def test_what_the_library_does_not_know_is_refused(place: str, span: DayRange, said: str) -> None:
@@ -66,7 +66,7 @@ def _days(year: int) -> list[date]:
 def test_an_exchange_that_knows_no_more_years_is_refused() -> None:
     with pytest.raises(InvalidInput, match="only recorded to the year"):
         read_exchange("XKRX", DayRange(date(2025, 1, 1), date(2090, 12, 31)))
-    with pytest.raises(InvalidInput, match=r"no such exchange.*XNYS"):
+    with pytest.raises(InvalidInput, match=r"not a known exchange.*XNYS"):
         read_exchange("XNYZ", YEAR)
 
 

@@ -66,7 +66,7 @@ async def test_a_name_that_is_not_there_is_refused_with_those_that_are(
     ("when", "said"),
     [
         (DAILY | {"end": "2028-06-01T00:00"}, "until then it can owe"),
-        ({"cron": "0 9 1 2 *", "timezone": "UTC"}, "its first occurrence needs another day"),
+        ({"cron": "0 9 1 2 *", "timezone": "UTC"}, "its first occurrence needs a day outside"),
         ({"at": "2028-02-01T09:00", "timezone": "UTC"}, "its first occurrence"),
         (
             {"business": "last", "at": "09:00", "timezone": "UTC", "start": "2028-01-01T00:00"},

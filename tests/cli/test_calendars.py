@@ -96,13 +96,13 @@ def test_a_preview_and_a_plan_with_a_calendar_in_a_file_need_no_database(
         (("us", "us.csv", "--valid-to", "2027-12-31"), "--weekend"),
         (("us", "us.csv", "--weekend", "sat,sun"), "--valid-to"),
         (("us", "us.csv", "--weekend", "saturday", "--valid-to", "2027-12-31"), "--weekend"),
-        (("us", "nightly.yaml", *FILES), "is no such file"),
+        (("us", "nightly.yaml", *FILES), "is not a file of a known type"),
         (("u/s", "us.csv", *FILES), "NAME"),
         (("us",), "FILE"),
         (("us", "us.csv", "--exchange", "XNYS"), "FILE"),
         (("us", "--exchange", "XNYS"), "--from"),
         (("us", "--exchange", "XNYS", "--from", "2028", "--to", "2027"), "--to"),
-        (("us", "--holidays", "ZZ", "--from", "2027", "--to", "2027"), "no such country"),
+        (("us", "--holidays", "ZZ", "--from", "2027", "--to", "2027"), "not a known country"),
     ],
 )
 def test_an_import_that_lacks_something_says_what(
@@ -123,7 +123,7 @@ def test_a_definition_says_until_when_its_calendar_reaches(
 ) -> None:
     refused = dueledger_on("define", "nightly.yaml")
     assert refused.code == 2
-    assert "tenant acme has no such calendar" in refused.err
+    assert "tenant acme does not have this calendar" in refused.err
     dueledger_on("calendar", "import", "us", csv, *KEY, *FILES)
     defined = dueledger_on("define", "nightly.yaml", "--json")
     assert defined.document["version"] == 1

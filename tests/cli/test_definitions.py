@@ -211,7 +211,7 @@ def test_two_files_that_define_one_name_are_both_named(
     assert ran.code == 2
     assert f"{files[1]}: definition: the same tenant and name as in {files[0]}" in ran.err
     again = dueledger_on("define", files[0], files[0])
-    assert "the file is given twice" in again.err
+    assert "which is given twice" in again.err
 
 
 def test_a_schedule_that_is_over_is_defined_and_said_to_owe_nothing(

@@ -37,7 +37,7 @@ def test_definitions_stand_on_stdout_alone_and_what_is_left_out_is_told(
     [definition] = load_definitions(ran.out, source="stdout")
     assert definition.definition == "remind"
     assert "# Sends what is owed today" in ran.out
-    assert "left out tab:4 @reboot: @reboot is no time" in ran.err
+    assert "left out tab:4 @reboot: @reboot is not a time" in ran.err
     assert "1 carried over, 1 left out" in ran.err
 
 

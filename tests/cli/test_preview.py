@@ -53,7 +53,7 @@ def test_an_event_rule_is_previewed_for_an_example_event(
 @pytest.mark.parametrize(
     ("event", "says"),
     [
-        ('{"type": "PolicyCancelled", "data": {"policy_number": "P-1"}}', "withdraws what is open"),
+        ('{"type": "PolicyCancelled", "data": {"policy_number": "P-1"}}', "withdraws open items"),
         ('{"type": "Other", "data": {}}', "none of this rule's concern"),
     ],
 )

@@ -58,7 +58,7 @@ async def test_a_child_that_dies_leaves_its_last_lines_and_is_started_again(
         return heard.output.count("one") >= 2
 
     await eventually(began_twice)
-    assert heard.remarks[0] == "ended unasked (exit code 3); its last 2 lines:"
+    assert heard.remarks[0] == "ended by itself (exit code 3); its last 2 lines:"
     assert heard.remarks[1:4] == ["  one", "  two", "starts again in 0.5 s"]
 
 

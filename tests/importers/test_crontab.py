@@ -44,7 +44,7 @@ def test_a_line_is_read_on_its_machines_clock_as_cron_has_it() -> None:
 
 def test_without_a_zone_nothing_is_guessed() -> None:
     one = left_out("30 2 * * * x", Crontab())
-    assert "does not say in which zone" in one.reason
+    assert "does not name the time zone" in one.reason
     assert one.accepted == "--timezone Europe/Berlin"
 
 
@@ -165,15 +165,15 @@ def test_a_line_that_is_nothing_is_left_out(line: str) -> None:
     ("times", "reason"),
     [
         ("5/15 * * * *", "some crons read 5 alone"),
-        ("0~30 * * * *", "by chance"),
-        ("0 22-2 * * *", "runs backwards"),
+        ("0~30 * * * *", "at random"),
+        ("0 22-2 * * *", "is descending"),
         ("0 1 ? * *", "does not read `?`"),
-        ("0 1 L * *", "not understood by cron"),
-        ("0 1 * * 5#2", "not understood by cron"),
-        ("H 1 * * *", "not understood by cron"),
-        ("*/0 * * * *", "never moves"),
+        ("0 1 L * *", "not accepted by cron"),
+        ("0 1 * * 5#2", "not accepted by cron"),
+        ("H 1 * * *", "not accepted by cron"),
+        ("*/0 * * * *", "does not advance"),
         ("61 * * * *", "outside the field"),
-        ("*/90 * * * *", "only ever matches the first"),
+        ("*/90 * * * *", "matches only the first"),
     ],
 )
 def test_what_crons_read_differently_is_left_out_with_what_to_write(

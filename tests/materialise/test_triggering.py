@@ -38,7 +38,7 @@ async def test_g1_a_round_triggered_before_it_is_there_is_owed_at_its_time_all_t
     materialiser: Materialiser, connection: Connection, set_schedule: SetSchedule, trigger: Trigger
 ) -> None:
     await set_schedule("nightly", EVENING)
-    with pytest.raises(InvalidInput, match="names a round of the schedule's own"):
+    with pytest.raises(InvalidInput, match="names an occurrence of the schedule"):
         await trigger(SIX)
     await tick_until_idle(materialiser)
     assert await due_times(connection, "nightly") == [NOON + timedelta(hours=5)]

@@ -95,7 +95,7 @@ def test_what_never_falls_due_is_counted_to_nothing() -> None:
 
 
 NOT_THERE = "02:30 does not exist on this day: "
-TWICE = "02:30 comes twice on this day: "
+TWICE = "02:30 exists twice on this day: "
 SPRING = datetime(2027, 3, 27, tzinfo=UTC)
 AUTUMN = datetime(2027, 10, 30, tzinfo=UTC)
 
@@ -126,7 +126,7 @@ def test_a_change_that_nothing_falls_into_is_told_as_well() -> None:
     definition = schedule('{cron: "0 9 * * *", timezone: Europe/Berlin}')
     window = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     [row] = change_rows(window, "Europe/Berlin", MARCH, APRIL)
-    assert row["decision"] == "nothing falls into it"
+    assert row["decision"] == "no occurrence is affected"
     assert row["clocks_change"] == "2027-03-28 02:00:00"
 
 
@@ -161,8 +161,8 @@ def test_a_smear_is_shown_as_the_materialiser_will_apply_it() -> None:
 @pytest.mark.parametrize(
     ("roll", "words"),
     [
-        ("following", "Sunday, 2027-03-28 is no business day: on Monday, 2027-03-29"),
-        ("skip", "Sunday, 2027-03-28 is no business day: skipped"),
+        ("following", "Sunday, 2027-03-28 is not a business day: on Monday, 2027-03-29"),
+        ("skip", "Sunday, 2027-03-28 is not a business day: skipped"),
     ],
 )
 def test_what_a_calendar_does_is_said_in_words(roll: str, words: str) -> None:
