@@ -104,13 +104,13 @@ class _Backlog:
         self._ledger = ledger
         self._flows: list[DueFlow] = []
         self._floors: dict[int, PendingFloor] = {}
-        self._taken: Counter[int] = Counter()  # since the floor was seen
+        self._taken: Counter[int] = Counter()  # since the floor was read
         self._waiting = 0
         self._loads = 0
         self.list_milliseconds: dict[str, float] = {}
 
     async def fill(self, level: int) -> None:
-        """Load until so many wait."""
+        """Load items until `level` are pending."""
         await self._load(level - self._waiting)
         await self._ledger.rest()
         began = perf_counter()
@@ -120,7 +120,7 @@ class _Backlog:
         self._taken.clear()
 
     async def measure(self, batch: int, items: int) -> int:
-        """Claim so many items, `batch` at a time; return items/s over the time of the claims."""
+        """Claim `items` items, `batch` at a time; return items/s over the time of the claims."""
         self._rig.say(f"claiming {items:,} items, {batch:,} at a time, {self._waiting:,} waiting")
         a_cycle = batch * (CLAIMS_A_CYCLE if batch >= SMALL_BATCH else SMALL_CLAIMS_A_CYCLE)
         await self._cycle(batch, batch * WARM_UP_CLAIMS)
@@ -132,7 +132,7 @@ class _Backlog:
         return round(claimed / seconds)
 
     async def churn(self, batch: int, items: int, over_seconds: float) -> None:
-        """Claim and replace so many items, spread over a time."""
+        """Claim and replace items, spread over a time."""
         began, claimed = monotonic(), 0
         while claimed < items:
             taken, _ = await self._cycle(batch, batch * CLAIMS_A_CYCLE)
@@ -209,7 +209,7 @@ class _Backlog:
 
 
 async def _measure_held(rig: Rig, backlog: _Backlog, options: BacklogOptions) -> dict[int, int]:
-    """Measure after much was claimed behind the back of a transaction that stays open."""
+    """Measure after many items were claimed while a transaction stays open."""
     rig.say(f"holding a snapshot for {options.hold_seconds:g} s")
     sleeper = await connect(backlog.dsn, application_name=APPLICATION)
     try:
@@ -224,7 +224,7 @@ async def _measure_held(rig: Rig, backlog: _Backlog, options: BacklogOptions) ->
 
 
 def _share(options: BacklogOptions, batch: int) -> int:
-    """Claim less where each claim takes little: the time is about the same."""
+    """Claim fewer items with small claims: the time is about the same."""
     return options.items if batch >= SMALL_BATCH else max(options.items // 10, batch)
 
 

@@ -36,7 +36,7 @@ SecondsOption = Annotated[
 
 @bench.callback()
 def measure() -> None:
-    """Measure this code on this machine, on servers of its own that keep their promises."""
+    """Measure this code on this machine, on its own servers, with durable settings."""
 
 
 @bench.command("all")
@@ -99,7 +99,7 @@ def emit(
     items: ItemsOption = 200_000,
     connections: Annotated[
         list[int] | None,
-        typer.Option("--connections", min=1, max=16, help="May be repeated; 1 and 2 otherwise."),
+        typer.Option("--connections", min=1, max=16, help="May be repeated; default 1 and 2."),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -114,16 +114,17 @@ def emit(
 def lag(
     seconds: SecondsOption = 30.0,
     warm_seconds: Annotated[
-        float, typer.Option(min=0, max=3600, help="How long the same load runs before.")
+        float,
+        typer.Option(min=0, max=3600, help="Seconds of the same load before the measurement."),
     ] = 30.0,
     rates: Annotated[
         list[int] | None,
         typer.Option(
-            "--rate", min=1, max=100_000, help="Items/s; may be repeated; 1000 and 5000 otherwise."
+            "--rate", min=1, max=100_000, help="Items/s; may be repeated; default 1000 and 5000."
         ),
     ] = None,
     ways: Annotated[
-        list[str] | None, typer.Option("--way", help="kafka or direct; both otherwise.")
+        list[str] | None, typer.Option("--way", help="kafka or direct; default both.")
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -143,7 +144,9 @@ def backlog(
     items: ItemsOption = 200_000,
     pending_max: Annotated[
         int,
-        typer.Option("--pending-max", min=10_000, max=ITEMS_MAX, help="How much waits at most."),
+        typer.Option(
+            "--pending-max", min=10_000, max=ITEMS_MAX, help="The most items that are pending."
+        ),
     ] = 10_000_000,
     full: Annotated[
         bool, typer.Option("--full", help="Go on to 100 million; needs 60 GB and an hour.")
@@ -156,7 +159,7 @@ def backlog(
     ] = 2_000_000,
     json: JsonOption = False,
 ) -> None:
-    """Measure the claim rate with more and more waiting, and with a snapshot held open."""
+    """Measure the claim rate with a growing backlog, and with a snapshot held open."""
     from bench.backlog import BacklogOptions, bench_backlog, pending_levels
 
     levels = pending_levels(ITEMS_MAX if full else pending_max)
@@ -175,7 +178,13 @@ def flood(
     ] = 20,
     seconds: SecondsOption = 45.0,
     pipeline_items: Annotated[
-        int, typer.Option("--pipeline-items", min=1000, max=ITEMS_MAX, help="To compare with.")
+        int,
+        typer.Option(
+            "--pipeline-items",
+            min=1000,
+            max=ITEMS_MAX,
+            help="Items of the pipeline to compare with.",
+        ),
     ] = 300_000,
     json: JsonOption = False,
 ) -> None:
@@ -192,11 +201,14 @@ def flows(
         int, typer.Option("--flows", min=1, max=100_000, help="Flows that are served.")
     ] = 5_000,
     blocked_flows: Annotated[
-        int, typer.Option("--blocked-flows", min=2, max=100_000, help="Flows held back.")
+        int,
+        typer.Option(
+            "--blocked-flows", min=2, max=100_000, help="Flows that are paused or exhausted."
+        ),
     ] = 5_000,
     items: ItemsOption = 300_000,
     blocked_items: Annotated[
-        int, typer.Option("--blocked-items", min=2, max=ITEMS_MAX, help="What waits behind these.")
+        int, typer.Option("--blocked-items", min=2, max=ITEMS_MAX, help="Pending items of these.")
     ] = 1_000_000,
     json: JsonOption = False,
 ) -> None:
@@ -210,13 +222,20 @@ def flows(
 @bench.command()
 def materialise(
     definitions: Annotated[
-        int, typer.Option("--definitions", min=10, max=1_000_000, help="Timed, a day ahead.")
+        int,
+        typer.Option(
+            "--definitions", min=10, max=1_000_000, help="Definitions that are timed, a day ahead."
+        ),
     ] = 10_000,
     many: Annotated[
-        int, typer.Option("--many", min=100, max=ITEMS_MAX, help="Whose memory is watched.")
+        int,
+        typer.Option("--many", min=100, max=ITEMS_MAX, help="Definitions whose memory is watched."),
     ] = 1_000_000,
     seconds: Annotated[
-        float, typer.Option("--seconds", min=0.01, max=60, help="Each expression, each way.")
+        float,
+        typer.Option(
+            "--seconds", min=0.01, max=60, help="Seconds for each expression and each way."
+        ),
     ] = 1.0,
     json: JsonOption = False,
 ) -> None:
@@ -231,7 +250,7 @@ def materialise(
 def workers(
     counts: Annotated[
         list[int] | None,
-        typer.Option("--workers", min=1, max=32, help="May be repeated; 1, 2, 4, 8 otherwise."),
+        typer.Option("--workers", min=1, max=32, help="May be repeated; default 1, 2, 4, 8."),
     ] = None,
     seconds: SecondsOption = 10.0,
     json: JsonOption = False,
@@ -247,7 +266,7 @@ def workers(
 def idle(
     items: ItemsOption = 1_000_000, seconds: SecondsOption = 60.0, json: JsonOption = False
 ) -> None:
-    """Measure what each process uses while nothing is due and a million items wait."""
+    """Measure what each process uses while nothing is due and a million items are pending."""
     from bench.idle import IdleOptions, bench_idle
 
     _measure("idle", bench_idle, IdleOptions(items, seconds), json=json)
@@ -262,11 +281,12 @@ def soak(
         int, typer.Option("--rate", min=0, max=100_000, help="Items/s; 0 is half the peak.")
     ] = 0,
     peak_items: Annotated[
-        int, typer.Option("--peak-items", min=1000, max=ITEMS_MAX, help="To find the peak with.")
+        int,
+        typer.Option("--peak-items", min=1000, max=ITEMS_MAX, help="Items that measure the peak."),
     ] = 300_000,
     json: JsonOption = False,
 ) -> None:
-    """Hold half the peak, and see whether memory, dead rows and lag stay what they were."""
+    """Keep half the peak rate, and check that memory, dead rows and lag do not grow."""
     from bench.soak import SoakOptions, bench_soak
 
     _measure("soak", bench_soak, SoakOptions(minutes, rate, peak_items), json=json)
@@ -302,7 +322,7 @@ def _measure(
     from dueledger.cli.service_session import run_process
     from dueledger.ledger.runtime.log import configure
 
-    configure(json=False)  # on stderr: what runs in this process keeps out of the document
+    configure(json=False)  # on stderr: logs must not be in the document
     with open_rig(_say) as rig:
         document = run_process(take(name, rig, bench, options))
     _show(document, json=json)

@@ -31,7 +31,7 @@ Contestant = Callable[[], Awaitable[BenchRound]]
 @final
 @dataclass(frozen=True, slots=True)
 class CompareOptions:
-    """How many jobs a round, how many rounds, and which contestants: none named means all."""
+    """How many jobs a round, how many rounds, and which contestants: none means all."""
 
     items: int = 100_000
     rounds: int = 3
@@ -39,7 +39,7 @@ class CompareOptions:
 
 
 async def bench_compare(rig: Rig, options: CompareOptions) -> Measured:
-    """Run the rounds; a contestant that cannot run is an entry that says why."""
+    """Run the rounds; one that cannot run is an entry with the reason."""
     contestants: dict[str, Contestant] = {
         PIPELINE: partial(_ours, rig, options.items, ProcessSet()),
         DIRECT: partial(_ours, rig, options.items, ProcessSet(workers=2, direct=True)),

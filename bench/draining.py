@@ -61,10 +61,10 @@ async def working(rig: Rig, ledger: Ledger, processes: ProcessSet) -> AsyncGener
 async def drain(
     rig: Rig, ledger: Ledger, items: int, processes: ProcessSet, *, fill: Fill | None = None
 ) -> Drained:
-    """Emit items while nobody claims, then let the processes work them off.
+    """Emit items while nothing claims, then let the processes complete them.
 
-    `fill` emits them in another way, under the same prefix, and what else shall wait meanwhile.
-    Raises Unbalanced where an item is missing at the end, and ProcessDied where a process ends.
+    `fill` emits them in another way, under the same prefix, and other pending items.
+    Raises Unbalanced if an item is missing at the end, ProcessDied if a process ends.
     """
     async with _workers(rig, ledger, processes) as workers:
         async with _allocators(rig, ledger, processes):

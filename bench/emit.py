@@ -73,7 +73,7 @@ async def _emission(rig: Rig, options: EmitOptions, count: int) -> _Emission:
                 await emit_items(connection, warm_up, actor_no=ledger.actor_no)
         await ledger.rest()
         batches = list(make_batches(ledger.kind, options.items, prefix=PREFIX))
-        gc.freeze()  # a service has one batch at a time, and no collector that walks over them all
+        gc.freeze()  # a service has one batch at a time: less for its collector
         try:
             rig.say(f"emitting {options.items:,} items from {count}")
             meter = rig.meter()
@@ -99,7 +99,7 @@ async def _emit_all(
         for batch in waiting:
             answers = await emit_items(connection, batch, actor_no=actor_no)
             if any(answer.created is not created for answer in answers):
-                raise MeasurementFailed("an item was new that was not to be, or the other way")
+                raise MeasurementFailed("an item was new that should not be, or the reverse")
 
     began = perf_counter()
     await asyncio.gather(*(emit(connection) for connection in connections))

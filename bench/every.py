@@ -24,14 +24,14 @@ DOCUMENT_BYTES_MAX: Final = 64 << 20
 @final
 @dataclass(frozen=True, slots=True)
 class Size:
-    """An option that a scale shrinks, to no less than `least`."""
+    """An option that is multiplied by the scale, at least `least`."""
 
     option: str
     whole: float
     least: float
 
     def at(self, scale: float) -> str:
-        """Return the option's value; what counts whole things stays whole."""
+        """Return the option's value; whole numbers stay whole."""
         value = max(self.whole * scale, self.least)
         return str(round(value)) if isinstance(self.whole, int) else f"{value:.3f}"
 
@@ -99,7 +99,7 @@ PLAN: Final = (
 async def bench_all(
     scale: float, names: Sequence[str], *, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Run the benchmarks named, or all; return one document."""
+    """Run the named benchmarks, or all; return one document."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # noqa: S101 - a coroutine runs in a task
     loop.add_signal_handler(signal.SIGTERM, task.cancel)
@@ -128,7 +128,7 @@ async def bench_all(
 
 
 def write_documents(document: dict[str, Any], folder: Path) -> None:
-    """Write what each benchmark printed to a file of its own, and the table beside them."""
+    """Write each benchmark's document to a file, and the table beside them."""
     folder.mkdir(parents=True, exist_ok=True)
     table = {key: value for key, value in document.items() if key != "documents"}
     for name, one in {**document["documents"], "all": table}.items():
@@ -139,7 +139,7 @@ def write_documents(document: dict[str, Any], folder: Path) -> None:
 def _rows(
     name: str, documents: dict[str, dict[str, Any]], errors: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Return a row a goal, or one that says what went wrong."""
+    """Return one row for each goal, or one with the error."""
     if name in errors:
         error = errors[name].splitlines()[0]
         return [{"benchmark": name, "goal": None, "figure": None, "reached": False, "error": error}]
@@ -150,7 +150,7 @@ def _rows(
 
 
 async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str, Any] | str:
-    """Run one benchmark; return its document, or the end of what it said."""
+    """Run one benchmark; return its document, or the end of its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -175,8 +175,8 @@ async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str
         answer: dict[str, Any] = json.loads(document)
         return answer if "goals" in answer else answer["error"]["detail"]
     if not told:
-        return f"it ended with {process.returncode} and said nothing"
-    return "\n".join((told[-1].strip(), *told))  # a traceback says last what happened
+        return f"it ended with {process.returncode} without output"
+    return "\n".join((told[-1].strip(), *told))  # the last line of a traceback is the error
 
 
 async def _read(process: Process) -> bytes:

@@ -28,7 +28,7 @@ SAME_KIND: Final = "the others' kind"
 @final
 @dataclass(frozen=True, slots=True)
 class FloodOptions:
-    """The flood, the others, for how long these go on, and what the pipeline is measured with."""
+    """The flood, the others, their duration, and the items of the pipeline."""
 
     items: int = 1_000_000
     flows: int = 50
@@ -76,7 +76,7 @@ async def _alone(rig: Rig, options: FloodOptions) -> Lag:
 
 
 async def _flooded(rig: Rig, options: FloodOptions, name: str) -> _Flooded:
-    """Load both ahead, let the flood break while the others go on, and measure both."""
+    """Load both ahead, let the flood become due while the others continue, and measure both."""
     rig.say(f"the others, and a flood of {name}")
     items = _others(options) + options.items
     async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):

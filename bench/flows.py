@@ -20,7 +20,7 @@ NEXT_TO_NOTHING: Final = 0.001  # items a second
 @final
 @dataclass(frozen=True, slots=True)
 class FlowsOptions:
-    """How many flows are served and how many are not, and the items of each sort."""
+    """How many flows are served and how many are not, and the items of each type."""
 
     flows: int = 5_000
     blocked_flows: int = 5_000
@@ -55,7 +55,7 @@ async def bench_flows(rig: Rig, options: FlowsOptions) -> Measured:
 
 
 async def _load_blocked(ledger: Ledger, options: FlowsOptions) -> None:
-    """Have items due behind flows of which half are paused and half have no tokens left."""
+    """Make due items of flows of which half are paused and half have no tokens left."""
     lanes = max(options.blocked_flows // 2, 1)
     for tenant in (PAUSED, EXHAUSTED):
         await ledger.load(

@@ -1,4 +1,4 @@
-"""The handlers that benchmarks work with, for the kinds that the environment names."""
+"""The handlers that benchmarks work with, for the kinds named in the environment."""
 
 import asyncio
 import os
@@ -22,7 +22,7 @@ async def complete(items: list[DueItem]) -> list[Verdict]:
 
 
 async def sleep_5ms(_item: DueItem) -> Verdict:
-    """Wait as a handler does that calls another service."""
+    """Wait like a handler that calls another service."""
     await asyncio.sleep(NAP_SECONDS)
     return Completed()
 

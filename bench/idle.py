@@ -19,7 +19,7 @@ IDLE_GOAL: Final = 0.01
 LATER_SECONDS: Final = 30 * 86_400.0
 SPREAD_SECONDS: Final = 86_400.0
 SETTLE_SECONDS: Final = 30.0
-NOT_JUDGED: Final = {BENCH, "kafka"}  # a JVM has a life of its own
+NOT_JUDGED: Final = {BENCH, "kafka"}  # a JVM is never idle
 SETTINGS: Final = {"DUELEDGER_HTTP_ALLOWED_ORIGINS": "*"}
 ROLES: Final = {
     "allocator": ("allocate",),
@@ -43,7 +43,7 @@ class IdleOptions:
 
 
 async def bench_idle(rig: Rig, options: IdleOptions) -> Measured:
-    """Watch one process of each kind do nothing."""
+    """Watch one idle process of each type."""
     async with rig.ledger(settings=SETTINGS) as ledger, AsyncExitStack() as exits:
         await ledger.load(
             options.items,
@@ -57,7 +57,7 @@ async def bench_idle(rig: Rig, options: IdleOptions) -> Measured:
             await exits.enter_async_context(rig.several(role, 1, ledger, *arguments))
         await asyncio.sleep(min(SETTLE_SECONDS, options.seconds))
         rig.require_alive()
-        rig.say("watching them do nothing")
+        rig.say("watching idle processes")
         meter = rig.meter()
         await asyncio.sleep(options.seconds)
         usage = meter.read()

@@ -63,7 +63,7 @@ def lead_seconds(items: int) -> float:
 async def whole_lag(ledger: Ledger, *, prefix: str, since: datetime, until: datetime) -> Lag:
     """Measure the lag of all items of a prefix that were started in a window of time.
 
-    Raises MeasurementFailed where one was started early, or none at all.
+    Raises MeasurementFailed if one was started early, or none was started.
     """
     lags = await measure_lags(
         ledger.watcher, started_from=since, started_until=until, key_prefix=prefix

@@ -66,7 +66,7 @@ class Ledger:
         actor_no: int,
         say: Callable[[str], None],
     ) -> None:
-        """Take over two connections: one to write as services do, one to look."""
+        """Take over two connections: one to write like a service, one to read."""
         self.dsn = dsn
         self.kind = kind
         self.other_kind = f"{kind}Other"
@@ -98,7 +98,7 @@ class Ledger:
         spacing_seconds: float = 0.0,
         quiet: bool = False,
     ) -> None:
-        """Emit items that the server makes: faster, and through the same door."""
+        """Emit items that the server makes itself, by the same function: faster."""
         if not quiet:
             self._say(f"loading {items:,} items")
         load = BenchLoad(
@@ -123,26 +123,26 @@ class Ledger:
         return await read_now(self.watcher)
 
     async def rest(self) -> None:
-        """Settle what was loaded, and let PostgreSQL's counters tell of it."""
+        """Vacuum after a load, and wait until PostgreSQL's counters include it."""
         await flush_counters(self.connection)
         await vacuum_tables(self.watcher)
 
     async def wait_until(self, instant: datetime) -> None:
-        """Wait until an instant on the ledger's clock. Raises MeasurementFailed when it is past."""
+        """Wait for an instant of the ledger's clock. Raises MeasurementFailed if it has passed."""
         left = (instant - await self.now()).total_seconds()
         if left < 0:
             raise MeasurementFailed(
                 f"the load was ready {-left:.1f} s after its items began to be due: "
-                "this machine emits too slowly for the rate asked for"
+                "this machine emits too slowly for the requested rate"
             )
         await asyncio.sleep(left)
 
     async def until_ended(
         self, items: int | None = None, *, watch: Callable[[], None], look: float = LOOK_SECONDS
     ) -> None:
-        """Wait until so many items, or all emitted, have ended; `watch` is called at each look.
+        """Wait until so many items, or all emitted, have ended; call `watch` at each poll.
 
-        Raises MeasurementFailed when nothing ends for two minutes.
+        Raises MeasurementFailed if nothing ends for two minutes.
         """
         wanted = self._emitted if items is None else items
         progress = _Progress(wanted)
@@ -151,7 +151,7 @@ class Ledger:
             await asyncio.sleep(look)
 
     async def steps(self, items: int, *, prefix: str, watch: Callable[[], None]) -> StepTimes:
-        """Measure items' steps once that many of their prefix are completed."""
+        """Measure items' steps once `items` of their prefix are completed."""
         progress = _Progress(items)
         while True:
             steps = await measure_steps(self.watcher, key_prefix=prefix)
@@ -161,7 +161,7 @@ class Ledger:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def require_balance(self, *, all_completed: bool = True) -> None:
-        """Raise Unbalanced where the identity does not hold, or an item is not completed."""
+        """Raise Unbalanced if the identity does not hold, or an item is not completed."""
         for account in await read_balance(self.watcher):
             if account.difference or (all_completed and account.completed != account.items):
                 raise Unbalanced(

@@ -27,7 +27,7 @@ GROWTH_GOAL: Final = 1.2
 HORIZON_SECONDS: Final = 86_400.0
 LOAD_DEFINITIONS: Final = 20_000
 LOOK_SECONDS: Final = 0.5
-STEPS: Final = 200  # of croniter between two looks at the clock
+STEPS: Final = 200  # of croniter between two reads of the clock
 ROUNDS: Final = 3
 YEAR: Final = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
 ZONE: Final = "America/New_York"
@@ -108,7 +108,7 @@ def _rates(text: str, seconds: float) -> tuple[float, float]:
             steps.get_next(datetime)
         return STEPS
 
-    set_based()  # what is compiled once is compiled
+    set_based()  # compile what is compiled once
     rounds = [(_rate(set_based, seconds), _rate(stepped, seconds)) for _ in range(ROUNDS)]
     return median(fast for fast, _ in rounds), median(slow for _, slow in rounds)
 
@@ -123,7 +123,7 @@ def _rate(run: Counted, seconds: float) -> float:
 
 
 def _whens(ticks: bool) -> list[dict[str, Any]]:  # noqa: FBT001 -- of this module alone
-    """Return what an estate has: mostly daily jobs at all hours; some by the hour and quarter."""
+    """Return a typical mix: mostly daily jobs at all hours, some hourly and quarter-hourly."""
     whens: list[dict[str, Any]] = []
     for minute, hour in islice(((n * 7 % 60, n % HOURS) for n in count()), 60):
         kind = (minute + hour) % 5 if ticks else 0
@@ -134,7 +134,7 @@ def _whens(ticks: bool) -> list[dict[str, Any]]:  # noqa: FBT001 -- of this modu
 
 
 async def _load(ledger: Ledger, rig: Rig, definitions: int, *, ticks: bool) -> datetime:
-    """Make definitions in force from now on; return from when."""
+    """Put definitions in force now; return that instant."""
     rig.say(f"defining {definitions:,} schedules")
     now = await ledger.now()
     document = {"definition": "d", "tenant": "bench", "kind": ledger.kind, "business_key": "d"}

@@ -90,7 +90,7 @@ async def make_database(connection: Connection, name: str) -> None:
 
 
 async def drop_database(connection: Connection, name: str) -> None:
-    """Drop a database whoever is connected to it."""
+    """Drop a database, even while connections to it are open."""
     quoted = await connection.fetchval("select quote_ident($1)", name)
     await connection.execute(f"drop database if exists {quoted} with (force)")
 
@@ -134,7 +134,7 @@ async def load_definitions(
     effective_from: datetime,
     actor_no: int,
 ) -> None:
-    """Make schedules that the server numbers itself, alike but for their `when`."""
+    """Make schedules that the server numbers itself; they differ only in `when`."""
     await connection.execute(
         _statement("load_definitions"),
         document,
@@ -149,12 +149,12 @@ async def load_definitions(
 
 
 async def count_materialised(connection: Connection, until: datetime) -> int:
-    """Count the definitions that are materialised that far. Reads all: for benchmarks alone."""
+    """Count the definitions that are materialised that far. Reads all rows: for benchmarks only."""
     return await connection.fetchval(_statement("count_materialised"), until)
 
 
 async def count_ended(connection: Connection) -> int:
-    """Count the items that ended in a run. Reads all runs: for benchmarks alone."""
+    """Count the items that ended in a run. Reads all runs: for benchmarks only."""
     return await connection.fetchval(_statement("count_ended"))
 
 
@@ -198,7 +198,7 @@ async def measure_lags(
 ) -> list[Lag]:
     """Measure lag by when items were started, in buckets from `started_from` on.
 
-    `early` counts items started before their time, which no one may ever see.
+    `early` counts items started before their time, which must never happen.
     """
     rows = await connection.fetch(
         _statement("measure_lags"),
@@ -221,7 +221,7 @@ async def measure_lags(
 
 
 async def read_balance(connection: Connection) -> list[Accounting]:
-    """Read the accounting identity however many items there are."""
+    """Read the accounting identity, without a time limit."""
     rows = await connection.fetch(statement("read_accounting"), None, timeout=PATIENCE_SECONDS)
     return [Accounting(**row) for row in rows]
 
@@ -233,12 +233,12 @@ async def read_table_growth(connection: Connection) -> list[TableGrowth]:
 
 
 async def flush_counters(connection: Connection) -> None:
-    """Let PostgreSQL's counters tell now what this session changed; they are up to 10 s late."""
+    """Update PostgreSQL's counters for this session now; otherwise they are up to 10 s late."""
     await connection.execute("select pg_stat_force_next_flush()")
 
 
 async def vacuum_tables(connection: Connection) -> None:
-    """Vacuum, analyze and checkpoint after a bulk load, so that a measurement starts settled."""
+    """Vacuum, analyze and checkpoint after a bulk load, before a measurement."""
     await connection.execute("vacuum (analyze)", timeout=PATIENCE_SECONDS)
     await connection.execute("checkpoint", timeout=PATIENCE_SECONDS)
 

@@ -1,7 +1,7 @@
 """Other job systems, measured beside ours: installed at run time, in versions that are pinned.
 
-Their programs lie in ``bench/peers`` of the source checkout. They are copied to the user's cache
-and installed there by the ordinary clients of their languages; nothing of them is a dependency.
+Their programs are in ``bench/peers`` of the source checkout. They are copied to the user's cache
+and installed there by the package managers of their languages; none is a dependency.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ PEERS: Final = (
 
 
 async def install(peer: Peer, rig: Rig) -> Path:
-    """Have a peer installed; return its folder in the cache. Raises PeerUnavailable."""
+    """Install a peer; return its folder in the cache. Raises PeerUnavailable."""
     source = SOURCES / peer.folder
     if not source.is_dir():
         raise PeerUnavailable("its program is in the source checkout, and this is none")
@@ -105,7 +105,7 @@ async def install(peer: Peer, rig: Rig) -> Path:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(source, folder)
     except OSError as error:
-        raise PeerUnavailable(f"it cannot be kept in {folder}: {error}") from error
+        raise PeerUnavailable(f"it cannot be stored in {folder}: {error}") from error
     for command in peer.install:
         async with _started(f"{peer.name}-install", command, folder, rig) as process:
             await _end(process, command[0], f"{peer.name}-install", rig, seconds=INSTALL_SECONDS)
@@ -114,7 +114,7 @@ async def install(peer: Peer, rig: Rig) -> Path:
 
 
 async def work(peer: Peer, folder: Path, rig: Rig, *, items: int, warm_up: int) -> PeerRound:
-    """Load a database of its own and work it off. Raises PeerUnavailable."""
+    """Load a separate database and complete its jobs. Raises PeerUnavailable."""
     async with rig.database() as dsn:
         total = str(items + warm_up)
         rig.say(f"{peer.name}: loading {items:,} jobs")
@@ -126,7 +126,7 @@ async def work(peer: Peer, folder: Path, rig: Rig, *, items: int, warm_up: int) 
 
 
 def _digest(source: Path) -> str:
-    """Name an installation by what it is made of and for."""
+    """Return the name of an installation, by its files and its machine."""
     digest = hashlib.sha256(sys.version.encode())
     for path in sorted(source.iterdir()):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -163,7 +163,7 @@ async def _started(
     rig: Rig,
     environment: dict[str, str] | None = None,
 ) -> AsyncGenerator[Process]:
-    """Run a command in its folder; what it says on standard error goes to its log."""
+    """Run a command in its folder; its standard error goes to its log."""
     installing = environment is None
     with log_path(rig.log_dir, name).open("wb") as log:
         try:

@@ -18,7 +18,7 @@ DIRECT_GOAL: Final = 100_000
 @final
 @dataclass(frozen=True, slots=True)
 class PipelineOptions:
-    """How much to run, and on how many processes."""
+    """The number of items, and of processes."""
 
     items: int = 600_000
     allocators: int = 1
@@ -28,7 +28,7 @@ class PipelineOptions:
 @final
 @dataclass(frozen=True, slots=True)
 class DirectOptions:
-    """How much to run, and on how many processes."""
+    """The number of items, and of processes."""
 
     items: int = 500_000
     workers: int = 2

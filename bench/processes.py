@@ -50,7 +50,7 @@ async def running(
 
 
 async def stop(process: Process) -> None:
-    """End a process in order, or with SIGKILL when it takes too long; idempotent."""
+    """End a process in order, or with SIGKILL if it takes too long; idempotent."""
     if process.returncode is not None:
         return
     process.terminate()
@@ -76,7 +76,7 @@ def suspended(processes: Iterable[Process]) -> Generator[None]:
 
 
 def require_alive(processes: Mapping[str, Process], log_dir: Path) -> None:
-    """Raise ProcessDied, with the end of its log, where one has ended."""
+    """Raise ProcessDied, with the end of its log, if one has ended."""
     for name, process in processes.items():
         if process.returncode is not None:
             tail = "\n".join(log_tail(log_dir, name))

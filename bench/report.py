@@ -15,7 +15,7 @@ from dueledger.stack.kafka_jars import VERSION as KAFKA_VERSION
 
 
 class OptionsClass(Protocol):
-    """A dataclass: what a benchmark was asked for."""
+    """A dataclass: the options of a benchmark."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -25,7 +25,7 @@ _Options = TypeVar("_Options", bound=OptionsClass)
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """One figure and what it should be; with `ceiling`, at most that instead of at least.
+    """One figure and its goal: a lower bound, or an upper bound with `ceiling`.
 
     A figure of None could not be measured.
     """
@@ -37,7 +37,7 @@ class Goal:
 
     @property
     def reached(self) -> bool:
-        """Whether the figure is on the right side."""
+        """Whether the figure reaches the goal."""
         if self.figure is None:
             return False
         return self.figure <= self.bound if self.ceiling else self.figure >= self.bound

@@ -50,7 +50,7 @@ def open_rig(say: Callable[[str], None]) -> Generator["Rig"]:
 
 @final
 class Rig:
-    """Two servers, and what runs on them. `servers` gives their process ids where they are ours."""
+    """Two servers and the processes that use them. `servers` returns their ids if they are ours."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Rig:
 
     @asynccontextmanager
     async def ledger(self, *, settings: Mapping[str, str] | None = None) -> AsyncGenerator[Ledger]:
-        """Make a ledger of its own: database, kinds, topics and consumer group.
+        """Make a new ledger: database, kinds, topics and consumer group.
 
         `settings` are environment variables for the processes that work on it.
         """
@@ -131,7 +131,7 @@ class Rig:
             del self._others[name]
 
     def roots(self) -> dict[str, int]:
-        """Return the process ids under measurement by name, this one's among them."""
+        """Return the process ids under measurement by name, this one's included."""
         return {
             **self._servers(),
             **{name: process.pid for name, process in self._processes.items()},
@@ -140,19 +140,19 @@ class Rig:
         }
 
     def meter(self) -> Meter:
-        """Begin to measure what all of them use."""
+        """Begin to measure the usage of all of them."""
         return Meter(self.roots())
 
     def memory_bytes(self) -> dict[str, int]:
-        """Return what each of them has for itself alone."""
+        """Return the private memory of each of them."""
         return memory_bytes(self.roots())
 
     def require_alive(self) -> None:
-        """Raise ProcessDied where one has ended."""
+        """Raise ProcessDied if one has ended."""
         require_alive(self._processes, self.log_dir)
 
     async def read_server(self) -> BenchServer:
-        """Read what the document must say of PostgreSQL."""
+        """Read PostgreSQL's version and settings for the document."""
         connection = await connect(self.endpoints.dsn, application_name=APPLICATION)
         try:
             return await read_server(connection)
@@ -160,7 +160,7 @@ class Rig:
             await connection.close()
 
     async def rest(self, dsn: str) -> None:
-        """Settle a database after a bulk load: the same for every contestant."""
+        """Settle a database after a bulk load: the same for every system."""
         connection = await connect(dsn, application_name=APPLICATION)
         try:
             await vacuum_tables(connection)

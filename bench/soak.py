@@ -47,7 +47,7 @@ class SoakOptions:
 @final
 @dataclass(slots=True)
 class _Samples:
-    """What was read at even distances."""
+    """The samples, at equal intervals."""
 
     memory: list[dict[str, int]] = field(default_factory=list[dict[str, int]])
     tables: list[list[TableGrowth]] = field(default_factory=list[list[TableGrowth]])
@@ -89,7 +89,7 @@ async def bench_soak(rig: Rig, options: SoakOptions) -> Measured:
 
 
 async def _peak(rig: Rig, items: int) -> int:
-    """Measure how fast items are worked off while they are emitted."""
+    """Measure how fast items are completed while others are emitted."""
     rig.say("the peak")
     async with rig.ledger() as ledger, working(rig, ledger, ProcessSet()):
         await ledger.load(items, flows=tenant_flows(ledger.kind), prefix=PREFIX, due_at=DUE_AT)
@@ -118,7 +118,7 @@ async def _emit(rig: Rig, ledger: Ledger, rate: int, seconds: float) -> float:
 
 
 async def _sample(rig: Rig, ledger: Ledger, samples: _Samples, seconds: float) -> None:
-    """Read memory and tables at even distances, on a connection of its own."""
+    """Read memory and tables at equal intervals, on a separate connection."""
     connection = await connect(ledger.dsn, application_name=APPLICATION)
     try:
         for _ in range(SAMPLES):

@@ -18,7 +18,7 @@ READINGS_MAX: Final = 20
 class Usage:
     """What each process used in a window of time, by name; `cores_busy` counts all processes.
 
-    `cores` are those that this process may run on, and what it starts with it.
+    `cores` are those that this process and its children may run on.
     """
 
     seconds: float
@@ -43,17 +43,17 @@ class Usage:
 
 @final
 class Meter:
-    """Reads the processes named at its start, once more when it is read."""
+    """Reads the usage of processes when it is made, and again on `read`."""
 
     def __init__(self, roots: Mapping[str, int]) -> None:
-        """Begin to measure; `roots` are process ids by name, each with all that it starts."""
+        """Begin to measure; `roots` are process ids by name, each with its children."""
         self._roots = dict(roots)
         self._began = monotonic()
         self._cpu = _cpu_seconds(self._roots)
         self._machine = _machine_seconds()
 
     def read(self) -> Usage:
-        """Return what was used since the start. A process that has gone counts as far as known."""
+        """Return what was used since the start. A process that has ended counts as last read."""
         seconds = max(monotonic() - self._began, 1e-9)
         machine, before = _machine_seconds(), self._machine
         used = _cpu_seconds(self._roots)
@@ -96,12 +96,12 @@ def bound_by(usage: Usage) -> str:
 
 
 def memory_bytes(roots: Mapping[str, int]) -> dict[str, int]:
-    """Return the memory by name that each process and all below it has for itself alone."""
+    """Return the memory by name that each process and its children use privately."""
     return {name: _tree_bytes(pid) for name, pid in roots.items()}
 
 
 class _Machine(NamedTuple):
-    """Seconds that the cores open to this process have had nothing to do, or waited for a disk."""
+    """Seconds that this process's cores were idle, or waited for a disk."""
 
     cores: int
     idle: float
@@ -125,7 +125,7 @@ def _shares_by_role(usage: Usage) -> dict[str, float]:
 
 
 def _cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
-    """Return user and system seconds by name: of each process and all below it, ended or not."""
+    """Return user and system seconds by name: of each process and its children, ended or not."""
     seconds: dict[str, float] = {}
     for name, pid in roots.items():
         try:
@@ -138,13 +138,13 @@ def _cpu_seconds(roots: Mapping[str, int]) -> dict[str, float]:
 def _tree_seconds(root: psutil.Process) -> float:
     own = root.cpu_times()
     if root.pid == os.getpid():
-        return own.user + own.system  # what it started is measured by its own name
+        return own.user + own.system  # its children are measured by their own names
     below = 0.0
     for _ in range(READINGS_MAX):
         below = sum(_seconds(process) for process in root.children(recursive=True))
         seen, own = own, root.cpu_times()
         if (seen.children_user, seen.children_system) == (own.children_user, own.children_system):
-            break  # else one ended meanwhile, and was counted twice or not at all
+            break  # otherwise a child ended meanwhile, and was counted twice or not at all
     return own.user + own.system + own.children_user + own.children_system + below
 
 

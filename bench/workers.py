@@ -25,7 +25,7 @@ class WorkersOptions:
 
 
 async def bench_workers(rig: Rig, options: WorkersOptions) -> Measured:
-    """Measure each number of workers on a topic with partitions enough for all."""
+    """Measure each number of workers on a topic with enough partitions for all."""
     drained: dict[int, Drained] = {}
     for count in options.counts:
         rig.say(f"{count} worker{'s' if count > 1 else ''}")

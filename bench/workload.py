@@ -35,5 +35,5 @@ def make_batches(kind: str, items: int, *, prefix: str) -> Iterator[list[ItemDra
 
 
 def tenant_flows(kind: str, count: int = TENANTS) -> list[tuple[str, str, str]]:
-    """Return flows that differ in their tenant alone."""
+    """Return flows that differ only in their tenant."""
     return [(f"tenant-{number}", kind, "") for number in range(count)]

@@ -1,1 +1,1 @@
-"""Programs as users of Dueledger would write them."""
+"""Programs like those that users of Dueledger write."""

@@ -1,8 +1,8 @@
-"""Hold the tracked text to what a stranger's clone can use.
+"""Check that tracked text works in any clone.
 
 Links in Markdown must lead to a file and a heading that exist, and a path in backticks that begins
 with a folder of the code must exist. No tracked file may name an absolute path of somebody's
-machine or the host of a package index: a lock or a script that does works for one of us only.
+machine or the host of a package index: such a lock or script works for one person only.
 """
 
 import re
@@ -25,7 +25,7 @@ _CODE_PATH: Final = re.compile(
     r"`((?:allocator|bench|examples|ledger|reconciler|sql|tests|tools|workers)/[\w./*-]+)`"
 )
 _HISTORY: Final = frozenset({"CHANGELOG.md"})
-"""Says what was, under the names of its day."""
+"""It has names of their time, which may no longer exist."""
 
 # A folder of one machine, not of every one: /etc and /usr/bin/env are everywhere.
 _MACHINE_PATH: Final = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work)/[A-Za-z0-9_.]")
@@ -82,12 +82,12 @@ def _broken_links(path: Path, text: str) -> Iterator[str]:
     for match in _LINK.finditer(prose):
         link = match.group(1) or match.group(2)
         if re.match(r"[a-z][a-z0-9+.-]*:", link):
-            continue  # another site; whether it answers is not ours to gate on
+            continue  # another site; its answers are not checked
         name, _, anchor = link.partition("#")
         target = (path.parent / name).resolve() if name else path
         where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
         if not target.is_relative_to(ROOT) or not target.exists():
-            yield f"{where}: {link} leads nowhere in this repository"
+            yield f"{where}: {link} does not exist in this repository"
         elif (
             anchor and target.suffix == ".md" and anchor not in _anchors(target.read_text("utf-8"))
         ):
@@ -98,7 +98,7 @@ def _missing_paths(path: Path, text: str) -> Iterator[str]:
     for match in _CODE_PATH.finditer(_FENCE.sub(_blank, text)):
         if not any(ROOT.glob(match.group(1).rstrip("/"))):
             where = f"{path.relative_to(ROOT)}:{_line(text, match.start())}"
-            yield f"{where}: {match.group(1)} is no file of this repository"
+            yield f"{where}: {match.group(1)} is not a file of this repository"
 
 
 def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iterator[str]:
@@ -107,7 +107,7 @@ def _matches(path: Path, text: str, pattern: re.Pattern[str], what: str) -> Iter
 
 
 def findings() -> Iterator[str]:
-    """Yield one line for each thing that would not work, or not be true, elsewhere."""
+    """Yield one line for each thing that would not work in another clone."""
     for path in _tracked():
         text = _text(path)
         if text is None:

@@ -1,1 +1,1 @@
-"""An insurer: a domain service with tables of its own, that owes its customers renewals."""
+"""An insurer: a domain service with its own tables that owes its customers renewals."""

@@ -1,6 +1,6 @@
 """Renews policies when they are due: `dueledger work dueledger.examples.insurer.handlers:handlers`.
 
-The renewal and its premium are written in the transaction that completes the item, so neither is
+The renewal and its premium are written in the transaction that completes the item, so none of
 ever there without the other two, and a renewal never happens twice (G6).
 """
 
@@ -10,8 +10,8 @@ from dueledger import Completed, Connection, DueItem, Handlers, NotDue, Verdict
 
 handlers = Handlers()
 
-# A policy with the fault `premium_not_booked` is renewed without its premium: a defect, on purpose,
-# that only a look at the bookings can find.
+# A policy with the fault `premium_not_booked` is renewed without its premium: an intended defect,
+# that only a check of the bookings can find.
 _RENEW: Final = """
 with renewal as (
   insert into insurer.renewal_issued (policy_number, term, due_item, premium)

@@ -1,4 +1,4 @@
-"""Makes an insurer's portfolio and what happened to it, the same for the same seed. No IO."""
+"""Makes an insurer's portfolio and its events, the same for the same seed. No IO."""
 
 import json
 import random
@@ -17,7 +17,7 @@ _AMENDED: Final = 0.06
 _EXPIRES_LATER: Final = 0.15
 _SENT_TWICE: Final = 0.03
 _OVERTAKEN: Final = (
-    0.25  # of what is amended or cancelled: that news arrives before the policy's own
+    0.25  # part of the amendments and cancellations that arrive before the policy's own event
 )
 
 Fault = Literal["event_lost", "premium_not_booked"]
@@ -25,7 +25,7 @@ Fault = Literal["event_lost", "premium_not_booked"]
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """A policy as it stands after everything that happened to it."""
+    """A policy after all of its events."""
 
     number: str
     region: str
@@ -50,7 +50,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """Everything that is made: `book` is sent before the day begins, `changes` while it passes."""
+    """All events: `book` is sent before the day begins, `changes` during the day."""
 
     policies: list[Policy]
     book: list[Event]
@@ -135,7 +135,7 @@ def _change(
 
 
 def _add_faults(portfolio: Portfolio, day: date) -> None:
-    """Spread the faults evenly over policies that nothing else happened to."""
+    """Spread the faults evenly over policies without other events."""
     changed = {event.policy_number for event in portfolio.book if event.type != "PolicyActivated"}
     changed.update(event.policy_number for event in portfolio.changes)
     plain = [

@@ -1,4 +1,4 @@
-"""Books what is reported missing: `python -m dueledger.examples.insurer.repairs`, until SIGTERM.
+"""Books missing premiums: `python -m dueledger.examples.insurer.repairs`, until SIGTERM.
 
 Dueledger's reconciler finds a renewal that completed without its premium and asks for it on the
 topic `due-repairs`. A command may come more than once; the booking happens once.
@@ -30,7 +30,7 @@ returning amount
 
 
 async def book_missing(connection: asyncpg.Connection[Any], record: ConsumerRecord) -> str:
-    """Book the premium that one command asks for; say what came of it."""
+    """Book the premium that one command requests; return the result as text."""
     command = json.loads(record.value or b"{}")
     if command.get("type") != "EFFECT_MISSING" or command.get("kind") != "PolicyRenewalDue":
         return f"not ours: {command.get('type')} of {command.get('kind')}"

@@ -1,4 +1,4 @@
-"""The insurer's policy service: keeps policies in its own tables, and tells Kafka about them.
+"""The insurer's policy service: it has policies in its own tables, and sends events to Kafka.
 
     python -m dueledger.examples.insurer.service prepare --policies 20000 --day 2027-03-01
     python -m dueledger.examples.insurer.service send book
@@ -36,7 +36,7 @@ _UNACKNOWLEDGED_MAX: Final = 2_000
 
 
 async def prepare(connection: asyncpg.Connection[Any], portfolio: Portfolio) -> dict[str, int]:
-    """Make the tables and write the policies with what happened to them, in one transaction."""
+    """Make the tables and write the policies with their events, in one transaction."""
     async with connection.transaction():
         await connection.execute("drop schema if exists insurer cascade")
         await connection.execute(_SCHEMA.read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def _outbox_rows(portfolio: Portfolio) -> list[tuple[object, ...]]:
 async def send(
     connection: asyncpg.Connection[Any], bootstrap_servers: str, wave: str
 ) -> dict[str, int]:
-    """Send one wave in its order. What is sent twice is sent again after everything else."""
+    """Send one wave in its order. Events that are sent twice are repeated at the end."""
     events = [
         Event(**dict(row))
         for row in await connection.fetch(
@@ -109,7 +109,7 @@ async def send(
 
 
 async def _send_events(producer: AIOKafkaProducer, events: Iterable[Event]) -> None:
-    """Send with a bound on what is not acknowledged yet; a policy's events keep their order."""
+    """Send with a bound on unacknowledged events; a policy's events keep their order."""
     unacknowledged: list[asyncio.Future[Any]] = []
     for event in events:
         unacknowledged.append(
@@ -141,7 +141,7 @@ def _headers(event: Event) -> list[tuple[str, bytes]]:
 
 
 async def list_faults(connection: asyncpg.Connection[Any]) -> dict[str, list[str]]:
-    """Return what was made to go wrong: fault → policy numbers."""
+    """Return the injected faults: fault → policy numbers."""
     faults: dict[str, list[str]] = {"event_lost": [], "premium_not_booked": []}
     rows = await connection.fetch(
         "select fault, policy_number from insurer.fault order by policy_number"
@@ -178,11 +178,14 @@ def read_arguments(arguments: list[str]) -> argparse.Namespace:
     preparing.add_argument("--policies", type=int, default=20_000)
     preparing.add_argument("--seed", type=int, default=7)
     preparing.add_argument(
-        "--day", type=date.fromisoformat, required=True, help="the day most renewals are due"
+        "--day",
+        type=date.fromisoformat,
+        required=True,
+        help="the day on which most renewals are due",
     )
     sending = commands.add_parser("send", help="send a wave of events to Kafka")
     sending.add_argument("wave", choices=("book", "changes"))
-    commands.add_parser("faults", help="list what was made to go wrong")
+    commands.add_parser("faults", help="list the injected faults")
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""Runs the periodic jobs, which here means taking note of them."""
+"""Runs the periodic jobs; here it only records them."""
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 
@@ -7,5 +7,5 @@ handlers = Handlers()
 
 @handlers.on_batch("PeriodicJobDue", batch_max=500)
 async def start_jobs(items: list[DueItem]) -> list[Verdict]:
-    """Answer each job with the name its run would have had."""
+    """Complete each job with the name that its run would have."""
     return [Completed({"run": f"{item.business_key}@{item.cycle}"}) for item in items]

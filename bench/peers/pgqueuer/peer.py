@@ -69,7 +69,7 @@ async def work(items: int, warm_up: int) -> None:
     )
     await handled.wait()
     left = "select exists (select from pgqueuer)"
-    while await connection.fetchval(left):  # noqa: ASYNC110 - it tells nobody of its commits
+    while await connection.fetchval(left):  # noqa: ASYNC110 - it does not notify about commits
         await asyncio.sleep(LOOK_SECONDS)
     tell("finished", seconds=perf_counter() - began)
     queue.shutdown.set()
@@ -77,7 +77,7 @@ async def work(items: int, warm_up: int) -> None:
 
 
 async def main() -> None:
-    """Do what the command line asks for."""
+    """Run the command of the command line."""
     command, *counts = sys.argv[1:]
     if command == "load":
         await load(int(counts[0]))
