@@ -56,7 +56,7 @@ def read_csv(
         elif day is None:
             problems.append(Problem(place, repr(fields[0][:80]), "no date", "2027-12-24"))
         elif day in days:
-            reason = f"is also given in line {line_of[day]} already"
+            reason = f"is given in line {line_of[day]} already"
             problems.append(Problem(place, day.isoformat(), reason, "each day once"))
         elif len(name) > NAME_CHARS_MAX:
             problems.append(

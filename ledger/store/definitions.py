@@ -177,7 +177,7 @@ async def define(
     Raises InvalidItem for a document that Postgres cannot store, Conflict if a lock wait exceeds
     the limit of `limit_lock_wait`.
     """
-    locked = f"the definition {tenant}/{name}, or expands it"
+    locked = f"the definition {tenant}/{name}"
     with conflict_on_lock_timeout(locked):
         async with connection.transaction():
             await lock_definition(connection, tenant, name)

@@ -50,10 +50,10 @@ def test_each_bad_line_of_a_csv_is_refused_by_its_number(write: Write) -> None:
     text = good + "\n".join((*bad, "2027-02-30,e", "2027-05-01"))
     assert refusal(write("us.csv", text)) == [
         ("line 3", "no date"),
-        ("line 4", "given in line 2 already"),
-        ("line 5", "outside the range, 2028-12-31"),
+        ("line 4", "is given in line 2 already"),
+        ("line 5", "is outside the range, 2028-12-31"),
         ("line 6", "no date"),
-        ("line 7", "1 fields; the header has 2"),
+        ("line 7", "has 1 fields; the header has 2"),
     ]
 
 
@@ -113,7 +113,7 @@ def test_all_day_events_are_holidays_and_yearly_ones_repeat_within_the_range(wri
         ("DTSTART;VALUE=DATE:20271224|DTEND;VALUE=DATE:20271224", "not between 1 and"),
         ("DTSTART;VALUE=DATE:20271224|DURATION:PT6H", "not between 1 and"),
         ("DTSTART;VALUE=DATE:20271224|RRULE:FREQ=MONTHLY", "does not repeat yearly"),
-        ("DTSTART;VALUE=DATE:20271224|RDATE;VALUE=DATE:20281224", "RDATE is not read"),
+        ("DTSTART;VALUE=DATE:20271224|RDATE;VALUE=DATE:20281224", "RDATE is not supported"),
         ("LOCATION:nowhere", "exactly one DTSTART"),
     ],
 )

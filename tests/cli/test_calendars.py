@@ -127,7 +127,7 @@ def test_a_definition_says_until_when_its_calendar_reaches(
     dueledger_on("calendar", "import", "us", csv, *KEY, *FILES)
     defined = dueledger_on("define", "nightly.yaml", "--json")
     assert defined.document["version"] == 1
-    assert "calendar us reaches to 2099-12-31" in defined.err
+    assert "calendar us ends on 2099-12-31" in defined.err
     assert dueledger_on("calendar", "show", "uk", *KEY).code == 2
 
 
@@ -163,7 +163,7 @@ def test_g13_define_compares_by_the_calendars_of_the_ledger_as_far_as_they_reach
     shown = dueledger_on(*define, "--dry-run")
     assert "0 kept, 0 moved, 9 added, 9 removed" in shown.err
     assert "In the 12 days from then on" in shown.err
-    assert "calendar us reaches to 2027-03-19" in shown.err
+    assert "calendar us ends on 2027-03-19" in shown.err
     diff = dueledger_on(*define, "--json").document["diff"]
     assert [one["cycle"] for one in diff["next"] if one["change"] == "added"][:4] == [
         *("2027-03-08T10:00", "2027-03-09T10:00", "2027-03-11T10:00", "2027-03-12T10:00"),

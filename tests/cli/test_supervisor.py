@@ -59,7 +59,7 @@ async def test_a_child_that_dies_leaves_its_last_lines_and_is_started_again(
 
     await eventually(began_twice)
     assert heard.remarks[0] == "ended by itself (exit code 3); its last 2 lines:"
-    assert heard.remarks[1:4] == ["  one", "  two", "starts again in 0.5 s"]
+    assert heard.remarks[1:4] == ["  one", "  two", "restarts in 0.5 s"]
 
 
 async def test_a_child_that_was_killed_on_purpose_stays_dead(

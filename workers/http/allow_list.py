@@ -98,7 +98,7 @@ class AllowList:
         try:
             what = blocked_reason(read_address(address), self._networks)
         except ValueError:
-            what = "no address without a zone id"
+            what = "not a plain address"
         if what:
             # The address is left out: authors of definitions must not learn about this network.
             raise AddressRefused(f"{host} resolves to an address that is not allowed ({what})")

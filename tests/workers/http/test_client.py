@@ -107,7 +107,7 @@ async def test_the_machines_own_resolver_is_asked_and_its_answer_is_checked(
 ) -> None:
     origin = f"http://localhost:{endpoint.port}"
     async with HttpClient(permissive(origin, networks=())) as strict:
-        with pytest.raises(TargetRefused, match=r"localhost stands for .* loopback"):
+        with pytest.raises(TargetRefused, match=r"localhost resolves to .* .loopback"):
             await strict.send(request(origin))
     assert endpoint.connections == 0
     async with HttpClient(permissive(origin, networks=("127.0.0.0/8", "::1/128"))) as client:
@@ -341,6 +341,6 @@ def test_a_file_without_certificates_is_refused_by_name(tmp_path: Path) -> None:
     empty = tmp_path / "empty.pem"
     empty.touch()
     with pytest.raises(
-        InvalidSetting, match=r"DUELEDGER_HTTP_CA_FILE: no certificates .*empty\.pem"
+        InvalidSetting, match=r"DUELEDGER_HTTP_CA_FILE: is not a file of certificates .*empty\.pem"
     ):
         HttpClient(permissive(), ca_file=empty)

@@ -66,7 +66,7 @@ REFUSED: list[tuple[dict[str, object], str, str, str]] = [
     ({"url": "https://höoks.example.com/"}, "url", "ASCII", "xn--"),
     ({"url": "https://2130706433/"}, "url", "is a number", "192.0.2.1"),
     ({"method": "HEAD"}, "method", "not one of the accepted words", "POST"),
-    ({"method": "GET", "body": "payload"}, "body", "a GET carries none", "POST"),
+    ({"method": "GET", "body": "payload"}, "body", "a GET request has no body", "POST"),
     ({"body": {}}, "body", "not 1 to 100 fields", "path to a map"),
     ({"body": "payload.["}, "body", "not a JMESPath", "item.business_key"),
     ({"body": {"key": "item.["}}, "body.key", "not a JMESPath", "item.business_key"),
@@ -75,7 +75,7 @@ REFUSED: list[tuple[dict[str, object], str, str, str]] = [
     ({"timeout": "soon"}, "timeout", "period", "PT24H"),
     ({"concurrency": 0}, "concurrency", "greater than or equal to 1", ""),
     ({"headers": {"Host": "x"}}, "headers.Host", "set by the HTTP client", "no such header"),
-    ({"headers": {"Webhook-Id": "x"}}, "headers.Webhook-Id", "about the item", ""),
+    ({"headers": {"Webhook-Id": "x"}}, "headers.Webhook-Id", "describes the item", ""),
     ({"headers": {"X-A": "a\r\nX-B: b"}}, "headers.X-A", "cannot contain", "printable"),
     ({"headers": {"X-A": "1", "x-a": "2"}}, "headers.X-A", "given twice", "once"),
     ({"headerz": {}}, "headerz", "no such field", "headers"),
@@ -149,6 +149,6 @@ async def test_two_endpoints_for_one_kind_are_refused(
 ) -> None:
     documents = [definition(), definition("second"), definition("third") | {"dispatch": other}]
     definitions: list[Definition] = [parse_definition(document) for document in documents]
-    with pytest.raises(InvalidInput, match=r"third.*another dispatch for RenewalDue than renewals"):
+    with pytest.raises(InvalidInput, match=r"third.*differs from the dispatch that renewals has"):
         await put_in_force(connection, definitions, actor_no=actor_no)
     assert await connection.fetchval("select count(*) from ledger.kind") == 0
