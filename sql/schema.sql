@@ -337,6 +337,55 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
+CREATE FUNCTION ledger.finish_items() RETURNS trigger
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  -- Most estates have neither, and pay for two looks a statement.
+  if exists (select from ledger.held_key) then
+    -- Arrays: joined, a plan made while there were few rows reads them all for each.
+    with ended as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(
+        select w.item_no from written w
+        where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+      returning h.serial
+    ),
+    failed as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(
+        select w.item_no from written w where w.event in (6 /* failed */, 7 /* timed_out */, 9 /* parked */)))
+        and exists (
+          select from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+          where f.flow_no = h.flow_no and not k.failure_holds)
+      returning h.serial
+    ),
+    next as materialized (
+      select n.item_no
+      from (select serial from ended union all select serial from failed) freed
+      cross join lateral (
+        select p.item_no from ledger.pending p
+        where p.serial = freed.serial and p.available_at = 'infinity'
+        order by p.serial_due_at, p.item_no limit 1
+        for update skip locked
+      ) n
+    )
+    update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
+    where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity';
+  end if;
+
+  if exists (select from ledger.following) then
+    delete from ledger.following f
+    where f.item_no = any (array(
+      select w.item_no from written w
+      where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)));
+  end if;
+  return null;
+end $$;
+
+COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it.';
+
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
@@ -2019,6 +2068,8 @@ CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btre
 CREATE UNIQUE INDEX zone_change_open_idx ON ledger.zone_change USING btree ((true)) WHERE (closed_at IS NULL);
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
+
+CREATE TRIGGER transition_finishes_items AFTER INSERT ON ledger.transition REFERENCING NEW TABLE AS written FOR EACH STATEMENT EXECUTE FUNCTION ledger.finish_items();
 
 ALTER TABLE ONLY ledger.calendar
     ADD CONSTRAINT calendar_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);

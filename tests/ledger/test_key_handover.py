@@ -1,8 +1,10 @@
 """What frees a key wakes the next in order, what skips an item follows its chain; at what cost."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from uuid import UUID
 
 import pytest
@@ -12,23 +14,26 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import (
     Claim,
+    apply_withdrawals,
     claim_serial_items,
     list_due_flows,
     mark_published,
     next_fences,
     reap_claims,
+    reap_runs,
     record_claims,
 )
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import KindPolicy, begin_chains, put_kind_policy
 from dueledger.ledger.store.flow_limits import flag_streaks, release_keys
 from dueledger.ledger.store.flows import expedite_items
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.reviews import write_off_items
 
 from .conftest import Ledger
 
 COMPLETED = TransitionEvent.COMPLETED
+FAILED = TransitionEvent.FAILED
 PARKED = TransitionEvent.PARKED
 FAR = datetime(2190, 1, 1, tzinfo=UTC)
 
@@ -102,8 +107,8 @@ async def test_what_comes_late_never_passes_what_waits_behind_a_key_that_became_
     first, second = await _owe(ordered), await _owe(ordered, 1)
     runs = await _run(ordered)
     assert await _claim(ordered) == {}
-    await ordered.settle(runs[first], PARKED)
-    await write_off_items(ordered.connection, [first], reason="gone", actor_no=ordered.worker_no)
+    await ordered.connection.execute("delete from ledger.held_key")  # as if its end saw no waiter
+    await ordered.settle(runs[first], COMPLETED)
     third = await _owe(ordered, 2)
     assert third not in await _claim(ordered)  # nobody has woken the second yet
     assert (await release_keys(ordered.connection, None, 10)).unblocked == 1
@@ -122,18 +127,122 @@ async def test_an_item_started_before_its_time_keeps_that_while_it_waits_for_its
     assert list(await _claim(ordered)) == [early]
 
 
-async def test_an_item_parked_in_the_queue_frees_its_key_where_failures_do_not_hold(
-    ordered: Ledger,
+async def _run_first(ledger: Ledger, first: UUID) -> int | None:
+    """Start the first item; the other one waits for its key."""
+    runs = await _run(ledger)
+    assert await _claim(ledger) == {}
+    assert await _claimable(ledger) == []
+    return runs[first]
+
+
+async def _settle(ledger: Ledger, first: UUID, event: TransitionEvent) -> None:
+    await ledger.settle(await _run_first(ledger, first), event)
+
+
+async def _withdraw(ledger: Ledger, first: UUID) -> None:
+    await withdraw_items(
+        ledger.connection,
+        [first],
+        event=TransitionEvent.CANCELLED,
+        reason="sold",
+        actor_no=ledger.worker_no,
+    )
+
+
+async def _withdraw_after(ledger: Ledger, first: UUID, event: TransitionEvent) -> None:
+    await _settle(ledger, first, event)
+    await _withdraw(ledger, first)
+
+
+async def _withdraw_while_it_runs(ledger: Ledger, first: UUID) -> None:
+    run_no = await _run_first(ledger, first)
+    await _withdraw(ledger, first)
+    await ledger.settle(run_no, FAILED)
+    assert (await apply_withdrawals(ledger.connection, 10)).applied == 1
+
+
+async def _withdraw_before_it_starts(ledger: Ledger, first: UUID) -> None:
+    (fence,) = (await _claim(ledger)).values()
+    assert await _claim(ledger) == {}
+    await _withdraw(ledger, first)
+    assert (await ledger.start(fence)).withdrawn == (1,)
+
+
+async def _write_off(ledger: Ledger, first: UUID) -> None:
+    await _settle(ledger, first, PARKED)
+    await write_off_items(ledger.connection, [first], reason="gone", actor_no=ledger.worker_no)
+
+
+async def _lose_its_worker(ledger: Ledger, first: UUID) -> None:
+    await _run_first(ledger, first)
+    await set_machine_clock(ledger.connection, FAR, rate=0.0)
+    assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).runs == 1
+
+
+async def _miss_its_queue_deadline(ledger: Ledger, first: UUID) -> None:
+    claims = await _claim(ledger)
+    assert await _claim(ledger) == {}
+    await mark_published(ledger.connection, [claims[first]], [0])
+    await set_machine_clock(ledger.connection, FAR, rate=0.0)
+    assert (await reap_claims(ledger.connection, 10, ledger.worker_no)).parked == 1
+
+
+ENDINGS: dict[str, Callable[[Ledger, UUID], Awaitable[None]]] = {
+    "completed": partial(_settle, event=COMPLETED),
+    "cancelled by its handler": partial(_settle, event=TransitionEvent.CANCELLED),
+    "withdrawn between attempts": partial(_withdraw_after, event=FAILED),
+    "withdrawn while parked": partial(_withdraw_after, event=PARKED),
+    "withdrawn while it runs": _withdraw_while_it_runs,
+    "withdrawn before it starts": _withdraw_before_it_starts,
+    "written off": _write_off,
+}
+FAILURES: dict[str, Callable[[Ledger, UUID], Awaitable[None]]] = {
+    "failed": partial(_settle, event=FAILED),
+    "parked": partial(_settle, event=PARKED),
+    "lost its worker": _lose_its_worker,
+    "missed its queue deadline": _miss_its_queue_deadline,
+}
+
+
+async def _owe_two(ledger: Ledger) -> tuple[UUID, UUID]:
+    """Emit an item with a chain and one that waits for its key, due after it."""
+    definition_no = await _define(ledger)
+    first = await _owe(ledger, definition_no=definition_no)
+    await begin_chains(ledger.connection, [first], [definition_no], [10 * 86_400.0])
+    return first, await _owe(ledger, 1)
+
+
+async def _claimable(ledger: Ledger) -> list[UUID]:
+    """Return the items of the key that no other item blocks."""
+    rows = await ledger.connection.fetch(
+        "select i.id from ledger.pending p join ledger.due_item i using (item_no)"
+        " where p.available_at < 'infinity' and not exists (select from ledger.held_key)"
+    )
+    return [row["id"] for row in rows]
+
+
+@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
+async def test_g2_whatever_ends_an_item_frees_its_key_wakes_the_next_and_follows_its_chain(
+    ordered: Ledger, ending: Callable[[Ledger, UUID], Awaitable[None]]
 ) -> None:
-    policy = KindPolicy("acme", ordered.kind, failure_holds=False, queue_late="park")
+    first, second = await _owe_two(ordered)
+    await ending(ordered, first)
+    claimable = set(await _claimable(ordered))
+    assert len(claimable) == 2, "the one that waited, and the next of the chain"
+    assert {first, second} & claimable == {second}
+
+
+@pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
+@pytest.mark.parametrize("holds", [True, False], ids=["holds", "frees"])
+async def test_a_failure_frees_the_key_only_where_its_kind_says_so(
+    ordered: Ledger, failure: Callable[[Ledger, UUID], Awaitable[None]], *, holds: bool
+) -> None:
+    policy = KindPolicy("acme", ordered.kind, failure_holds=holds, queue_late="park")
     await put_kind_policy(ordered.connection, policy)
-    await _owe(ordered)
-    (fence,) = (await _claim(ordered)).values()
-    await mark_published(ordered.connection, [fence], [0])
-    second = await _owe(ordered, 1)
-    await set_machine_clock(ordered.connection, FAR, rate=0.0)
-    assert (await reap_claims(ordered.connection, 10, ordered.worker_no)).parked == 1
-    assert list(await _claim(ordered)) == [second]
+    first, second = await _owe_two(ordered)
+    await failure(ordered, first)
+    assert (second in await _claimable(ordered)) is not holds
+    assert await ordered.connection.fetchval("select count(*) from ledger.following") == 1
 
 
 async def test_g2_a_round_skipped_for_its_overlap_is_followed_by_the_next(ledger: Ledger) -> None:

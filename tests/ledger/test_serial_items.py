@@ -149,7 +149,6 @@ async def test_a_failed_item_holds_its_key_until_it_ends(ledger: Ledger) -> None
     assert list(runs) == [first]
     await ledger.settle(runs[first], TransitionEvent.PARKED)
     await write_off_items(ledger.connection, [first], reason="gone", actor_no=ledger.worker_no)
-    assert (await release_keys(ledger.connection, None, 100)).unblocked == 1
     assert list(await _hand_out(ledger)) == [second]
     await ledger.check_balance()
 

@@ -154,9 +154,6 @@ journal as (
     jsonb_build_object('reason', 'overlap')
   from skipped s
 ),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select s.item_no from skipped s))
-),
 -- 4 asks that an older one that holds the key, or is tried again, ends.
 ousted as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, actor_no, requested_at)

@@ -21,7 +21,7 @@ closed as (
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max, c.published_at
 ),
 judged as materialized (
-  select u.*, c.batch_max, i.flow_no, i.due_at, i.serial, i.overlap, k.failure_holds,
+  select u.*, c.batch_max, i.flow_no, i.due_at, i.serial, i.overlap,
     c.published_at is not null and k.queue_late = 'park' as parks
   from closed c
   cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
@@ -49,10 +49,6 @@ parked as (
     'no worker started it before its queue deadline', $2::integer
   from judged j where j.parks
   returning 1
-),
-freed as (
-  delete from ledger.held_key h
-  where h.item_no = any (array(select j.item_no from judged j where j.parks and not j.failure_holds))
 )
 select (select count(*) from back)::integer as released, (select count(*) from parked)::integer as parked,
   (select count(*) from closed)::integer as claims

@@ -43,12 +43,6 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', a.reason, 'replacement', a.replacement))
   from ended e join asked a on a.item_no = e.item_no
 ),
-freed as (
-  delete from ledger.held_key h where h.item_no = any (array(select e.item_no from ended e))
-),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select e.item_no from ended e))
-),
 too_late as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
   select ledger.now(), f.actor_no, 'withdraw', 'finished', f.item_no from finished f

@@ -46,12 +46,6 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', $3::text, 'replacement', t.replacement))
   from ended e join target t on t.item_no = e.item_no
 ),
-freed as (
-  delete from ledger.held_key h where h.item_no = any (array(select e.item_no from ended e))
-),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select e.item_no from ended e))
-),
 obsolete as (
   delete from ledger.withdrawal w where w.item_no = any (array(select e.item_no from ended e))
 ),

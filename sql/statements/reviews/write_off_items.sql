@@ -22,12 +22,6 @@ journal as (
     jsonb_build_object('reason', $2::text)
   from taken t
 ),
-freed as (
-  delete from ledger.held_key h where h.item_no = any (array(select t.item_no from taken t))
-),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select t.item_no from taken t))
-),
 refused as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
   select ledger.now(), $3::integer, 'write_off', 'illegal', a.item_no

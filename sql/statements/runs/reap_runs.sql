@@ -52,7 +52,7 @@ lost as materialized (
 -- Smaller than its own was, too: a worker may start many small ones at once, and die of them for ever.
 judged as materialized (
   select l.item_no, l.effective_date, l.attempt, l.starts, l.run_no, l.beside, l.overran, i.flow_no, i.due_at, i.serial,
-    i.overlap, i.business_key, k.failure_holds, l.unanswered, b.blamed,
+    i.overlap, i.business_key, l.unanswered, b.blamed,
     case when b.blamed then l.attempt else l.attempt - 1 end as used,
     case when l.unanswered then l.batch_max when b.blamed then 1
       else greatest(1, least(l.beside / 8, l.batch_max / 8, 32000)) end as batch_max,
@@ -104,10 +104,6 @@ streak as (
   order by j.flow_no, j.business_key
   on conflict (flow_no, business_key) do update set
     failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
-),
-freed as (
-  delete from ledger.held_key h
-  where h.item_no = any (array(select j.item_no from judged j where not j.failure_holds and not j.unanswered))
 ),
 silent as (
   insert into ledger.silence (topic, holder_no, since)

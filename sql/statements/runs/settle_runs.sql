@@ -43,7 +43,7 @@ final as (
   where o.event in (5 /* completed */, 11 /* cancelled */)
 ),
 judged as materialized (
-  select o.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, k.failure_holds, w.wait_seconds,
+  select o.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, w.wait_seconds,
     case
       when o.event = 6 /* failed */ and (o.attempt >= k.attempt_max or o.starts >= k.start_max
         or coalesce(ledger.now() + make_interval(secs => w.wait_seconds)
@@ -108,36 +108,6 @@ counted as (
   join ledger.flow f on f.flow_no = o.limited_flow_no and f.circuit_failure_ratio is not null
   where o.limited_flow_no is not null and o.event in (5 /* completed */, 6 /* failed */)
   group by o.limited_flow_no
-),
--- Only estates that have such items pay for looking; an array, or a plan made while they had few reads them all for each.
-freed as (
-  delete from ledger.held_key h
-  where h.item_no = any (array(
-    select o.item_no from outcome o
-    where o.event in (5 /* completed */, 11 /* cancelled */) and exists (select from ledger.held_key)
-    union all
-    select j.item_no from judged j where j.verdict in (6 /* failed */, 9 /* parked */) and not j.failure_holds))
-  returning h.serial
-),
-next as materialized (
-  select n.item_no
-  from freed f
-  cross join lateral (
-    select p.item_no from ledger.pending p
-    where p.serial = f.serial and p.available_at = 'infinity'
-    order by p.serial_due_at, p.item_no limit 1
-    for update skip locked
-  ) n
-),
-woken as (
-  update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
-  where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity'
-),
-followed as (
-  delete from ledger.following f
-  where f.item_no = any (array(
-    select o.item_no from outcome o
-    where o.event in (5 /* completed */, 11 /* cancelled */) and exists (select from ledger.following)))
 ),
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,

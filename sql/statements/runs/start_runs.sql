@@ -40,12 +40,6 @@ withdrawn as materialized (
 honoured as (
   delete from ledger.withdrawal w where w.item_no = any (array(select x.item_no from withdrawn x))
 ),
-freed as (
-  delete from ledger.held_key h where h.item_no = any (array(select x.item_no from withdrawn x))
-),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select x.item_no from withdrawn x))
-),
 begun as (
   insert into ledger.run (
     started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at, flow_no, run_until)

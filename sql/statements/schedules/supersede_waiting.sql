@@ -48,9 +48,6 @@ journal as (
     jsonb_build_object('reason', 'version', 'version', (select n.version from newer n))
   from ended e
 ),
-followed as (
-  delete from ledger.following f where f.item_no = any (array(select e.item_no from ended e))
-),
 obsolete as (
   delete from ledger.withdrawal w where w.item_no = any (array(select e.item_no from ended e))
 )

@@ -1,0 +1,54 @@
+create function ledger.finish_items() returns trigger
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- Most estates have neither, and pay for two looks a statement.
+  if exists (select from ledger.held_key) then
+    -- Arrays: joined, a plan made while there were few rows reads them all for each.
+    with ended as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(
+        select w.item_no from written w
+        where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+      returning h.serial
+    ),
+    failed as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(
+        select w.item_no from written w where w.event in (6 /* failed */, 7 /* timed_out */, 9 /* parked */)))
+        and exists (
+          select from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
+          where f.flow_no = h.flow_no and not k.failure_holds)
+      returning h.serial
+    ),
+    next as materialized (
+      select n.item_no
+      from (select serial from ended union all select serial from failed) freed
+      cross join lateral (
+        select p.item_no from ledger.pending p
+        where p.serial = freed.serial and p.available_at = 'infinity'
+        order by p.serial_due_at, p.item_no limit 1
+        for update skip locked
+      ) n
+    )
+    update ledger.pending p set available_at = ledger.not_before(p.item_no, p.serial_due_at)
+    where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity';
+  end if;
+
+  if exists (select from ledger.following) then
+    delete from ledger.following f
+    where f.item_no = any (array(
+      select w.item_no from written w
+      where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)));
+  end if;
+  return null;
+end $$;
+
+comment on function ledger.finish_items is
+  'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that '
+  'waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that '
+  'failures hold it.';
+
+create trigger transition_finishes_items after insert on ledger.transition
+  referencing new table as written
+  for each statement execute function ledger.finish_items();
