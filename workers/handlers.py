@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
+from dueledger.ledger.kind_defaults import BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS
 from dueledger.workers.item import DueItem
 from dueledger.workers.verdicts import NotAttempted, Park, Verdict
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 CONCURRENCY_MAX: Final = 10_000
 BATCH_MAX: Final = 10_000
 KIND_LENGTH_MAX: Final = 100
-BACKOFF_BASE_SECONDS: Final = 10.0  # the default of a kind
-BACKOFF_CAP_SECONDS: Final = 600.0
 
 SingleFunction = Callable[[DueItem], Awaitable[Verdict | NotAttempted] | Verdict]
 BatchFunction = Callable[[list[DueItem]], Awaitable[Sequence[Verdict]] | Sequence[Verdict]]

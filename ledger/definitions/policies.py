@@ -14,6 +14,7 @@ from dueledger.ledger.definitions.fields import (
     field_error,
 )
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.kind_defaults import BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS
 from dueledger.ledger.schedule.expressions import Period
 
 START_MAX: Final = 30
@@ -96,8 +97,8 @@ class RetryPolicy(DocumentPart):
         default=None,
         description="failures in a row of one business key that are reported; default 3",
     )
-    base: Period = timedelta(seconds=10)
-    cap: Period = timedelta(minutes=10)
+    base: Period = timedelta(seconds=BACKOFF_BASE_SECONDS)
+    cap: Period = timedelta(seconds=BACKOFF_CAP_SECONDS)
     deadline: Period | None = Field(
         default=None,
         description="counted from due_at; an item that fails later is parked, not retried",

@@ -5,7 +5,6 @@ from datetime import timedelta
 from dueledger.ledger.definitions.policies import DeadlinePolicy, RetryPolicy
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
-from dueledger.workers.handlers import BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS
 
 
 async def test_the_defaults_of_a_kind_are_those_of_documents_and_handlers(
@@ -22,8 +21,6 @@ async def test_the_defaults_of_a_kind_are_those_of_documents_and_handlers(
     assert deadlines.queue == timedelta(seconds=row["queue_seconds"])
     assert deadlines.queue_late == row["queue_late"]
     assert deadlines.run_late == row["run_late"]
-    assert row["backoff_base_seconds"] == BACKOFF_BASE_SECONDS
-    assert row["backoff_cap_seconds"] == BACKOFF_CAP_SECONDS
 
 
 async def test_a_kind_put_in_force_first_keeps_a_cap_above_its_base_and_starts_above_attempts(
