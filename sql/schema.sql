@@ -545,7 +545,7 @@ begin
       0, actor, ledger.now(),
       jsonb_strip_nulls(jsonb_build_object(
         'reason', coalesce(t.skip_reason, 'tzdata'), 'due_at', t.moved_to, 'tzdata', move_items.tzdata,
-        'zone_change', move_items.change_no,
+        'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
     from taken t
@@ -1740,6 +1740,52 @@ COMMENT ON TABLE ledger.triggered IS 'Items that a person triggered. Triggering 
 
 COMMENT ON COLUMN ledger.triggered.id IS 'Id of the item.';
 
+CREATE TABLE ledger.tz_change (
+    change_no bigint NOT NULL,
+    digest text NOT NULL,
+    tzdata text NOT NULL,
+    tzdata_before text[] NOT NULL,
+    from_at timestamp with time zone,
+    opened_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL
+);
+
+COMMENT ON TABLE ledger.tz_change IS 'tz changes: what a newer tz database changes of pending items, as previewed and then applied. A change is open until each of its versions is applied.';
+
+COMMENT ON COLUMN ledger.tz_change.change_no IS 'Without gaps: one change at a time is written, and a preview takes no number.';
+
+COMMENT ON COLUMN ledger.tz_change.digest IS 'Hash of all that it changes.';
+
+COMMENT ON COLUMN ledger.tz_change.tzdata IS 'The newer tz database.';
+
+COMMENT ON COLUMN ledger.tz_change.tzdata_before IS 'The tz databases that had placed the items.';
+
+COMMENT ON COLUMN ledger.tz_change.from_at IS 'Only items due from then on are changed; null: all.';
+
+CREATE TABLE ledger.tz_change_version (
+    change_no bigint NOT NULL,
+    definition_no bigint NOT NULL,
+    page integer NOT NULL,
+    superseded_at timestamp with time zone,
+    failure text,
+    steps jsonb NOT NULL,
+    applied_at timestamp with time zone,
+    items integer,
+    overtaken boolean DEFAULT false NOT NULL
+);
+
+COMMENT ON TABLE ledger.tz_change_version IS 'One version of a definition in a tz change, in pages of steps; all pages are applied in one transaction.';
+
+COMMENT ON COLUMN ledger.tz_change_version.superseded_at IS 'When the next version takes over, as it was at the preview.';
+
+COMMENT ON COLUMN ledger.tz_change_version.failure IS 'Why the version cannot be expanded.';
+
+COMMENT ON COLUMN ledger.tz_change_version.steps IS 'What becomes of each item: moved, withdrawn, skipped, or added, with the item to emit.';
+
+COMMENT ON COLUMN ledger.tz_change_version.items IS 'How many steps of the version took effect; the same on each page.';
+
+COMMENT ON COLUMN ledger.tz_change_version.overtaken IS 'Whether another version was defined before it was applied; nothing of it took effect then.';
+
 CREATE TABLE ledger.watermark (
     tenant text NOT NULL,
     kind text NOT NULL,
@@ -1769,77 +1815,6 @@ WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', au
 COMMENT ON TABLE ledger.withdrawal IS 'Requests to cancel or supersede items in flight. Start applies them, and so does upkeep once the item waits again.';
 
 COMMENT ON COLUMN ledger.withdrawal.replacement IS 'Id of the item that takes its place.';
-
-CREATE TABLE ledger.zone_change (
-    change_no bigint NOT NULL,
-    digest text,
-    tzdata text NOT NULL,
-    tzdata_before text[] DEFAULT '{}'::text[] NOT NULL,
-    from_at timestamp with time zone,
-    opened_at timestamp with time zone NOT NULL,
-    closed_at timestamp with time zone,
-    actor_no integer NOT NULL
-);
-
-COMMENT ON TABLE ledger.zone_change IS 'tz changes: what a newer tz database changes of pending items, as previewed and then applied.';
-
-COMMENT ON COLUMN ledger.zone_change.change_no IS 'Without gaps: one change at a time is written, and a preview takes no number.';
-
-COMMENT ON COLUMN ledger.zone_change.digest IS 'Hash of all that it changes; null only in the transaction that writes it.';
-
-COMMENT ON COLUMN ledger.zone_change.tzdata IS 'The newer tz database.';
-
-COMMENT ON COLUMN ledger.zone_change.tzdata_before IS 'The tz databases that had placed the items.';
-
-COMMENT ON COLUMN ledger.zone_change.from_at IS 'Only items due from then on are changed; null: all.';
-
-CREATE TABLE ledger.zone_change_part (
-    change_no bigint NOT NULL,
-    definition_no bigint NOT NULL,
-    superseded_at timestamp with time zone,
-    failure text,
-    applied_at timestamp with time zone,
-    items integer,
-    overtaken boolean DEFAULT false NOT NULL
-);
-
-COMMENT ON TABLE ledger.zone_change_part IS 'One version of a definition in a tz change; applied in one transaction.';
-
-COMMENT ON COLUMN ledger.zone_change_part.superseded_at IS 'When the next version takes over, as it was at the preview.';
-
-COMMENT ON COLUMN ledger.zone_change_part.failure IS 'Why the version cannot be expanded.';
-
-COMMENT ON COLUMN ledger.zone_change_part.items IS 'How many of its steps took effect.';
-
-COMMENT ON COLUMN ledger.zone_change_part.overtaken IS 'Whether another version was defined before it was applied; nothing of it took effect then.';
-
-CREATE TABLE ledger.zone_change_step (
-    change_no bigint NOT NULL,
-    definition_no bigint NOT NULL,
-    at timestamp with time zone NOT NULL,
-    id uuid NOT NULL,
-    step text NOT NULL,
-    cycle text NOT NULL,
-    zone text NOT NULL,
-    due_at timestamp with time zone,
-    decision text,
-    skip_reason text,
-    tzdata_before text,
-    draft jsonb,
-    CONSTRAINT zone_change_step_step_check CHECK ((step = ANY (ARRAY['moved'::text, 'withdrawn'::text, 'skipped'::text, 'added'::text])))
-);
-
-COMMENT ON TABLE ledger.zone_change_step IS 'One item in a tz change. Append only.';
-
-COMMENT ON COLUMN ledger.zone_change_step.at IS 'When the item is due, or will be where it is added.';
-
-COMMENT ON COLUMN ledger.zone_change_step.id IS 'Id of the item.';
-
-COMMENT ON COLUMN ledger.zone_change_step.due_at IS 'When it is due after the change; null: it ends.';
-
-COMMENT ON COLUMN ledger.zone_change_step.decision IS 'Why due_at is not the nominal time: gap, fold or roll.';
-
-COMMENT ON COLUMN ledger.zone_change_step.draft IS 'The item to emit, where it is added.';
 
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_name_key UNIQUE (name);
@@ -1976,20 +1951,17 @@ ALTER TABLE ONLY ledger.transition_event
 ALTER TABLE ONLY ledger.triggered
     ADD CONSTRAINT triggered_pkey PRIMARY KEY (tenant, definition, cycle);
 
+ALTER TABLE ONLY ledger.tz_change
+    ADD CONSTRAINT tz_change_pkey PRIMARY KEY (change_no);
+
+ALTER TABLE ONLY ledger.tz_change_version
+    ADD CONSTRAINT tz_change_version_pkey PRIMARY KEY (change_no, definition_no, page);
+
 ALTER TABLE ONLY ledger.watermark
     ADD CONSTRAINT watermark_pkey PRIMARY KEY (tenant, kind);
 
 ALTER TABLE ONLY ledger.withdrawal
     ADD CONSTRAINT withdrawal_pkey PRIMARY KEY (item_no);
-
-ALTER TABLE ONLY ledger.zone_change_part
-    ADD CONSTRAINT zone_change_part_pkey PRIMARY KEY (change_no, definition_no);
-
-ALTER TABLE ONLY ledger.zone_change
-    ADD CONSTRAINT zone_change_pkey PRIMARY KEY (change_no);
-
-ALTER TABLE ONLY ledger.zone_change_step
-    ADD CONSTRAINT zone_change_step_pkey PRIMARY KEY (change_no, definition_no, at, id);
 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
@@ -2064,8 +2036,6 @@ CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
 CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
 CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
-
-CREATE UNIQUE INDEX zone_change_open_idx ON ledger.zone_change USING btree ((true)) WHERE (closed_at IS NULL);
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
@@ -2155,17 +2125,14 @@ ALTER TABLE ONLY ledger.silence
 ALTER TABLE ONLY ledger.transition_event
     ADD CONSTRAINT transition_event_after_state_fkey FOREIGN KEY (after_state) REFERENCES ledger.state(state);
 
-ALTER TABLE ONLY ledger.zone_change
-    ADD CONSTRAINT zone_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+ALTER TABLE ONLY ledger.tz_change
+    ADD CONSTRAINT tz_change_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
 
-ALTER TABLE ONLY ledger.zone_change_part
-    ADD CONSTRAINT zone_change_part_change_no_fkey FOREIGN KEY (change_no) REFERENCES ledger.zone_change(change_no);
+ALTER TABLE ONLY ledger.tz_change_version
+    ADD CONSTRAINT tz_change_version_change_no_fkey FOREIGN KEY (change_no) REFERENCES ledger.tz_change(change_no) DEFERRABLE INITIALLY DEFERRED;
 
-ALTER TABLE ONLY ledger.zone_change_part
-    ADD CONSTRAINT zone_change_part_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
-
-ALTER TABLE ONLY ledger.zone_change_step
-    ADD CONSTRAINT zone_change_step_change_no_definition_no_fkey FOREIGN KEY (change_no, definition_no) REFERENCES ledger.zone_change_part(change_no, definition_no);
+ALTER TABLE ONLY ledger.tz_change_version
+    ADD CONSTRAINT tz_change_version_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
 GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
@@ -2330,17 +2297,14 @@ GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.triggered TO ledger_worker;
 GRANT SELECT ON TABLE ledger.triggered TO ledger_auditor;
 
+GRANT SELECT,INSERT ON TABLE ledger.tz_change TO ledger_worker;
+GRANT SELECT ON TABLE ledger.tz_change TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.tz_change_version TO ledger_worker;
+GRANT SELECT ON TABLE ledger.tz_change_version TO ledger_auditor;
+
 GRANT SELECT,INSERT,UPDATE ON TABLE ledger.watermark TO ledger_worker;
 GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.withdrawal TO ledger_worker;
 GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.zone_change TO ledger_worker;
-GRANT SELECT ON TABLE ledger.zone_change TO ledger_auditor;
-
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.zone_change_part TO ledger_worker;
-GRANT SELECT ON TABLE ledger.zone_change_part TO ledger_auditor;
-
-GRANT SELECT,INSERT ON TABLE ledger.zone_change_step TO ledger_worker;
-GRANT SELECT ON TABLE ledger.zone_change_step TO ledger_auditor;

@@ -175,15 +175,15 @@ def materialise(
     if not check_tz:
         _materialise(dsn, once=once)
         return
-    from dueledger.cli.tz_changes import apply_zones, check_zones, list_zones
+    from dueledger.cli.tz_changes import apply_change, list_changes, preview_change
 
     from_at = None if from_ is None else options.read_due_instant(from_, "--from")
     if history:
-        list_zones(dsn, as_json=json_)
+        list_changes(dsn, as_json=json_)
     elif apply is None:
-        check_zones(dsn, from_at=from_at, as_json=json_)
+        preview_change(dsn, from_at=from_at, as_json=json_)
     else:
-        apply_zones(dsn, apply, from_at=from_at, as_json=json_)
+        apply_change(dsn, apply, from_at=from_at, as_json=json_)
 
 
 def _materialise(dsn: str | None, *, once: bool) -> None:

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 _SHOWN_MAX: Final = 20
 _HISTORY_MAX: Final = 1_000
 _COLUMNS: Final = ("change", "cycle", "local", "due_at", "was", "was_tzdata")
+_HISTORY_COLUMNS: Final = (
+    *("change_no", "digest", "tzdata_before", "tzdata", "from", "opened_at", "closed_at"),
+    *("actor", "definitions", "overtaken", "applied"),
+)
 
 
-def check_zones(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> None:
+def preview_change(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> None:
     """Show what changes, by definition, and the digest by which it is applied.
 
     Ends with the exit code of findings where a definition could not be expanded.
     """
-    options.exit_with(run(_review(dsn, from_at, as_json=as_json)))
+    options.exit_with(run(_preview(dsn, from_at, as_json=as_json)))
 
 
-def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_json: bool) -> None:
-    """Apply what was reviewed under a digest, wholly, and show what became of it.
+def apply_change(dsn: str | None, digest: str, *, from_at: datetime | None, as_json: bool) -> None:
+    """Apply what was previewed under a digest, wholly, and show what became of it.
 
     Ends with the exit code of findings where a definition could not be expanded, or has another
     version by now.
@@ -35,35 +39,30 @@ def apply_zones(dsn: str | None, digest: str, *, from_at: datetime | None, as_js
     options.exit_with(run(_apply(dsn, digest, from_at, as_json=as_json)))
 
 
-def list_zones(dsn: str | None, *, as_json: bool) -> None:
+def list_changes(dsn: str | None, *, as_json: bool) -> None:
     """List the changes that were applied, the newest first."""
     rows = run(_list(dsn))
     if as_json:
         print_lines(rows)
-        return
-    columns = (
-        *("change_no", "digest", "tzdata_before", "tzdata", "from", "opened_at", "closed_at"),
-        *("actor", "definitions", "overtaken", "applied"),
-    )
-    print_rows(rows, columns, empty="No tz database has changed anything yet.")
+    else:
+        print_rows(rows, _HISTORY_COLUMNS, empty="No tz database has changed anything yet.")
 
 
-async def _review(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> ExitCode:
+async def _preview(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> ExitCode:
     from dueledger.ledger.materialise import preview_tz_change
 
     async with ledger_connection(dsn) as connection:
         actor_no = await register_person(connection)
         async with preview_tz_change(connection, actor_no=actor_no, from_at=from_at) as found:
-            change, begun = found.change, found.is_partly_applied
+            change, begun = found.change, found.is_open
             code = await _print_change(connection, change, begun=begun, as_json=as_json)
-    since = "" if from_at is None else f" --from {from_at.isoformat()}"
     command = f"dueledger materialise --check-tz --apply {change.digest}"
     if begun:
         say(f"{change.actor} began this on {change.opened_at:%Y-%m-%d %H:%M} UTC. Finish it:")
         say(command)
-    elif change.parts:
+    elif change.definitions:
         say("Nothing was changed. This, and nothing else, is done by:")
-        say(f"{command}{since}")
+        say(command if from_at is None else f"{command} --from {from_at.isoformat()}")
     return code
 
 
@@ -75,30 +74,19 @@ async def _apply(
     async with ledger_connection(dsn) as connection:
         actor_no = await register_person(connection)
         change = await apply_tz_change(connection, digest, actor_no=actor_no, from_at=from_at)
-        code = await _print_change(connection, change, begun=True, as_json=as_json)
-        say(f"Change {change.change_no}: {change.items:,} items.")
+        async with connection.transaction(readonly=True):
+            code = await _print_change(connection, change, begun=True, as_json=as_json)
+        say(f"Change {change.change_no}: {change.applied:,} items.")
         return code
 
 
 async def _list(dsn: str | None) -> list[dict[str, object]]:
-    from dueledger.ledger.store.tz_changes import list_zone_changes
+    from dueledger.ledger.store.tz_changes import list_tz_changes
 
     async with ledger_connection(dsn) as connection:
-        changes = await list_zone_changes(connection, limit=_HISTORY_MAX)
+        changes = await list_tz_changes(connection, limit=_HISTORY_MAX)
     return [
-        {
-            "change_no": one.change_no,
-            "digest": one.digest,
-            "tzdata": one.tzdata,
-            "tzdata_before": one.tzdata_before,
-            "from": one.from_at,
-            "opened_at": one.opened_at,
-            "closed_at": one.closed_at,
-            "actor": one.actor,
-            "definitions": one.parts,
-            "overtaken": one.overtaken,
-            "applied": one.items,
-        }
+        {name: getattr(one, "from_at" if name == "from" else name) for name in _HISTORY_COLUMNS}
         for one in changes
     ]
 
@@ -107,94 +95,77 @@ async def _print_change(
     connection: "Connection", change: "TzChange", *, begun: bool, as_json: bool
 ) -> ExitCode:
     """Show a change by definition; return the exit code of what there is to find."""
-    from dueledger.ledger.store.tz_changes import list_zone_parts
+    from dueledger.ledger.store.tz_changes import list_tz_change_versions, list_tz_steps
 
-    code, anything = ExitCode.DONE, False
-    async for part in list_zone_parts(connection, change.change_no):
-        name = f"{part.tenant}/{part.name}, version {part.version}"
-        if part.failure is not None:
+    code, steps_shown = ExitCode.DONE, 0
+    async for version in list_tz_change_versions(connection, change.change_no):
+        name = f"{version.tenant}/{version.name}, version {version.version}"
+        if version.failure is not None:
             code = ExitCode.FINDINGS
-            say(f"{name}, cannot be expanded, and so what waits of it stays: {part.failure}")
-        if part.overtaken:
+            say(f"{name}, cannot be expanded, and so what waits of it stays: {version.failure}")
+        if version.overtaken:
             code = ExitCode.FINDINGS
             say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
-        pages = _pages(connection, change, part)
-        head = _head(change, part, begun=begun)
-        anything |= await (_print_json(head, pages) if as_json else _print(name, pages))
-        if part.items is not None and not as_json:
-            say(f"{part.items:,} changed.")
-    if not anything and not as_json:
+        pages = list_tz_steps(connection, change.change_no, version.definition_no)
+        if as_json:
+            await _print_documents(_head(change, version, begun=begun), pages)
+            continue
+        steps_shown += await _print_table(name, pages)
+        if version.items is not None:
+            say(f"{version.items:,} changed.")
+    if not steps_shown and not as_json:
         say(f"By tz database {change.tzdata} nothing to come falls due at another instant.")
     return code
 
 
-async def _pages(
-    connection: "Connection", change: "TzChange", part: "TzChangeVersion"
-) -> AsyncIterator[list[dict[str, object]]]:
-    from dueledger.ledger.materialise.tz_change import STEPS_PAGE
-    from dueledger.ledger.store.tz_changes import list_zone_steps
-
-    numbers = change.change_no, part.definition_no
-    async for steps in list_zone_steps(connection, *numbers, page=STEPS_PAGE):
-        yield [_row(step) for step in steps]
-
-
-def _head(change: "TzChange", part: "TzChangeVersion", *, begun: bool) -> dict[str, object]:
+def _head(change: "TzChange", version: "TzChangeVersion", *, begun: bool) -> dict[str, object]:
     return {
-        "tenant": part.tenant,
-        "definition": part.name,
-        "version": part.version,
+        "tenant": version.tenant,
+        "definition": version.name,
+        "version": version.version,
         "tzdata": change.tzdata,
         "digest": change.digest,
         "change_no": change.change_no if begun else None,
-        "applied": part.items,
-        "overtaken": part.overtaken,
-        "failure": part.failure,
+        "applied": version.items,
+        "overtaken": version.overtaken,
+        "failure": version.failure,
     }
 
 
-async def _print_json(
-    head: dict[str, object], pages: AsyncIterator[list[dict[str, object]]]
-) -> bool:
+async def _print_documents(head: dict[str, object], pages: "AsyncIterator[list[TzStep]]") -> None:
     """Print a document of a version; of one with many items, a document for each page of them."""
     printed = False
-    async for items in pages:
-        print_document(head | {"items": items})
+    async for steps in pages:
+        print_document(head | {"items": [_row(step) for step in steps]})
         printed = True
     if not printed:
-        none: list[dict[str, object]] = []
-        print_document(head | {"items": none})
-    return printed
+        print_document(head | {"items": list[object]()})
 
 
-async def _print(name: str, pages: AsyncIterator[list[dict[str, object]]]) -> bool:
-    """Print the first items of a version, and how many more there are."""
+async def _print_table(name: str, pages: "AsyncIterator[list[TzStep]]") -> int:
+    """Print the first items of a version and how many more there are; return how many it has."""
     count = 0
-    async for items in pages:
+    async for steps in pages:
         if not count:
             say(f"{name}:")
-            print_rows(items[:_SHOWN_MAX], _COLUMNS, empty="")
-        count += len(items)
+            print_rows([_row(step) for step in steps[:_SHOWN_MAX]], _COLUMNS, empty="")
+        count += len(steps)
     if count > _SHOWN_MAX:
         say(f"and {count - _SHOWN_MAX:,} more: --json has them all")
-    return count > 0
+    return count
 
 
 def _row(step: "TzStep") -> dict[str, object]:
+    from dueledger.ledger.schedule.zones import load_zone
     from dueledger.ledger.store.tz_changes import TzStepKind
 
+    local = step.due_at and f"{step.due_at.astimezone(load_zone(step.zone)):%Y-%m-%d %H:%M %Z}"
     return {
         "change": step.step.value,
         "id": str(step.id),
         "cycle": step.cycle,
-        "local": _local(step.due_at, step.zone),
+        "local": local,
         "due_at": step.due_at,
         "was": None if step.step is TzStepKind.ADDED else step.at,
         "was_tzdata": step.tzdata_before,
     }
-
-
-def _local(instant: datetime | None, zone: str) -> str | None:
-    from dueledger.ledger.schedule.zones import load_zone
-
-    return None if instant is None else f"{instant.astimezone(load_zone(zone)):%Y-%m-%d %H:%M %Z}"

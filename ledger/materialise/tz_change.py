@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
-from typing import Final
 
 import orjson
 
@@ -19,33 +18,29 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.definitions import lock_versions, read_versions
-from dueledger.ledger.store.items import emit_items, move_items
+from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.tz_changes import (
     TzChange,
     TzChangeVersion,
     TzStep,
     TzStepKind,
-    begin_zone_change,
-    close_zone_change,
-    list_zone_changes,
-    list_zone_parts,
-    list_zone_steps,
-    lock_tz_change_version,
+    list_tz_change_versions,
+    list_tz_changes,
+    list_tz_steps,
     lock_tz_changes,
-    mark_zone_part_applied,
-    open_zone_change,
-    record_zone_steps,
+    mark_tz_change_version,
+    move_items,
+    open_tz_change,
+    record_tz_steps,
 )
-
-STEPS_PAGE: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
 class TzChangePreview:
-    """The change to look at. `begun`: it is open already, and may be applied in part."""
+    """The change to look at. `is_open`: it was begun already, and may be applied in part."""
 
     change: TzChange
-    is_partly_applied: bool
+    is_open: bool
 
 
 @asynccontextmanager
@@ -62,7 +57,7 @@ async def preview_tz_change(
         await lock_tz_changes(connection)
         begun = await _find_open(connection)
         change = begun or await _record_differences(connection, from_at, actor_no)
-        yield TzChangePreview(change, is_partly_applied=begun is not None)
+        yield TzChangePreview(change, is_open=begun is not None)
     finally:
         await transaction.rollback()
 
@@ -88,10 +83,9 @@ async def apply_tz_change(
             digest=change.digest,
         )
     crash_point("tz_change.opened")
-    async for part in list_zone_parts(connection, change.change_no):
-        if part.applied_at is None:
-            await _apply_part(connection, change, part, actor_no)
-    await close_zone_change(connection, change.change_no)
+    async for version in list_tz_change_versions(connection, change.change_no):
+        if version.applied_at is None:
+            await _apply_version(connection, change, version, actor_no)
     return await _read(connection, digest)
 
 
@@ -109,7 +103,7 @@ async def _open_reviewed(
         await drawing.commit()
         return found
     await drawing.rollback()
-    if done := await list_zone_changes(connection, digest, limit=1):
+    if done := await list_tz_changes(connection, digest, limit=1):
         return done[0]
     raise Conflict(
         f"What there is to change now is not what was reviewed as {digest}: something was handed"
@@ -120,12 +114,12 @@ async def _open_reviewed(
 
 
 async def _find_open(connection: Connection) -> TzChange | None:
-    newest = await list_zone_changes(connection, limit=1)
+    newest = await list_tz_changes(connection, limit=1)
     return newest[0] if newest and newest[0].closed_at is None else None
 
 
 async def _read(connection: Connection, digest: str) -> TzChange:
-    (found,) = await list_zone_changes(connection, digest, limit=1)
+    (found,) = await list_tz_changes(connection, digest, limit=1)
     return found
 
 
@@ -133,28 +127,34 @@ async def _record_differences(
     connection: Connection, from_at: datetime | None, actor_no: int
 ) -> TzChange:
     """Record what is to be changed. The caller's transaction keeps it, or lets it be gone."""
-    number = await begin_zone_change(connection, tzdata_version(), from_at, actor_no=actor_no)
+    newest = await list_tz_changes(connection, limit=1)
+    number = newest[0].change_no + 1 if newest else 1
+    before: set[str] = set()
     async for found in find_differences(connection, from_at):
         if found.steps or found.failure:
-            await record_zone_steps(
-                connection,
-                number,
-                found.version.definition_no,
-                found.steps,
-                superseded_at=found.version.superseded_at,
-                failure=found.failure,
+            before.update(each.tzdata_before for each in found.steps if each.tzdata_before)
+            await record_tz_steps(
+                connection, number, found.version, found.steps, failure=found.failure
             )
     digest = await _digest(connection, number, from_at)
-    await open_zone_change(connection, number, digest)
+    await open_tz_change(
+        connection,
+        number,
+        digest,
+        tzdata=tzdata_version(),
+        tzdata_before=sorted(before),
+        from_at=from_at,
+        actor_no=actor_no,
+    )
     return await _read(connection, digest)
 
 
 async def _digest(connection: Connection, number: int, from_at: datetime | None) -> str:
-    """Return the SHA-256, in hexadecimal, of all that a change does, in the order of its parts."""
+    """Return the SHA-256, in hexadecimal, of all that a change does, in the order of its steps."""
     digest = sha256(_line(tzdata_version(), from_at))
-    async for part in list_zone_parts(connection, number):
-        version = part.tenant, part.name, part.version, part.superseded_at
-        async for steps in list_zone_steps(connection, number, part.definition_no, page=STEPS_PAGE):
+    async for each in list_tz_change_versions(connection, number):
+        version = each.tenant, each.name, each.version, each.superseded_at
+        async for steps in list_tz_steps(connection, number, each.definition_no):
             for step in steps:
                 to = step.due_at, step.decision, step.skip_reason
                 was = step.at, step.tzdata_before
@@ -166,21 +166,21 @@ def _line(*values: object) -> bytes:
     return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z)
 
 
-async def _apply_part(
-    connection: Connection, change: TzChange, part: TzChangeVersion, actor_no: int
+async def _apply_version(
+    connection: Connection, change: TzChange, version: TzChangeVersion, actor_no: int
 ) -> None:
-    """Apply what a change has of one version, in one transaction; once, whoever else does."""
-    number, definition_no, items = change.change_no, part.definition_no, 0
+    """Apply what a change has of one version, in one transaction; a repeat changes nothing."""
+    number, items = version.definition_no, 0
     async with connection.transaction():
-        if not await lock_tz_change_version(connection, number, definition_no):
-            return
-        await lock_versions(connection, part.tenant, part.name)
-        (version,) = await read_versions(connection, [definition_no])
-        overtaken = version.superseded_at != part.superseded_at
+        await lock_versions(connection, version.tenant, version.name)
+        (now,) = await read_versions(connection, [number])
+        overtaken = now.superseded_at != version.superseded_at
         if not overtaken:
-            async for steps in list_zone_steps(connection, number, definition_no, page=STEPS_PAGE):
-                items += await _apply(connection, change, definition_no, steps, actor_no)
-        await mark_zone_part_applied(connection, number, definition_no, items, overtaken=overtaken)
+            async for steps in list_tz_steps(connection, change.change_no, number):
+                items += await _apply(connection, change, number, steps, actor_no)
+        await mark_tz_change_version(
+            connection, change.change_no, number, items, overtaken=overtaken
+        )
         crash_point("tz_change.applied")
 
 
@@ -192,17 +192,7 @@ async def _apply(
     actor_no: int,
 ) -> int:
     moved = [step for step in steps if step.step is not TzStepKind.ADDED]
-    changed = await move_items(
-        connection,
-        [each.id for each in moved],
-        [each.due_at for each in moved],
-        [each.decision for each in moved],
-        [each.skip_reason for each in moved],
-        definition_no=definition_no,
-        tzdata=change.tzdata,
-        actor_no=actor_no,
-        change_no=change.change_no,
-    )
+    changed = await move_items(connection, change, definition_no, moved, actor_no=actor_no)
     drafts = [step.draft for step in steps if step.draft is not None]
     emitted = await emit_items(connection, drafts, actor_no=actor_no, definition_no=definition_no)
     return changed + sum(each.created for each in emitted)

@@ -19,14 +19,16 @@ from dueledger.ledger.materialise.version_change import NEWER_VERSION
 from dueledger.ledger.rules.calendar_change import known_until
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import (
-    ScheduleDrafts,
+    cycle_of,
     draft_occurrences,
+    expand_schedule,
     issue_draft,
     split_issue,
 )
 from dueledger.ledger.schedule import (
     AfterCompletion,
     Gap,
+    Occurrence,
     Relative,
     SkipReason,
     due_for,
@@ -40,8 +42,14 @@ from dueledger.ledger.store.definitions import (
     list_materialised_ahead,
     read_versions,
 )
-from dueledger.ledger.store.items import ItemOfOtherTzdata, list_items_of_other_tzdata
-from dueledger.ledger.store.tz_changes import OccurrenceIssue, TzStep, TzStepKind, find_issues
+from dueledger.ledger.store.tz_changes import (
+    ItemOfOtherTzdata,
+    OccurrenceIssue,
+    TzStep,
+    TzStepKind,
+    find_issues,
+    list_items_of_other_tzdata,
+)
 
 NEWER_TZDATA: Final = "tzdata"
 """Why an item is revised or superseded that a newer tz database moves."""
@@ -51,6 +59,8 @@ _PAGE_VERSIONS: Final = 1_000
 _VERSIONS_KEPT: Final = 10_000
 _SHIFT_MAX: Final = timedelta(days=2)
 _SLICE: Final = timedelta(days=1)
+
+_PlacedVersion = tuple[DefinitionVersion, CalendarPeriods | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,28 +75,18 @@ class TzDifference:
     failure: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _DueTime:
-    due_at: datetime
-    decision: str
-
-
 @dataclass(slots=True)
-class _OccurrenceTimes:
-    """Where each round falls due now, before its smear, by every calendar it may be placed by."""
+class _Placed:
+    """When the occurrences near some items are due now, by each calendar that may have placed them.
 
-    due_times: defaultdict[str, list[_DueTime]] = field(
-        default_factory=lambda: defaultdict[str, list[_DueTime]](list)
+    `is_whole`: the calendars know all of these days.
+    """
+
+    due: defaultdict[str, list[Occurrence]] = field(
+        default_factory=lambda: defaultdict[str, list[Occurrence]](list)
     )
     skipped: dict[str, str] = field(default_factory=dict[str, str])
-
-    def add(self, scheduled: ScheduleDrafts) -> None:
-        """Take up what is owed in a slice of time by one calendar."""
-        for draft in scheduled.drafts:
-            at = draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
-            self.due_times[draft.cycle].append(_DueTime(at, draft.decision or ""))
-        for skip in scheduled.skipped:
-            self.skipped[skip.draft.cycle] = skip.reason
+    is_whole: bool = True
 
 
 class _VersionCache:
@@ -94,22 +94,17 @@ class _VersionCache:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._kept: dict[int, tuple[DefinitionVersion, CalendarPeriods | str]] = {}
+        self._kept: dict[int, _PlacedVersion] = {}
 
-    async def read(
-        self, numbers: Collection[int]
-    ) -> list[tuple[DefinitionVersion, CalendarPeriods | str]]:
+    async def read(self, numbers: Collection[int]) -> list[_PlacedVersion]:
         """Read versions by number, in the order asked."""
         missing = [number for number in numbers if number not in self._kept]
         if len(self._kept) + len(missing) > _VERSIONS_KEPT:
             self._kept.clear()
             missing = list(numbers)
-        if missing:
-            versions = await read_versions(self._connection, missing)
-            phases = await read_phases(self._connection, versions)
-            self._kept |= {
-                each.definition_no: (each, phases[each.definition_no]) for each in versions
-            }
+        versions = await read_versions(self._connection, missing) if missing else []
+        phases = await read_phases(self._connection, versions)
+        self._kept |= {one.definition_no: (one, phases[one.definition_no]) for one in versions}
         return [self._kept[number] for number in numbers]
 
 
@@ -148,11 +143,11 @@ def _find_moved(
 ) -> TzDifference:
     if isinstance(phases, str):
         return TzDifference(version, failure=phases)
-    if isinstance(phases[0][1].when, AfterCompletion):
+    when = phases[0][1].when
+    if isinstance(when, AfterCompletion):
         return TzDifference(version)
     try:
-        dated = isinstance(phases[0][1].when, Relative)
-        rounds, whole = (_OccurrenceTimes(), False) if dated else _place(phases, items)
+        placed = None if isinstance(when, Relative) else _place(phases, items)
     except DueledgerError as error:
         return TzDifference(version, failure=str(error))
     steps: list[TzStep] = []
@@ -160,19 +155,17 @@ def _find_moved(
     for item in items:
         cycle = split_issue(item.cycle)[0]
         smear = timedelta(seconds=item.smear_seconds or 0)
-        placed = _place_dated(phases, item) if dated else rounds.due_times.get(cycle, ())
+        times = list(_place_dated(phases, item)) if placed is None else placed.due[cycle]
         # A calendar moves by whole days, a tz database by hours: the nearest is by its calendar.
-        found = min(placed, key=lambda each: abs(each.due_at + smear - item.due_at), default=None)
+        found = min(times, key=lambda each: abs(each.due_at + smear - item.due_at), default=None)
         if found is not None:
             if found.due_at + smear != item.due_at:
-                step = _step(item, TzStepKind.MOVED)
-                steps.append(replace(step, due_at=found.due_at + smear, decision=found.decision))
-        elif not whole:
+                step, decision = _step(item, TzStepKind.MOVED), found.decision.value
+                steps.append(replace(step, due_at=found.due_at + smear, decision=decision))
+        elif placed is None or not placed.is_whole:
             failure = f"its calendar does not tell of {item.cycle}"
-        elif cycle in rounds.skipped:
-            steps.append(
-                replace(_step(item, TzStepKind.SKIPPED), skip_reason=rounds.skipped[cycle])
-            )
+        elif reason := placed.skipped.get(cycle):
+            steps.append(replace(_step(item, TzStepKind.SKIPPED), skip_reason=reason))
         else:
             steps.append(_step(item, TzStepKind.WITHDRAWN))
     return TzDifference(version, steps, failure)
@@ -183,11 +176,8 @@ def _step(item: ItemOfOtherTzdata, step: TzStepKind) -> TzStep:
     return TzStep(item.due_at, *what, due_at=None, tzdata_before=item.tzdata)
 
 
-def _place(
-    phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]
-) -> tuple[_OccurrenceTimes, bool]:
-    """Say where rounds near these items fall due now, and whether every day there is known."""
-    rounds, whole = _OccurrenceTimes(), True
+def _place(phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Placed:
+    placed = _Placed()
     begins = min(item.due_at for item in items) - _SHIFT_MAX
     ends = max(item.due_at for item in items) + _SHIFT_MAX
     for start, end in _slices(begins, ends):
@@ -195,19 +185,21 @@ def _place(
         for _, definition in phases:
             until = known_until(definition, start, end)
             reached = max(reached, until)
-            if start < until:
-                rounds.add(draft_occurrences(definition, start, until))
-        whole = whole and reached == end
-    return rounds, whole
+            window = expand_schedule(definition, start, until)
+            for each in window.occurrences:
+                placed.due[cycle_of(each.nominal, each.decision)].append(each)
+            for skip in window.skipped:
+                placed.skipped[cycle_of(skip.nominal, skip.decision)] = skip.reason.value
+        placed.is_whole &= reached == end
+    return placed
 
 
-def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[_DueTime]:
-    """Say where an event's item falls due now, by every calendar that there was."""
+def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[Occurrence]:
+    """Return when an event's item is due now, by each calendar that there was."""
     for _, definition in phases:
         if isinstance(definition.when, Relative):
             with suppress(BeyondCalendar):
-                found = due_for(definition.when, item.effective_date, definition.observance())
-                yield _DueTime(found.due_at, found.decision.value)
+                yield due_for(definition.when, item.effective_date, definition.observance())
 
 
 async def _find_added(

@@ -69,22 +69,6 @@ class OpenItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemOfOtherTzdata:
-    """A pending item whose instants were computed with another tz database than the pinned one."""
-
-    item_no: int
-    id: UUID
-    definition_no: int
-    effective_date: date
-    cycle: str
-    due_at: datetime
-    smear_seconds: float | None
-    decision: str | None
-    tzdata: str
-    zone: str
-
-
-@dataclass(frozen=True, slots=True)
 class Accounting:
     """One kind's identity: items = pending + handed out + running + reviews + terminal."""
 
@@ -209,59 +193,6 @@ async def revise_items(
     for row in rows:
         answers[row["ord"] - 1] = RevisionResult(row["answer"])
     return answers
-
-
-async def list_items_of_other_tzdata(
-    connection: Connection,
-    tzdata: str,
-    from_at: datetime | None,
-    after_item_no: int,
-    *,
-    limit: int,
-) -> tuple[list[ItemOfOtherTzdata], int | None]:
-    """List a page of items before their first attempt, computed with another tz database.
-
-    Items due before `from_at` are left out. Returns the number after which the next page begins,
-    None after the last page: a page may return few of the rows it read.
-    """
-    rows = await connection.fetch(
-        statement("list_items_of_other_tzdata"), tzdata, from_at, after_item_no, limit
-    )
-    found = [ItemOfOtherTzdata(**row) for row in rows if row["id"] is not None]
-    return found, rows[-1]["item_no"] if len(rows) == limit else None
-
-
-async def move_items(
-    connection: Connection,
-    ids: Sequence[UUID],
-    due_ats: Sequence[datetime | None],
-    decisions: Sequence[str | None],
-    skip_reasons: Sequence[str | None],
-    *,
-    definition_no: int,
-    tzdata: str,
-    actor_no: int,
-    change_no: int,
-) -> int:
-    """Change due_at of a version's pending items to the instants of `tzdata`; return how many.
-
-    Scheduled stays Scheduled; the journal records the earlier instants and the change. An item
-    without a new instant ends as Skipped with its reason, or as Superseded. Items that were handed
-    out before, are due already, or were computed with this tz database do not change.
-    """
-    with mapped_errors():
-        rows = await connection.fetch(
-            statement("move_items"),
-            definition_no,
-            ids,
-            due_ats,
-            decisions,
-            skip_reasons,
-            tzdata,
-            actor_no,
-            change_no,
-        )
-    return len(rows)
 
 
 def _every(definition_no: int | None, drafts: Sequence[ItemDraft]) -> Sequence[int | None] | None:

@@ -2,22 +2,22 @@
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import date, datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from pydantic import TypeAdapter
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.definitions import DefinitionVersion
+from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
 
-_PARTS_PAGE: Final = 500
-_COLUMNS: Final = 10
-_EPOCH: Final = datetime(1, 1, 1, tzinfo=UTC)
-_NO_ID: Final = UUID(int=0)
-_DRAFT: Final = TypeAdapter(ItemDraft)
+_VERSIONS_MAX: Final = 1_000
+_STEPS_MAX: Final = 500  # a page: of the largest payloads it is 128 MB
+_READ_MAX: Final = 5_000
 
 
 class TzStepKind(StrEnum):
@@ -47,6 +47,25 @@ class TzStep:
     skip_reason: str | None = None
     tzdata_before: str | None = None
     draft: ItemDraft | None = None
+
+
+_STEPS: Final = TypeAdapter(list[TzStep])
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOfOtherTzdata:
+    """A pending item whose instants were computed with another tz database than the pinned one."""
+
+    item_no: int
+    id: UUID
+    definition_no: int
+    effective_date: date
+    cycle: str
+    due_at: datetime
+    smear_seconds: float | None
+    decision: str | None
+    tzdata: str
+    zone: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +104,8 @@ class TzChangeVersion:
 class TzChange:
     """A tz change: its actor, its tz database and its start. It is open until all is applied.
 
-    `items` took effect so far, in `parts` versions; of these, `overtaken` have a newer version.
+    `applied`: steps that took effect so far, in `definitions` versions; of these, `overtaken` have
+    a newer version.
     """
 
     change_no: int
@@ -96,8 +116,8 @@ class TzChange:
     opened_at: datetime
     closed_at: datetime | None
     actor: str
-    parts: int
-    items: int
+    definitions: int
+    applied: int
     overtaken: int
 
 
@@ -107,112 +127,121 @@ async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes
     return {row["id"]: OccurrenceIssue(**row) for row in rows}
 
 
+async def list_items_of_other_tzdata(
+    connection: Connection,
+    tzdata: str,
+    from_at: datetime | None,
+    after_item_no: int,
+    *,
+    limit: int,
+) -> tuple[list[ItemOfOtherTzdata], int | None]:
+    """List a page of items before their first attempt, computed with another tz database.
+
+    Items due before `from_at` are left out. Returns the number after which the next page begins,
+    None after the last page: a page may return few of the rows it read.
+    """
+    rows = await connection.fetch(
+        statement("list_items_of_other_tzdata"), tzdata, from_at, after_item_no, limit
+    )
+    found = [ItemOfOtherTzdata(**row) for row in rows if row["id"] is not None]
+    return found, rows[-1]["item_no"] if len(rows) == limit else None
+
+
 async def lock_tz_changes(connection: Connection) -> None:
     """Lock the tz changes until the transaction ends: only one at a time is recorded."""
-    await connection.fetch(statement("lock_zone_changes"))
+    await connection.fetch(statement("lock_tz_changes"))
 
 
-async def list_zone_changes(
+async def list_tz_changes(
     connection: Connection, digest: str | None = None, *, limit: int
 ) -> list[TzChange]:
     """List tz changes, the open one first, then the newest first."""
-    rows = await connection.fetch(statement("list_zone_changes"), digest, limit)
+    rows = await connection.fetch(statement("list_tz_changes"), digest, limit)
     return [TzChange(**row) for row in rows]
 
 
-async def begin_zone_change(
-    connection: Connection, tzdata: str, from_at: datetime | None, *, actor_no: int
-) -> int:
-    """Create a tz change and return its number. The caller has locked the tz changes."""
-    return await connection.fetchval(statement("begin_zone_change"), tzdata, from_at, actor_no)
-
-
-async def record_zone_steps(
+async def record_tz_steps(
     connection: Connection,
     change_no: int,
-    definition_no: int,
+    version: DefinitionVersion,
     steps: Sequence[TzStep],
     *,
-    superseded_at: datetime | None,
     failure: str | None,
 ) -> None:
     """Record a tz change's steps of one version, or why they cannot be computed."""
-    rows = [
-        (
-            *(step.at, step.id, step.step.value, step.cycle, step.zone, step.due_at),
-            *(step.decision, step.skip_reason, step.tzdata_before, _text(step.draft)),
+    of_version = change_no, version.definition_no, version.superseded_at, failure
+    for first in range(0, max(1, len(steps)), _STEPS_MAX):
+        page = _STEPS.dump_json([*steps[first : first + _STEPS_MAX]]).decode()
+        await connection.fetch(statement("record_tz_steps"), *of_version, page)
+
+
+async def open_tz_change(
+    connection: Connection,
+    change_no: int,
+    digest: str,
+    *,
+    tzdata: str,
+    tzdata_before: Sequence[str],
+    from_at: datetime | None,
+    actor_no: int,
+) -> None:
+    """Open a tz change whose steps this transaction has recorded. The tz changes are locked."""
+    values = change_no, digest, tzdata, tzdata_before, from_at, actor_no
+    await connection.fetch(statement("open_tz_change"), *values)
+
+
+async def list_tz_change_versions(
+    connection: Connection, change_no: int
+) -> AsyncIterator[TzChangeVersion]:
+    """List the versions in a tz change by tenant, name and version."""
+    after: tuple[str, str, int] | None = ("", "", 0)
+    while after is not None:
+        rows = await connection.fetch(
+            statement("list_tz_change_versions"), change_no, *after, _VERSIONS_MAX
         )
-        for step in steps
-    ]
-    columns = list(zip(*rows, strict=True)) or [()] * _COLUMNS
-    await connection.execute(
-        statement("record_zone_steps"), change_no, definition_no, superseded_at, failure, *columns
-    )
-
-
-def _text(draft: ItemDraft | None) -> str | None:
-    return None if draft is None else _DRAFT.dump_json(draft).decode()
-
-
-async def open_zone_change(connection: Connection, change_no: int, digest: str) -> bool:
-    """Set the digest of a recorded tz change; return whether it had none."""
-    return bool(await connection.fetch(statement("open_zone_change"), change_no, digest))
-
-
-async def list_zone_parts(connection: Connection, change_no: int) -> AsyncIterator[TzChangeVersion]:
-    """List the versions in a tz change by tenant, name and version, by page."""
-    after: tuple[str, str, int] = ("", "", 0)
-    while True:
-        rows = await connection.fetch(statement("list_zone_parts"), change_no, *after, _PARTS_PAGE)
         for row in rows:
             yield TzChangeVersion(**row)
-        if len(rows) < _PARTS_PAGE:
-            return
-        after = rows[-1]["tenant"], rows[-1]["name"], rows[-1]["version"]
+        last = rows[-1] if len(rows) == _VERSIONS_MAX else None
+        after = None if last is None else (last["tenant"], last["name"], last["version"])
 
 
-async def list_zone_steps(
-    connection: Connection, change_no: int, definition_no: int, *, page: int
-) -> AsyncIterator[list[TzStep]]:
-    """List the steps of one version in a tz change by time, in pages of at most `page`."""
-    after = (_EPOCH, _NO_ID)
-    while True:
-        rows = await connection.fetch(
-            statement("list_zone_steps"), change_no, definition_no, *after, page
-        )
-        if rows:
-            yield [_step(dict(row)) for row in rows]
-        if len(rows) < page:
-            return
-        after = rows[-1]["at"], rows[-1]["id"]
-
-
-def _step(row: dict[str, Any]) -> TzStep:
-    step, draft = row.pop("step"), row.pop("draft")
-    added = None if draft is None else _DRAFT.validate_json(draft)
-    return TzStep(**row, step=TzStepKind(step), draft=added)
-
-
-async def lock_tz_change_version(
+async def list_tz_steps(
     connection: Connection, change_no: int, definition_no: int
-) -> bool:
-    """Lock one version in a tz change; return whether it is still to be applied."""
-    return bool(
-        await connection.fetch(statement("lock_tz_change_version"), change_no, definition_no)
-    )
+) -> AsyncIterator[list[TzStep]]:
+    """List the steps of one version in a tz change by time, by page. Needs a transaction."""
+    cursor = await connection.cursor(statement("list_tz_steps"), change_no, definition_no)
+    while rows := await cursor.fetch(_READ_MAX):
+        yield _STEPS.validate_json(f"[{','.join(row['step'] for row in rows)}]")
 
 
-async def mark_zone_part_applied(
-    connection: Connection, change_no: int, definition_no: int, items: int, *, overtaken: bool
-) -> bool:
-    """Record that a version is applied; return whether it was not yet. The caller has locked it."""
-    return bool(
-        await connection.fetch(
-            statement("mark_zone_part_applied"), change_no, definition_no, items, overtaken
+async def move_items(
+    connection: Connection,
+    change: TzChange,
+    definition_no: int,
+    steps: Sequence[TzStep],
+    *,
+    actor_no: int,
+) -> int:
+    """Change due_at of a version's pending items as the steps say; return how many.
+
+    Scheduled stays Scheduled; the journal records the earlier instants and the change. An item
+    without a new instant ends as Skipped with its reason, or as Superseded. Items that were handed
+    out before, are due already, or were computed with this tz database do not change.
+    """
+    ids, due_ats = [each.id for each in steps], [each.due_at for each in steps]
+    terms = [each.decision for each in steps], [each.skip_reason for each in steps]
+    by = change.tzdata, actor_no, change.change_no
+    with mapped_errors():
+        rows = await connection.fetch(
+            statement("move_items"), definition_no, ids, due_ats, *terms, *by
         )
+    return len(rows)
+
+
+async def mark_tz_change_version(
+    connection: Connection, change_no: int, definition_no: int, items: int, *, overtaken: bool
+) -> None:
+    """Record that a version is applied, unless it is recorded already."""
+    await connection.fetch(
+        statement("mark_tz_change_version"), change_no, definition_no, items, overtaken
     )
-
-
-async def close_zone_change(connection: Connection, change_no: int) -> bool:
-    """Close a tz change whose versions are all applied; return whether it was open."""
-    return bool(await connection.fetch(statement("close_zone_change"), change_no))

@@ -12,7 +12,7 @@
 \ir ../schema/tables/credit.sql
 \ir ../schema/tables/definition.sql
 \ir ../schema/tables/calendar.sql
-\ir ../schema/tables/zone_change.sql
+\ir ../schema/tables/tz_change.sql
 \ir ../schema/tables/event.sql
 \ir ../schema/tables/due_item.sql
 \ir ../schema/tables/transition.sql

@@ -9,12 +9,12 @@ grant insert, update, delete on
   ledger.following
   to ledger_worker;
 grant insert, update on
-  ledger.failure_streak, ledger.lapse, ledger.zone_change, ledger.zone_change_part,
+  ledger.failure_streak, ledger.lapse, ledger.tz_change_version,
   ledger.reconciliation, ledger.population, ledger.finding, ledger.repair, ledger.watermark, ledger.close
   to ledger_worker;
 grant insert on
   ledger.transition, ledger.rejected_write, ledger.definition, ledger.calendar, ledger.calendar_use, ledger.expedited,
-  ledger.triggered, ledger.flow_change, ledger.zone_change_step, ledger.seal
+  ledger.triggered, ledger.flow_change, ledger.tz_change, ledger.seal
   to ledger_worker;
 grant update (checked_at) on ledger.partition_span to ledger_worker;
 grant usage on sequence ledger.fence to ledger_worker;

@@ -87,7 +87,7 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     assert [event["event"] for event in story] == ["emitted", "revised"]
     detail = story[1]["detail"]
     assert (detail["tzdata"], detail["before"]["tzdata"]) == (NEWER, tzdata_version())
-    assert detail["zone_change"] == applied["change_no"]
+    assert detail["tz_change"] == applied["change_no"]
     assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 2 * HOUR
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 

@@ -56,7 +56,7 @@ begin
       0, actor, ledger.now(),
       jsonb_strip_nulls(jsonb_build_object(
         'reason', coalesce(t.skip_reason, 'tzdata'), 'due_at', t.moved_to, 'tzdata', move_items.tzdata,
-        'zone_change', move_items.change_no,
+        'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
     from taken t

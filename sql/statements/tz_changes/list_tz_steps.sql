@@ -1,0 +1,11 @@
+-- List the steps of one version in a change by a tz database, by time.
+-- returns: zero or more
+-- $1 change_no bigint
+-- $2 definition_no bigint
+-- index: none
+-- locks: none
+select s.step::text as step
+from ledger.tz_change_version v
+cross join lateral jsonb_array_elements(v.steps) s (step)
+where v.change_no = $1::bigint and v.definition_no = $2::bigint
+order by (s.step ->> 'at')::timestamptz, s.step ->> 'id'
