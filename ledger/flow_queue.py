@@ -318,8 +318,14 @@ class FlowQueue(Generic[GroupT]):
                 self._limit(entry, None, now)
 
     def limit_checks_due(self, limit: int, *, now: float) -> list[int]:
-        """Return limited flows to check now. The caller must pass each to `apply_allowances`."""
-        return [entry.flow.flow_no for entry in _pop_due(self._limited, now, limit)]
+        """Return limited flows to check now; the caller passes each to `apply_allowances`.
+
+        A flow that is not passed, because the query failed, is returned again later.
+        """
+        due = list(_pop_due(self._limited, now, limit))
+        for entry in due:
+            self._schedule(entry, _QueueState.LIMITED, now + LIMIT_RETRY_SECONDS_MAX)
+        return [entry.flow.flow_no for entry in due]
 
     def apply_allowances(
         self, flow_nos: Sequence[int], allowances: Mapping[int, FlowAllowance], *, now: float

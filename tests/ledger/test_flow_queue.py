@@ -314,6 +314,17 @@ def test_an_exhausted_flow_is_left_out_and_checked_less_and_less_often() -> None
     assert [number for number, _ in quotas(take(queue, now=now))] == [1]
 
 
+def test_a_limited_flow_whose_check_failed_is_checked_again() -> None:
+    queue = listed(replace(flow(1), is_limited=True))
+    take(queue)
+    queue.defer_limited([1], now=1.0)
+
+    assert queue.limit_checks_due(10, now=2.0) == [1]
+
+    assert queue.limit_checks_due(10, now=2.0) == []
+    assert queue.limit_checks_due(10, now=2.0 + LIMIT_RETRY_SECONDS_MAX) == [1]
+
+
 def test_an_empty_bucket_is_checked_when_it_has_a_token_and_not_before() -> None:
     queue = listed(replace(flow(1), is_limited=True), replace(flow(2), is_limited=True))
     take(queue)
@@ -324,6 +335,7 @@ def test_an_empty_bucket_is_checked_when_it_has_a_token_and_not_before() -> None
 
     assert queue.limit_checks_due(10, now=8.9) == []
     assert queue.limit_checks_due(10, now=9.0) == [1]
+    queue.apply_allowances([1], {1: FlowAllowance(5, None)}, now=9.0)
     assert queue.limit_checks_due(10, now=2.0 + BUCKET_SECONDS_MAX) == [2]
 
 
