@@ -13,11 +13,11 @@ from time import monotonic
 from typing import Final, final
 
 from dueledger.allocator.choose.shares import AdmissionGroup, next_shares
-from dueledger.allocator.claim.admission import admit_shares, spend_allowances
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.flow_admission import admit_shares, spend_allowances
 from dueledger.ledger.flow_queue import SERIAL_ITEMS_MAX
 from dueledger.ledger.flow_shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger

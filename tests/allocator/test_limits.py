@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.claim.admission import admit_shares
+from dueledger.ledger.flow_admission import admit_shares
 from dueledger.ledger.flow_shares import FlowShare
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.runtime.log import LogEvent

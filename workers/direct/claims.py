@@ -6,6 +6,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.flow_admission import Admission, admit_shares, spend_allowances
 from dueledger.ledger.flow_shares import FlowShare, ShareResult
 from dueledger.ledger.store.claims import (
     FLOOR_MIN,
@@ -20,12 +21,6 @@ from dueledger.ledger.store.direct_claims import (
     DirectRun,
     FlowScan,
     claim_and_start_items,
-)
-from dueledger.ledger.store.flow_limits import (
-    estimate_allowances,
-    lock_limited_flows,
-    measure_allowances,
-    spend_tokens,
 )
 from dueledger.ledger.store.runs import StartResult, start_runs
 from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
@@ -75,15 +70,15 @@ class DirectClaims:
         """Take of limited flows, within what their limits leave, and serial items of any."""
         result = ClaimResult()
         async with self._pool.acquire() as connection, connection.transaction():
-            admitted = await _within_limits(connection, shares, result)
+            admission = await _within_limits(connection, shares, result)
             # First, for it also decides by items that it does not take, and sees new partitions.
-            serial = [share for share in admitted if share.serial]
+            serial = [share for share in admission.shares if share.serial]
             if serial:
                 await self._take_serial(connection, serial, result)
-            plain = sorted((share for share in admitted if not share.serial), key=_FLOW_NO)
+            plain = sorted((share for share in admission.shares if not share.serial), key=_FLOW_NO)
             if plain:
                 await self._take(connection, plain, range(len(plain)), result, limited=True)
-            await _spend(connection, admitted, result)
+            await _spend(connection, admission, result)
         return result
 
     async def claim_suspects(self, flow: DueFlow, quota: int) -> ClaimResult:
@@ -91,10 +86,11 @@ class DirectClaims:
         result = ClaimResult()
         share = FlowShare(flow, quota, FLOOR_MIN)
         async with self._pool.acquire() as connection, connection.transaction():
-            admitted = await _within_limits(connection, [share], result)
-            if admitted:
-                await self._take(connection, admitted, [0], result, limited=True, suspects=True)
-                await _spend(connection, admitted, result)
+            admission = await _within_limits(connection, [share], result)
+            if admission.shares:
+                shares = admission.shares
+                await self._take(connection, shares, [0], result, limited=True, suspects=True)
+                await _spend(connection, admission, result)
         return result
 
     async def start_suspects(self, suspect_claim: SuspectClaim) -> list[ClaimedRun]:
@@ -253,43 +249,18 @@ class DirectClaims:
 
 async def _within_limits(
     connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
-) -> list[FlowShare]:
-    """Lock the limited flows and cut shares to their allowances; drop shares without any.
-
-    A flow whose estimated allowance is 0 is not locked, since a lock is a write. A flow that
-    another worker or an allocator has locked is left out, too.
-    """
-    limited = {share.flow.flow_no for share in shares if share.flow.is_limited}
-    if not limited:
-        return list(shares)
-    estimated = await estimate_allowances(connection, sorted(limited), ANY_WINDOW)
-    allowed_nos = [flow_no for flow_no, seen in estimated.items() if seen.items > 0]
-    allowances: dict[int, int] = {}
-    if allowed_nos:
-        locked = await lock_limited_flows(connection, sorted(allowed_nos))
-        allowances = await measure_allowances(connection, list(locked), ANY_WINDOW)
-    admitted: list[FlowShare] = []
-    for share in shares:
-        flow_no, quota = share.flow.flow_no, share.quota
-        if share.flow.is_limited:
-            quota = min(quota, allowances.get(flow_no, 0))
-            allowances[flow_no] = allowances.get(flow_no, 0) - quota
-        if quota > 0:
-            admitted.append(share._replace(quota=quota))
-        else:
-            retry_seconds = estimated[flow_no].retry_seconds if flow_no in estimated else None
-            result.results[share.key] = ShareResult(0, next_seconds=retry_seconds)
-    return admitted
+) -> Admission:
+    admission = await admit_shares(connection, shares, ANY_WINDOW, estimate_first=True)
+    result.results.update(admission.refused)
+    return admission
 
 
-async def _spend(connection: Connection, shares: Sequence[FlowShare], result: ClaimResult) -> None:
-    spent: Counter[int] = Counter()
-    for share in shares:
-        if share.flow.is_limited and share.key in result.results:
-            spent[share.flow.flow_no] += result.results[share.key].taken
-    spent = +spent
-    if spent:
-        await spend_tokens(connection, list(spent), list(spent.values()))
+async def _spend(connection: Connection, admission: Admission, result: ClaimResult) -> None:
+    taken: Counter[int] = Counter()
+    for share in admission.shares:
+        if share.key in result.results:
+            taken[share.flow.flow_no] += result.results[share.key].taken
+    await spend_allowances(connection, admission, taken)
 
 
 def _served(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:

@@ -1,0 +1,84 @@
+"""Admission: cuts the shares of limited flows to what their limits allow."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from dueledger.ledger.flow_shares import FlowShare, ShareResult
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.flow_limits import (
+    FlowAllowance,
+    estimate_allowances,
+    lock_limited_flows,
+    measure_allowances,
+    spend_tokens,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The shares that may be claimed, cut to the allowances; `refused` has results by share key.
+
+    `allowances` has each limited flow: 0 if it could not be locked.
+    """
+
+    shares: Sequence[FlowShare]
+    allowances: Mapping[int, int] = field(default_factory=dict[int, int])
+    refused: Mapping[int, ShareResult] = field(default_factory=dict[int, ShareResult])
+
+    def exhausted_flows(self, taken: Mapping[int, int]) -> list[int]:
+        """Return the flows that may have no items now, or no more after those taken."""
+        return [
+            flow_no for flow_no, most in self.allowances.items() if taken.get(flow_no, 0) >= most
+        ]
+
+
+async def admit_shares(
+    connection: Connection,
+    shares: Sequence[FlowShare],
+    topic_window_items: int,
+    *,
+    estimate_first: bool = False,
+) -> Admission:
+    """Lock the limited flows of a claim and cut their shares to their allowances.
+
+    Call it before the claim, in the same transaction: then two claimers never spend the same
+    allowance. A flow that another claimer has locked is left out. With `estimate_first`, a flow
+    whose estimated allowance is 0 is not locked, since a lock is a write.
+    """
+    limited = sorted({share.flow.flow_no for share in shares if share.flow.is_limited})
+    if not limited:
+        return Admission(shares)
+    estimates: Mapping[int, FlowAllowance] = {}
+    lockable = limited
+    if estimate_first:
+        estimates = await estimate_allowances(connection, limited, topic_window_items)
+        lockable = sorted(flow_no for flow_no, seen in estimates.items() if seen.items > 0)
+    locked = await lock_limited_flows(connection, lockable) if lockable else {}
+    allowances = dict.fromkeys(limited, 0)
+    if locked:
+        allowances |= await measure_allowances(connection, list(locked), topic_window_items)
+    admitted: list[FlowShare] = []
+    refused: dict[int, ShareResult] = {}
+    left = dict(allowances)
+    for share in shares:
+        flow, flow_no = share.flow, share.flow.flow_no
+        quota = min(share.quota, left[flow_no]) if flow.is_limited else share.quota
+        if quota <= 0:
+            seen = estimates.get(flow_no)
+            refused[share.key] = ShareResult(0, next_seconds=seen and seen.retry_seconds)
+            continue
+        if flow.is_limited:
+            left[flow_no] -= quota
+            if flow.is_counted != locked[flow_no]:
+                flow = replace(flow, is_counted=locked[flow_no])  # as it was read under the lock
+        admitted.append(share._replace(flow=flow, quota=quota))
+    return Admission(admitted, allowances, refused)
+
+
+async def spend_allowances(
+    connection: Connection, admission: Admission, taken: Mapping[int, int]
+) -> None:
+    """Take the claimed items out of the token buckets, in the same transaction."""
+    flow_nos = [flow_no for flow_no in admission.allowances if taken.get(flow_no)]
+    if flow_nos:
+        await spend_tokens(connection, flow_nos, [taken[flow_no] for flow_no in flow_nos])
