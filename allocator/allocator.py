@@ -72,7 +72,7 @@ class Allocator:
         )
         self._heavy_task: asyncio.Task[None] | None = None
         self.item_check = ItemCheck(pool, actor_no=allocator_no, role="allocator")
-        self._upkeep = Upkeep(
+        self.upkeep = Upkeep(
             pool,
             actor_no=allocator_no,
             seconds=settings.allocator_reap_seconds,
@@ -95,7 +95,7 @@ class Allocator:
 
     async def run_upkeep(self) -> Counter[str]:
         """Run the upkeep once."""
-        counts = await self._upkeep.tick()
+        counts = await self.upkeep.tick()
         if any(counts.values()):
             self._poller.invalidate()
         return counts
@@ -113,10 +113,6 @@ class Allocator:
             self._idle_passes = 0
             self._log.debug(LogEvent.TICK_COMPLETED, **counts)
         return counts
-
-    async def upkeep_seconds(self) -> float:
-        """Return the seconds until the next upkeep."""
-        return self._upkeep.pause_seconds()
 
     async def idle_seconds(self) -> float:
         """Return the seconds to pause after a pass that did nothing.

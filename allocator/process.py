@@ -61,7 +61,7 @@ async def _run(settings: AllocatorSettings, stop: Stop) -> None:
                 "allocator.upkeep",
                 allocator.run_upkeep,
                 stop=stop,
-                idle_seconds=allocator.upkeep_seconds,
+                idle_seconds=allocator.upkeep.pause_seconds,
             ),
             run_service(
                 "allocator.check_items",

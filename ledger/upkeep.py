@@ -108,7 +108,7 @@ class Upkeep:
         self._quiet_passes = min(self._quiet_passes + 1, self._quiet_doublings_max) if quiet else 0
         return counts
 
-    def pause_seconds(self) -> float:
+    async def pause_seconds(self) -> float:
         """Return the time until the next pass.
 
         It is 0 after a full pass, and random otherwise, so that processes do not run together.

@@ -82,7 +82,7 @@ class DirectSource(WorkSource):
             lease_seconds=settings.worker_lease_seconds,
         )
         self._item_check = ItemCheck(self._pool, actor_no=self._worker_no, role="worker")
-        self._upkeep = Upkeep(
+        self.upkeep = Upkeep(
             self._pool,
             actor_no=self._worker_no,
             seconds=settings.direct_upkeep_seconds,
@@ -112,7 +112,7 @@ class DirectSource(WorkSource):
     def background_services(self) -> list[Service]:
         """Run the upkeep, and check the items: there may be no allocator that does."""
         return [
-            Service("worker.upkeep", self.run_upkeep, self._upkeep_pause_seconds),
+            Service("worker.upkeep", self.upkeep.tick, self.upkeep.pause_seconds),
             Service("worker.check_items", self._item_check.tick, self._item_check.pause_seconds),
         ]
 
@@ -146,13 +146,6 @@ class DirectSource(WorkSource):
             async with self._pool.acquire() as connection:
                 await release_claims(connection, fences, self._worker_no)
             self._suspect_claims.clear()
-
-    async def run_upkeep(self) -> dict[str, int]:
-        """Run the upkeep once."""
-        return dict(await self._upkeep.tick())
-
-    async def _upkeep_pause_seconds(self) -> float:
-        return self._upkeep.pause_seconds()
 
     async def claim(self) -> dict[str, int]:
         """Wait for the next poll, claim up to the pools' capacity, and return the counts."""

@@ -76,7 +76,7 @@ class DirectWorker:
 
         worker = Worker(settings, handlers, connections, make_source)
         self.runs, self.counts, self.settle = worker.runs, worker.counts, worker.settle
-        self.claim, self.run_upkeep = sources[0].claim, sources[0].run_upkeep
+        self.claim, self.run_upkeep = sources[0].claim, sources[0].upkeep.tick
 
 
 @dataclass
