@@ -1,7 +1,8 @@
-"""What a newer tz database changes, as one change: drawn up, reviewed by its digest, applied.
+"""The change by a newer tz database: computed, previewed under its digest, then applied.
 
-It is applied a version of a definition at a time, each in one transaction, from what was recorded
-when it was opened: whoever goes on after a kill, with whatever tz database, comes to the same end.
+It is applied one version of a definition at a time, each in one transaction, from the steps that
+were recorded when it was opened. So it continues after a kill with the same result, even if the tz
+database is another one by then.
 """
 
 from collections.abc import AsyncGenerator, Sequence
@@ -37,7 +38,7 @@ from dueledger.ledger.store.tz_changes import (
 
 @dataclass(frozen=True, slots=True)
 class TzChangePreview:
-    """The change to look at. `is_open`: it was begun already, and may be applied in part."""
+    """The change to preview. `is_open`: it was opened before, and may be applied in part."""
 
     change: TzChange
     is_open: bool
@@ -47,9 +48,9 @@ class TzChangePreview:
 async def preview_tz_change(
     connection: Connection, *, actor_no: int, from_at: datetime | None = None
 ) -> AsyncGenerator[TzChangePreview]:
-    """Show the change that is to be applied: one that is open, or one drawn up for the occasion.
+    """Return the open change, or compute what there is to change now.
 
-    It can be read inside the context, and is gone with it: nothing is changed.
+    It can be read inside the context. The context rolls it back: nothing is changed.
     """
     transaction = connection.transaction()
     await transaction.start()
@@ -65,11 +66,11 @@ async def preview_tz_change(
 async def apply_tz_change(
     connection: Connection, digest: str, *, actor_no: int, from_at: datetime | None = None
 ) -> TzChange:
-    """Apply the change of this digest wholly, or go on with it where it was left.
+    """Apply the change of this digest, or continue it.
 
-    What has been handed out since, or is due already, stays as it is; so does a definition of which
-    another version was defined meanwhile. Repeating it is harmless. Raises Conflict, and changes
-    nothing, where what there is to change now has another digest.
+    Items that were handed out since, or are due already, do not change; nor does a definition if
+    another version of it was defined meanwhile. Repeating it changes nothing. Raises Conflict, and
+    changes nothing, if the digest of what there is to change now is another one.
     """
     async with connection.transaction():
         await lock_tz_changes(connection)
@@ -92,9 +93,9 @@ async def apply_tz_change(
 async def _open_reviewed(
     connection: Connection, digest: str, from_at: datetime | None, actor_no: int
 ) -> TzChange:
-    """Draw up what there is to change, and keep it if it is what was reviewed.
+    """Compute what there is to change, and open it if it has this digest.
 
-    Where it is not, and what was reviewed is done already, return that.
+    If it has not, and a change of this digest is applied already, return that one.
     """
     drawing = connection.transaction()
     await drawing.start()
@@ -126,7 +127,7 @@ async def _read(connection: Connection, digest: str) -> TzChange:
 async def _record_differences(
     connection: Connection, from_at: datetime | None, actor_no: int
 ) -> TzChange:
-    """Record what is to be changed. The caller's transaction keeps it, or lets it be gone."""
+    """Record what is to be changed. The caller's transaction commits it or rolls it back."""
     newest = await list_tz_changes(connection, limit=1)
     number = newest[0].change_no + 1 if newest else 1
     before: set[str] = set()
@@ -150,7 +151,7 @@ async def _record_differences(
 
 
 async def _digest(connection: Connection, number: int, from_at: datetime | None) -> str:
-    """Return the SHA-256, in hexadecimal, of all that a change does, in the order of its steps."""
+    """Return the SHA-256, in hexadecimal, of all steps of a change, in order."""
     digest = sha256(_line(tzdata_version(), from_at))
     async for each in list_tz_change_versions(connection, number):
         version = each.tenant, each.name, each.version, each.superseded_at
@@ -169,7 +170,7 @@ def _line(*values: object) -> bytes:
 async def _apply_version(
     connection: Connection, change: TzChange, version: TzChangeVersion, actor_no: int
 ) -> None:
-    """Apply what a change has of one version, in one transaction; a repeat changes nothing."""
+    """Apply the steps of one version in one transaction. Repeating it changes nothing."""
     number, items = version.definition_no, 0
     async with connection.transaction():
         await lock_versions(connection, version.tenant, version.name)

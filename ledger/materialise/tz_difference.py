@@ -1,7 +1,7 @@
-"""A newer tz database: which items to come it moves.
+"""The difference that a newer tz database makes: which pending items it moves, ends or adds.
 
-The database that decides is the pinned one of this process. What it moves is found from the
-definitions, by the code that places items; what was ever handed out stays as it is.
+The newer database is the pinned one of this process. The definitions are expanded with it and
+compared with the pending items. Items that were ever handed out do not change.
 """
 
 from collections import defaultdict
@@ -52,7 +52,7 @@ from dueledger.ledger.store.tz_changes import (
 )
 
 NEWER_TZDATA: Final = "tzdata"
-"""Why an item is revised or superseded that a newer tz database moves."""
+"""The reason recorded when a newer tz database revises or supersedes an item."""
 
 _PAGE_ITEMS: Final = 5_000
 _PAGE_VERSIONS: Final = 1_000
@@ -65,9 +65,9 @@ _PlacedVersion = tuple[DefinitionVersion, CalendarPeriods | str]
 
 @dataclass(frozen=True, slots=True)
 class TzDifference:
-    """Some of what a newer database changes of one version: what moves, what is owed besides.
+    """Some of the steps of one version. `failure`: why they are not known for some of its items.
 
-    `failure`: why that cannot be told of all that waits; what cannot be told stays.
+    Those items do not change.
     """
 
     version: DefinitionVersion
@@ -77,7 +77,7 @@ class TzDifference:
 
 @dataclass(slots=True)
 class _Placed:
-    """When the occurrences near some items are due now, by each calendar that may have placed them.
+    """Occurrences near some items, for each calendar that may have placed them.
 
     `is_whole`: the calendars know all of these days.
     """
@@ -90,7 +90,7 @@ class _Placed:
 
 
 class _VersionCache:
-    """Versions and the calendars that placed their items: the last that were read are kept."""
+    """Caches the versions read last, with the calendars that placed their items."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -102,19 +102,20 @@ class _VersionCache:
         if len(self._kept) + len(missing) > _VERSIONS_KEPT:
             self._kept.clear()
             missing = list(numbers)
-        versions = await read_versions(self._connection, missing) if missing else []
-        phases = await read_phases(self._connection, versions)
-        self._kept |= {one.definition_no: (one, phases[one.definition_no]) for one in versions}
+        if missing:
+            versions = await read_versions(self._connection, missing)
+            phases = await read_phases(self._connection, versions)
+            self._kept |= {one.definition_no: (one, phases[one.definition_no]) for one in versions}
         return [self._kept[number] for number in numbers]
 
 
 async def find_differences(
     connection: Connection, from_at: datetime | None = None
 ) -> AsyncIterator[TzDifference]:
-    """Compare what waits, and the rounds up to each watermark, with this process's tz database.
+    """Compare pending items, and occurrences up to each watermark, with this tz database.
 
-    Reads all that waits, a page at a time, and yields what it finds, a version of a page at a time;
-    nothing that is due before `from_at`.
+    Reads all pending items by page, and yields the steps of each version in a page. Items due
+    before `from_at` are left out.
     """
     now = await read_now(connection)
     begins = now if from_at is None else max(now, from_at)
@@ -195,7 +196,7 @@ def _place(phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Plac
 
 
 def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[Occurrence]:
-    """Return when an event's item is due now, by each calendar that there was."""
+    """Yield when an event rule's item is due now, by each version of its calendar."""
     for _, definition in phases:
         if isinstance(definition.when, Relative):
             with suppress(BeyondCalendar):
@@ -208,7 +209,7 @@ async def _find_added(
     phases: CalendarPeriods | str,
     begins: datetime,
 ) -> AsyncIterator[TzDifference]:
-    """Find rounds that a schedule owes before its watermark, and that no item stands for."""
+    """Find occurrences that a schedule owes before its watermark and that have no item."""
     if version.event_type is not None or version.materialised_until is None:
         return
     ends = min(version.materialised_until, version.superseded_at or version.materialised_until)
@@ -234,7 +235,7 @@ async def _find_added(
 async def _find_missing_issues(
     connection: Connection, definition: Definition, drafts: Sequence[ItemDraft]
 ) -> list[ItemDraft]:
-    """Return the next issue of each round that no item stands for: the first, if there is none."""
+    """Return the next issue of each occurrence without an item: the first, if there is none."""
     owed: list[ItemDraft] = []
     left, number = list(drafts), 1
     while left:
@@ -252,10 +253,10 @@ async def _find_missing_issues(
 
 
 def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> bool:
-    """Return whether a version or a tz database that decides no more is why an issue has ended.
+    """Return whether an issue was ended by an older version or by another tz database.
 
-    A gap is why, where this version skips those of the same zone, too: what an older one skipped
-    under other terms stays as it is.
+    A gap counts if this version skips gaps of the same zone too: an occurrence that an older
+    version skipped under other terms stays skipped.
     """
     if issue.event == TransitionEvent.SUPERSEDED and issue.reason == NEWER_VERSION:
         return True

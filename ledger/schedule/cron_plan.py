@@ -25,7 +25,7 @@ TimesOfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 @final
 class CronPlan:
-    """An expression made ready. `either`: one of its restrictions of days suffices."""
+    """A compiled expression. `either`: a day matches if one of the two day fields does."""
 
     __slots__ = ("_any_day_rule", "_days", "_fields", "_has_many_times", "_months")
 

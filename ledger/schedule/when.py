@@ -106,7 +106,7 @@ def expand(
     if isinstance(when, Every):
         return when.expand(low, high)
     if estimate <= _SHARED_OCCURRENCES_MAX and high - low <= _SHARED_MAX:
-        return _expand_shared(when, low, high)  # pyright: ignore[reportArgumentType] -- it is frozen
+        return _expand_shared(when, low, high)  # pyright: ignore[reportArgumentType] - frozen
     return expand_window(when, when.ruling, None, (low, high))
 
 

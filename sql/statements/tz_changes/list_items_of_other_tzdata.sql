@@ -1,4 +1,4 @@
--- List what waits, was never handed out, is still to come, from an instant on if any, and was placed by another tz database than this one.
+-- List pending items that were never handed out, are not due yet, and were placed by another tz database; from an instant on, if one is given.
 -- returns: zero or more
 -- $1 tzdata text
 -- $2 from_at timestamptz

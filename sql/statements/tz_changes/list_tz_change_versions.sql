@@ -1,4 +1,4 @@
--- List the versions in a change by a tz database, by name, a page at a time.
+-- List the versions in a tz change by name, by page.
 -- returns: zero or more
 -- $1 change_no bigint
 -- $2 after_tenant text

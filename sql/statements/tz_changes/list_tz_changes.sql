@@ -1,4 +1,4 @@
--- List changes by tz databases, the newest first, or those of one digest.
+-- List tz changes, the newest first, or those of one digest.
 -- returns: zero or more
 -- $1 digest text
 -- $2 limit integer

@@ -1,4 +1,4 @@
--- List the steps of one version in a change by a tz database, by time.
+-- List the steps of one version in a tz change by time.
 -- returns: zero or more
 -- $1 change_no bigint
 -- $2 definition_no bigint

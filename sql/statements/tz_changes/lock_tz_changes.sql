@@ -1,4 +1,4 @@
--- Hold the changes by tz databases until the transaction ends: one at a time is drawn up.
+-- Lock the tz changes until the transaction ends: one at a time is recorded.
 -- returns: one
 -- index: none
 -- locks: advisory, one

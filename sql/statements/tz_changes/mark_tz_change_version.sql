@@ -1,4 +1,4 @@
--- Record that one version in a change by a tz database is applied, or was overtaken by another version.
+-- Record that one version in a tz change is applied, or was overtaken by another version.
 -- returns: zero or more, one a page
 -- $1 change_no bigint
 -- $2 definition_no bigint

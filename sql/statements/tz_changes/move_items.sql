@@ -1,4 +1,4 @@
--- Let items that wait and were never handed out (Scheduled) be due at other instants, by a newer tz database, or end.
+-- Move or end pending items that were never handed out (Scheduled), by a newer tz database.
 -- returns: zero or more, one an input that moved or ended
 -- $1 definition_no bigint
 -- $2 ids uuid[]

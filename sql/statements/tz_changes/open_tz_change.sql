@@ -1,4 +1,4 @@
--- Open a change by a tz database whose versions the transaction has written.
+-- Open a tz change whose steps the transaction has recorded.
 -- returns: one
 -- $1 change_no bigint
 -- $2 digest text
@@ -7,7 +7,7 @@
 -- $5 from_at timestamptz
 -- $6 actor_no integer
 -- index: none
--- locks: none (the caller holds the changes)
+-- locks: none (the caller has locked the changes)
 insert into ledger.tz_change as c (change_no, digest, tzdata, tzdata_before, from_at, opened_at, actor_no)
 values ($1::bigint, $2::text, $3::text, $4::text[], $5::timestamptz, ledger.now(), $6::integer)
 returning c.change_no
