@@ -8,7 +8,7 @@ from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.version import print_version
 
 _VERSION_ARGUMENTS: Final = (["version"], ["version", "--json"])
-"""Answered before Typer is imported, which takes most of what the answer takes."""
+"""Answered without importing Typer, which would take most of the time."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -25,21 +25,27 @@ _SHOWN_MAX = 20
 _YEAR_CHARS = 4
 
 NameArgument = Annotated[str, typer.Argument(help="Its name in `calendar: {name: …}`.")]
-OwnerOption = Annotated[str, typer.Option("--tenant", help="Whose calendar.")]
+OwnerOption = Annotated[str, typer.Option("--tenant", help="Tenant that owns the calendar.")]
 
 
 @calendars.command("import")
 def import_(
     name: NameArgument,
     file: Annotated[
-        Path | None, typer.Argument(help="A .csv or .ics file, or `show --json`'s.", metavar="FILE")
+        Path | None,
+        typer.Argument(help="A .csv or .ics file, or the output of `show --json`.", metavar="FILE"),
     ] = None,
     holidays: Annotated[
         str | None,
-        typer.Option("--holidays", help="Public holidays instead.", metavar="COUNTRY[-SUBDIV]"),
+        typer.Option(
+            "--holidays", help="Use public holidays, not a file.", metavar="COUNTRY[-SUBDIV]"
+        ),
     ] = None,
     exchange: Annotated[
-        str | None, typer.Option("--exchange", help="Sessions instead.", metavar="CODE")
+        str | None,
+        typer.Option(
+            "--exchange", help="Use the sessions of an exchange, not a file.", metavar="CODE"
+        ),
     ] = None,
     since: Annotated[
         str | None, typer.Option("--from", help="First year, or day.", metavar="YEAR")
@@ -53,7 +59,7 @@ def import_(
     *,
     tenant: OwnerOption,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what it changes, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
@@ -61,7 +67,7 @@ def import_(
     """Import a calendar as its next version; the same days again change nothing."""
     _check_name(name)
     if sum(source is not None for source in (file, holidays, exchange)) != 1:
-        raise typer.BadParameter("one of FILE, --holidays and --exchange", param_hint="FILE")
+        raise typer.BadParameter("give one of FILE, --holidays and --exchange", param_hint="FILE")
     first = None if since is None else _day(since, "--from", last=False)
     last = None if until is None else _day(until, "--to", last=True)
     if valid_from is not None:
@@ -109,12 +115,14 @@ def _read(
     if file is not None:
         return read_file(file, CalendarFileOptions(weekend, first, last))
     if first is None or last is None:
-        raise typer.BadParameter("from which year to which?", param_hint="--from, --to")
+        raise typer.BadParameter("give the first and the last year", param_hint="--from, --to")
     span = check_span(first, last, "--to")
     if place is not None:
         return read_holidays(place, None if weekend is None else read_weekend(weekend), span)
     if weekend is not None:
-        raise typer.BadParameter("an exchange's sessions say it", param_hint="--weekend")
+        raise typer.BadParameter(
+            "the sessions of an exchange define its weekend", param_hint="--weekend"
+        )
     return read_exchange(code or "", span)
 
 
@@ -226,7 +234,7 @@ def _print_difference(difference: "CalendarDifference") -> None:
     if (first, last) != (new_first, new_last):
         say(f"range: {first} to {last} becomes {new_first} to {new_last}")
     if difference.reaches_less:
-        say("It knows less than the version there: what needs a day outside fails.")
+        say("It covers fewer days than the version before: schedules that need other days fail.")
     before, after = difference.weekend
     if before != after:
         say(f"weekend: {','.join(before) or 'none'} becomes {','.join(after) or 'none'}")
@@ -241,7 +249,7 @@ def list_(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List calendars: the newest version of each, until when it reaches, who uses it."""
+    """List calendars: the newest version of each, its last day, and which definitions use it."""
     from dataclasses import asdict
 
     listed = run(_list(dsn, tenant, limit))
@@ -250,7 +258,7 @@ def list_(
         return
     columns = ("tenant", "name", "version", "valid_to", "definitions", "source", "created_at")
     rows = [asdict(one) for one in listed]
-    print_rows(rows, columns, empty="No calendar: dueledger calendar import")
+    print_rows(rows, columns, empty="There is no calendar. Import one: dueledger calendar import")
 
 
 async def _list(dsn: str | None, tenant: str | None, limit: int) -> "list[ListedCalendar]":
@@ -264,7 +272,7 @@ async def _list(dsn: str | None, tenant: str | None, limit: int) -> "list[Listed
 def show(
     name: NameArgument,
     version: Annotated[
-        int | None, typer.Option("--version", min=1, help="Which one; the newest otherwise.")
+        int | None, typer.Option("--version", min=1, help="Version number; default is the newest.")
     ] = None,
     *,
     tenant: OwnerOption,

@@ -1,4 +1,4 @@
-"""Commands by which a person decides about items, by name and with a reason."""
+"""Commands that record a person's decisions about items, with a reason."""
 
 from enum import StrEnum
 from typing import Annotated, assert_never
@@ -19,17 +19,17 @@ ItemsArgument = Annotated[list[UUID], typer.Argument(help="Ids of items.", metav
 
 def _reason(reason: str) -> str:
     if not reason.strip():
-        raise typer.BadParameter("it is empty; say why, for whoever reads the journal")
+        raise typer.BadParameter("it is empty; give the reason that the journal records")
     return reason
 
 
 ReasonOption = Annotated[
-    str, typer.Option("--reason", help="Why; it stands in the journal.", callback=_reason)
+    str, typer.Option("--reason", help="Reason, recorded in the journal.", callback=_reason)
 ]
 
 
 class ItemDecision(StrEnum):
-    """What a person may decide about parked or waiting items."""
+    """Decisions about parked or waiting items."""
 
     PARK = "park"
     REDRIVE = "redrive"
@@ -37,7 +37,7 @@ class ItemDecision(StrEnum):
 
 
 class ReviewList(StrEnum):
-    """What a person may look through before deciding."""
+    """Lists to read before a decision."""
 
     REVIEWS = "reviews"
     REJECTED = "rejected"
@@ -45,13 +45,13 @@ class ReviewList(StrEnum):
 
 @app.command()
 def reviews(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
-    """List what is parked for a person, oldest first, with why."""
+    """List items that wait for a person's decision, oldest first, with the reason."""
     _show_list(ReviewList.REVIEWS, limit, dsn, as_json=json_)
 
 
 @app.command()
 def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption = None) -> None:
-    """List the stale and illegal writes that changed nothing, newest first."""
+    """List stale and illegal writes, which changed nothing, newest first."""
     _show_list(ReviewList.REJECTED, limit, dsn, as_json=json_)
 
 
@@ -67,7 +67,7 @@ def park(
 def redrive(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
-    """Send parked items back to work, with their attempts counted anew."""
+    """Return parked items to work. Their attempts are counted from zero."""
     _decide(ItemDecision.REDRIVE, items, reason, dsn, as_json=json_)
 
 
@@ -75,7 +75,7 @@ def redrive(
 def write_off(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
-    """End parked items without doing them, in your name."""
+    """End parked items without doing them. The journal records your name."""
     _decide(ItemDecision.WRITE_OFF, items, reason, dsn, as_json=json_)
 
 
@@ -88,10 +88,10 @@ def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) 
     match look:
         case ReviewList.REVIEWS:
             columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
-            print_rows(rows, columns, empty="Nothing waits for a person.")
+            print_rows(rows, columns, empty="No item waits for a decision.")
         case ReviewList.REJECTED:
             columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")
-            print_rows(rows, columns, empty="No write was refused.")
+            print_rows(rows, columns, empty="No write was rejected.")
         case _:
             assert_never(look)
 

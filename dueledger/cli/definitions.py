@@ -1,4 +1,4 @@
-"""Putting definitions in force, and looking at their versions."""
+"""Commands that put definitions in force and list their versions."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -27,7 +27,9 @@ FileArgument = Annotated[Path, typer.Argument(help=_DOCUMENTS, metavar="FILE")]
 FilesArgument = Annotated[list[Path], typer.Argument(help=_DOCUMENTS, metavar="FILE…")]
 EffectiveFromOption = Annotated[
     str | None,
-    typer.Option("--effective-from", help="From when it holds; now otherwise.", metavar="T"),
+    typer.Option(
+        "--effective-from", help="Time from which it is in force; default now.", metavar="T"
+    ),
 ]
 
 
@@ -37,15 +39,17 @@ def define(
     effective_from: EffectiveFromOption = None,
     backfill: Annotated[
         bool,
-        typer.Option("--backfill", help="Owe all since --effective-from, though it is long past."),
+        typer.Option(
+            "--backfill", help="Emit all items since --effective-from, even if that is long ago."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
+        bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show what changes, and put definitions in force; the same files again change nothing.
+    """Show what changes, and put definitions in force. Repeating it changes nothing.
 
     All of all files, or none. What was handed out or has ended never moves.
     """
@@ -85,7 +89,7 @@ def definitions(
         *(("superseded_at",) if name else ()),
         *("materialised_until", "defined_by"),
     ]
-    print_rows(rows, columns, empty="There are no such definitions.")
+    print_rows(rows, columns, empty="No definition was found.")
     for row in rows:
         if row["failure"]:
             say(f"{row['tenant']}/{row['definition']}, version {row['version']}: {row['failure']}")
@@ -128,7 +132,7 @@ async def _define(
     dry_run: bool,
     show: "Callable[[list[Change]], None] | None",
 ) -> "list[Change]":
-    """Find out what changes, show it, and do that and nothing else.
+    """Compute what changes, show it, and apply exactly that.
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
@@ -158,8 +162,8 @@ async def _define(
         changes = list(zip(read, defined, previews, strict=True))
         if show is not None:
             show(changes)
-        for told in await describe_reach(connection, read):
-            say(told)
+        for line in await describe_reach(connection, read):
+            say(line)
         for one, answer, preview in changes:
             if answer.changed and (idle := describe_idle(one, since or preview.diff.since)):
                 say(idle)
@@ -214,7 +218,7 @@ def _show_all(changes: "list[Change]", *, dry_run: bool) -> None:
 def _show_diff(
     definition: "Definition", defined: "DefinedDocument", preview: "ChangePreview", *, dry_run: bool
 ) -> None:
-    """Show, before it is done, what becomes of the next occurrences."""
+    """Show how the next occurrences change, before it is applied."""
     from dueledger.ledger.schedule import AfterCompletion
 
     if not defined.changed:
@@ -222,9 +226,9 @@ def _show_diff(
     diff = preview.diff
     say(_headline(definition, defined, preview))
     if isinstance(definition.when, AfterCompletion):
-        say("  A fixed delay: the next is owed once the one before has ended.")
+        say("  A fixed delay: the next item is emitted when the one before has ended.")
     if definition.event is not None:
-        say("  An event rule: what events have owed so far stays, the next ones owe by this.")
+        say("  An event rule: items of earlier events stay; later events use this version.")
     rows = [
         {
             "change": one.kind.value,

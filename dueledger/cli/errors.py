@@ -30,15 +30,15 @@ _REFUSED: Final = {
         "Others changed the same at once, and Postgres undid this: repeat it.",
     ),
 }
-"""By SQLSTATE: what it ends as, its code, and what to say."""
+"""By SQLSTATE: exit code, error code, and message."""
 
 _USAGE_ERROR: Final = typer.BadParameter.mro()[1]
-"""Its module differs between Typer's releases; it is what every refused option or command is."""
+"""The class of all usage errors. Its module differs between Typer's releases."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandError:
-    """What went wrong, as a person reads it and as a program does."""
+    """An error, for people and for programs."""
 
     exit: ExitCode
     code: str
@@ -47,7 +47,7 @@ class CommandError:
 
 
 def describe(error: Exception) -> CommandError | None:
-    """Return what to say of an error, or None for one that is a defect of ours."""
+    """Return the description of an error, or None if it is a defect in Dueledger."""
     match error:
         case DueledgerError():
             return CommandError(
@@ -108,7 +108,7 @@ def _details(error: DueledgerError) -> dict[str, object]:
 
 
 def report(failure: CommandError, *, as_json: bool) -> None:
-    """Print a failure for people on stderr and, with `as_json`, for programs on stdout."""
+    """Print an error on stderr and, with `as_json`, as a document on stdout."""
     say(f"error {failure.code}: {failure.message}")
     if as_json:
         document = {"code": failure.code, "detail": failure.message, "details": failure.details}

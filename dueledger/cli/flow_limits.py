@@ -1,4 +1,4 @@
-"""The command that changes what limits a flow."""
+"""The command that changes the limits of a flow."""
 
 import re
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -25,53 +25,56 @@ _COLUMNS: Final = (
 
 def set_(
     tenant: ScopeTenant,
-    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
+    kind: Annotated[str, typer.Argument(help="Kind of the flow.", metavar="KIND")],
     lane: LaneOption = None,
     every_lane: Annotated[
-        bool, typer.Option("--every-lane", help="Change all lanes that there are.")
+        bool, typer.Option("--every-lane", help="Change all existing lanes.")
     ] = False,
     weight: Annotated[
-        str | None, typer.Option(help="Its share among flows.", metavar="NUMBER")
+        str | None, typer.Option(help="Weight of the flow among all flows.", metavar="NUMBER")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Items a second, or none.", metavar="NUMBER|none")
+        str | None, typer.Option(help="Items a second at most, or none.", metavar="NUMBER|none")
     ] = None,
     concurrency: Annotated[
         str | None,
-        typer.Option(help="Items handed out and running at once, or none.", metavar="COUNT|none"),
+        typer.Option(
+            help="Items claimed or running at once at most, or none.", metavar="COUNT|none"
+        ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(help="Items handed out and not started, or none.", metavar="COUNT|none"),
+        typer.Option(help="Items claimed and not started at most, or none.", metavar="COUNT|none"),
     ] = None,
     retry_share: Annotated[
-        str | None, typer.Option(help="What of each claim belongs to retries.", metavar="RATIO")
+        str | None, typer.Option(help="Share of each claim reserved for retries.", metavar="RATIO")
     ] = None,
     circuit: Annotated[
         str | None,
         typer.Option(
-            help="Share of failures that opens its circuit, or none.", metavar="RATIO|none"
+            help="Share of failures that opens the circuit, or none.", metavar="RATIO|none"
         ),
     ] = None,
     circuit_calls: Annotated[
-        str | None, typer.Option(help="Outcomes before the circuit is judged.", metavar="COUNT")
+        str | None,
+        typer.Option(help="Minimum number of outcomes for the circuit to open.", metavar="COUNT"),
     ] = None,
     circuit_window: Annotated[
         str | None,
-        typer.Option(help="Seconds over which outcomes count, at most a week.", metavar="SECONDS"),
+        typer.Option(help="Seconds for which outcomes count, at most a week.", metavar="SECONDS"),
     ] = None,
     circuit_rest: Annotated[
         str | None,
         typer.Option(
-            help="Seconds before an open circuit lets a probe, at most a week.", metavar="SECONDS"
+            help="Seconds until an open circuit allows a probe, at most a week.", metavar="SECONDS"
         ),
     ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Change what limits a flow, from the next tick on; `none` ends a limit."""
+    """Change the limits of a flow, from the next tick on; `none` removes a limit."""
     if every_lane and lane is not None:
-        raise typer.BadParameter("it is one lane or every lane", param_hint="--every-lane")
+        raise typer.BadParameter("give either --lane or --every-lane", param_hint="--every-lane")
     limits = _read(
         {
             ("weight", "--weight"): weight,
@@ -89,11 +92,11 @@ def set_(
     if json_:
         print_lines(rows)
     else:
-        print_rows(rows, _COLUMNS, empty="This kind has no lane yet.")
+        print_rows(rows, _COLUMNS, empty="This kind has no flow yet.")
 
 
 def _read(given: dict[tuple[str, str], str | None]) -> "FlowLimits":
-    """Read limits by their names and options. Raises BadParameter where one cannot be."""
+    """Parse limits by name. Raises BadParameter for an invalid one."""
     from dueledger.ledger.store.flows import FlowLimits
 
     cleared: list[str] = []

@@ -1,4 +1,4 @@
-"""Commands by which an operator steers flows: pause, resume, limits, and starting something now."""
+"""Commands for flows: pause, resume, limits, and starting an item now."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -31,7 +31,7 @@ flow = typer.Typer(help="Show and change the limits of flows: tenant × kind × 
 app.add_typer(flow, name="flow")
 
 ScopeKind = Annotated[
-    str | None, typer.Argument(help="Only this kind's; every kind without it.", metavar="[KIND]")
+    str | None, typer.Argument(help="Only this kind; default is all kinds.", metavar="[KIND]")
 ]
 _COLUMNS = (
     *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
@@ -48,16 +48,16 @@ def pause(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Hand out nothing more of a tenant, kind or lane; what is handed out goes on."""
+    """Stop claims of a tenant, kind or lane. Items already claimed go on."""
     paused = run(_pause(tenant, kind, lane, reason, dsn))
     if json_:
         print_document(asdict(paused))
         return
-    print_rows(paused.flows, ("tenant", "kind", "lane"), empty="No flow more was to be paused.")
-    for standing in paused.pauses:
-        say(f"A pause stands for {_scope(standing)}: flows made later under it are born paused.")
+    print_rows(paused.flows, ("tenant", "kind", "lane"), empty="No further flow was paused.")
+    for pause in paused.pauses:
+        say(f"A pause is in force for {_scope(pause)}: flows created in it are paused, too.")
     if not paused.pauses:
-        say("A pause stood already, with its own reason; `dueledger flow pauses` lists it.")
+        say("There was a pause already, with its own reason; `dueledger flow pauses` lists it.")
     say("`dueledger resume` ends it.")
 
 
@@ -69,7 +69,7 @@ def resume(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """End a pause, and all narrower ones under it."""
+    """End a pause, and all narrower ones in it."""
     resumed = run(_resume(tenant, kind, lane, dsn))
     if json_:
         print_document(asdict(resumed))
@@ -80,7 +80,7 @@ def resume(
         say(f"The pause for {_scope(ended)} ended: {ended['reason']}")
     if not resumed.pauses:
         say(
-            "No pause stood there, nor a narrower one; `dueledger flow pauses` lists those that do."
+            "There was no pause, nor a narrower one; `dueledger flow pauses` lists those that do."
         )
     if any(each.still_paused for each in resumed.flows):
         say("A wider pause still covers some; `dueledger flow pauses` lists them.")
@@ -95,24 +95,24 @@ def list_(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List flows with their limits and what waits, counted up to 10,000."""
+    """List flows with their limits and waiting items, counted up to 10,000."""
     rows = run(_list(tenant, kind, lane, limit, dsn))
     if json_:
         print_lines(rows)
     else:
         shown = [{**row, "breaker": _breaker(row)} for row in rows]
-        print_rows(shown, _COLUMNS, empty="No flow yet; the first emission makes one.")
+        print_rows(shown, _COLUMNS, empty="There is no flow yet; the first emission creates one.")
 
 
 @flow.command()
 def show(
     tenant: ScopeTenant,
-    kind: Annotated[str, typer.Argument(help="Its kind.", metavar="KIND")],
+    kind: Annotated[str, typer.Argument(help="Kind of the flow.", metavar="KIND")],
     lane: LaneOption = "",
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show one flow: its limits, what holds it back, what waits."""
+    """Show one flow: its limits, what limits it now, and its waiting items."""
     from dueledger.ledger.errors import NotFound
 
     rows = run(_list(tenant, kind, lane, 1, dsn))
@@ -130,7 +130,7 @@ def show(
 
 @flow.command()
 def pauses(tenant: TenantOption = None, json_: JsonOption = False, dsn: DsnOption = None) -> None:
-    """List the pauses that stand, by whom and why."""
+    """List the pauses in force, with person and reason."""
     rows = run(_pauses(tenant, dsn))
     if json_:
         print_lines(rows)
@@ -153,22 +153,22 @@ def trigger(
         str | None,
         typer.Option(
             "--cycle",
-            help="Of a definition: a name for the round; the same again is the same item.",
+            help="For a definition: the cycle; the same cycle is the same item.",
         ),
     ] = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Start one waiting item now, or owe an item of a schedule now, in your name."""
+    """Start one waiting item now, or emit one of a schedule now, in your name."""
     try:
         item = UUID(target)
     except ValueError:
         item = None
     if item is None and tenant is None:
-        raise typer.BadParameter("a definition is found by its tenant", param_hint="--tenant")
+        raise typer.BadParameter("a definition needs its tenant", param_hint="--tenant")
     if item is not None:
         if cycle is not None:
-            raise typer.BadParameter("an item has its round already", param_hint="--cycle")
+            raise typer.BadParameter("an item has its cycle already", param_hint="--cycle")
         answer = run(_expedite(item, reason, dsn))
     else:
         answer = run(_trigger(tenant or "", target, cycle, reason, dsn))
@@ -177,7 +177,7 @@ def trigger(
     else:
         print_fields({name: value for name, value in answer.items() if value is not None})
     if answer.get("answer") not in (None, "done"):
-        say("It does not wait for its time; `dueledger why ITEM` says where it stands.")
+        say("It no longer waits for its due time; `dueledger why ITEM` shows its state.")
         options.exit_with(ExitCode.FAILED)
 
 
@@ -187,23 +187,23 @@ def failing(
     kind: KindOption = None,
     failures: Annotated[
         int | None,
-        typer.Option(min=1, help="At least so many in a row; each kind's limit without."),
+        typer.Option(min=1, help="Failures in a row at least; default is each kind's limit."),
     ] = None,
     limit: LimitOption = 100,
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List the business keys that failed again and again, with no completion since."""
+    """List business keys that failed several times in a row, with no completion since."""
     rows = run(_failing(tenant, kind, failures, limit, dsn))
     if json_:
         print_lines(rows)
     else:
         columns = ("tenant", "kind", "business_key", "failures", "first_at", "last_at", "reason")
-        print_rows(rows, columns, empty="No business key fails in a row.")
+        print_rows(rows, columns, empty="No business key failed several times in a row.")
 
 
 def _breaker(row: Mapping[str, Any]) -> str | None:
-    """Say what opens a flow's circuit and how long it rests then; None where nothing does."""
+    """Return the circuit's limits as text; None if the flow has no circuit."""
     if row["circuit_failure_ratio"] is None:
         return None
     return (
@@ -213,7 +213,7 @@ def _breaker(row: Mapping[str, Any]) -> str | None:
 
 
 def _scope(pause: Mapping[str, Any]) -> str:
-    """Name what a pause covers."""
+    """Return the scope of a pause as text."""
     kind = pause["kind"] or "every kind"
     lane = "every lane" if pause["lane"] is None else pause["lane"] or "the default lane"
     return f"{pause['tenant']} × {kind} × {lane}"

@@ -1,4 +1,4 @@
-"""Finds the handlers that `dueledger work` is given by name."""
+"""Load handlers by name for `dueledger work`."""
 
 import importlib
 import sys
@@ -33,15 +33,17 @@ def _load(place: str) -> Handlers:
     except (Exception, SystemExit) as error:
         if isinstance(error, ModuleNotFoundError) and module_name.startswith(error.name or " "):
             raise _refused(place, f"there is no module {error.name} on the path") from error
-        raise _refused(place, f"{type(error).__name__}: {error}, at {_whence(error)}") from error
+        raise _refused(
+            place, f"{type(error).__name__}: {error}, at {_failed_line(error)}"
+        ) from error
     found: object = getattr(module, name, None)
     if not isinstance(found, Handlers):
         raise _refused(place, f"{module_name} has no Handlers called {name}")
     return found
 
 
-def _whence(error: BaseException) -> str:
-    """Name the line at which a module failed: the last one that ran, or that cannot be read."""
+def _failed_line(error: BaseException) -> str:
+    """Return the line at which a module failed: the last that ran, or that does not parse."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}"
     last = traceback.extract_tb(error.__traceback__)[-1]

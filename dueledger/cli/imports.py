@@ -1,4 +1,4 @@
-"""Bringing definitions from other schedulers, with what cannot be brought and what to decide."""
+"""Commands that convert files of other schedulers, and list what they could not convert."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,10 +21,12 @@ app.add_typer(imports, name="import")
 
 OutOption = Annotated[
     Path | None,
-    typer.Option("--out", help="Folder for a file each; otherwise stdout.", metavar="DIR"),
+    typer.Option(
+        "--out", help="Folder for one file a definition; default is stdout.", metavar="DIR"
+    ),
 ]
 OptionalKindOption = Annotated[
-    str | None, typer.Option("--kind", help="The kind they become.", metavar="KIND")
+    str | None, typer.Option("--kind", help="Kind of the definitions.", metavar="KIND")
 ]
 
 _COLUMNS = (
@@ -44,17 +46,19 @@ def import_crontab(
     file: Annotated[Path, typer.Argument(help="A crontab.", metavar="FILE")],
     timezone: Annotated[
         str | None,
-        typer.Option("--timezone", help="The zone of its machine, where no CRON_TZ says."),
+        typer.Option("--timezone", help="Timezone of its machine, for lines without CRON_TZ."),
     ] = None,
     system: Annotated[
-        bool, typer.Option("--system", help="A system's: a user stands before each command.")
+        bool, typer.Option("--system", help="A system crontab: each command has a user before it.")
     ] = False,
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose they become.")] = "crontab",
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Tenant that owns the definitions.")
+    ] = "crontab",
     kind: OptionalKindOption = None,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Turn a crontab into definitions; exit code 4 where a line cannot be carried over."""
+    """Convert a crontab to definitions. Exit code 4 if a line cannot be converted."""
     from dueledger.importers.crontab import KIND, Crontab
     from dueledger.importers.crontab import import_crontab as read_crontab
 
@@ -75,18 +79,20 @@ def import_kubernetes(
         typer.Argument(help="CronJobs or Prow's periodic jobs; YAML, JSON.", metavar="FILE|DIR"),
     ],
     anchor: Annotated[
-        str, typer.Option("--anchor", help="From when fixed rates count.", metavar="T")
+        str, typer.Option("--anchor", help="Time from which fixed rates count.", metavar="T")
     ] = "2026-01-01T00:00:00Z",
     timezone: Annotated[
         str,
-        typer.Option("--timezone", help="The controller's zone, where no timeZone says."),
+        typer.Option("--timezone", help="Timezone of the controller, for jobs without timeZone."),
     ] = "UTC",
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose they become.")] = "kubernetes",
+    tenant: Annotated[
+        str, typer.Option("--tenant", help="Tenant that owns the definitions.")
+    ] = "kubernetes",
     kind: OptionalKindOption = None,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
-    """Turn CronJobs into definitions; exit code 4 where one cannot be carried over."""
+    """Convert CronJobs to definitions. Exit code 4 if one cannot be converted."""
     from dueledger.importers.kubernetes import import_kubernetes as read_kubernetes
     from dueledger.importers.prow_periodic import NewDefinitionFields
 
@@ -136,7 +142,7 @@ def _print_json(found: "ImportResult", written: list[Path]) -> None:
 
 
 def _print_tables(found: "ImportResult", *, on_stderr: bool) -> None:
-    """Print the inventory beside the definitions, so that a pipe carries definitions alone."""
+    """Print the inventory on stderr if stdout has the definitions."""
     rows = [
         {
             **row,

@@ -1,4 +1,4 @@
-"""Commands about single items: owe one, look at them, explain one."""
+"""Commands for single items: emit, list, show and explain."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,20 +19,22 @@ app = typer.Typer(rich_markup_mode=None)
 
 @app.command()
 def emit(
-    tenant: Annotated[str, typer.Option("--tenant", help="Whose it is.")],
-    kind: Annotated[str, typer.Option("--kind", help="What is owed, as in PolicyRenewalDue.")],
-    key: Annotated[str, typer.Option("--key", help="The domain's own key, as a policy number.")],
+    tenant: Annotated[str, typer.Option("--tenant", help="Tenant that owes the item.")],
+    kind: Annotated[str, typer.Option("--kind", help="Kind of the item, as in PolicyRenewalDue.")],
+    key: Annotated[str, typer.Option("--key", help="Business key, as a policy number.")],
     effective_date: Annotated[
         str, typer.Option("--effective-date", help="The business date, as 2027-03-31.")
     ],
-    due_at: Annotated[str, typer.Option("--due-at", help="When it is owed; without offset, UTC.")],
-    cycle: Annotated[str, typer.Option("--cycle", help="Which round, as 2027.")] = "",
-    lane: Annotated[str, typer.Option("--lane", help="What separates flows, as a region.")] = "",
+    due_at: Annotated[str, typer.Option("--due-at", help="Due time; UTC if it has no offset.")],
+    cycle: Annotated[str, typer.Option("--cycle", help="Cycle, as 2027.")] = "",
+    lane: Annotated[
+        str, typer.Option("--lane", help="Lane that separates flows, as a region.")
+    ] = "",
     payload: Annotated[str, typer.Option("--payload", help="JSON for the handler.")] = "{}",
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Owe one item. The same key, cycle and date again changes nothing and says so."""
+    """Emit one item. Repeating it with the same key, cycle and date changes nothing."""
     emitted = run(_emit(dsn, tenant, kind, key, (effective_date, due_at), (cycle, lane, payload)))
     if json_:
         print_document(emitted)
@@ -72,7 +74,7 @@ async def _emit(
 def list_them(
     tenant: TenantOption = None,
     kind: KindOption = None,
-    key: Annotated[str | None, typer.Option("--key", help="Only this business key's.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="Only this business key.")] = None,
     state: Annotated[
         str | None, typer.Option("--state", help="Only in this state, as in ManualReview.")
     ] = None,
@@ -80,7 +82,7 @@ def list_them(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """List items with where they stand, latest effective date first."""
+    """List items with their states, latest effective date first."""
     rows = run(_list(dsn, (tenant, kind, key, state), limit))
     if json_:
         print_lines(rows)
@@ -95,7 +97,7 @@ def list_them(
         "state",
         "attempt",
     )
-    print_rows(rows, columns, empty="No item fits.")
+    print_rows(rows, columns, empty="No item was found.")
 
 
 async def _list(
@@ -122,7 +124,7 @@ def show(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show one item with its whole story."""
+    """Show one item and all its transitions."""
     shown = run(_show(dsn, item))
     if json_:
         print_document(shown)
@@ -147,7 +149,7 @@ def why(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Say in one sentence why an item has not happened yet, and what to do."""
+    """Explain in one sentence why an item has not been done yet, and what to do."""
     document = run(_why(dsn, item))
     if json_:
         print_document(document)

@@ -1,4 +1,4 @@
-"""Options that several commands share, so that they are named and explained once."""
+"""Options that several commands share."""
 
 from datetime import UTC, date, datetime
 from typing import Annotated
@@ -21,17 +21,17 @@ OnceOption = Annotated[
 ]
 DsnOption = Annotated[
     str | None,
-    typer.Option("--dsn", help="Address of Postgres; DUELEDGER_DSN otherwise.", metavar="URL"),
+    typer.Option("--dsn", help="Address of Postgres; default is DUELEDGER_DSN.", metavar="URL"),
 ]
 KafkaOption = Annotated[
     str | None,
     typer.Option(
         "--bootstrap-servers",
-        help="Addresses of Kafka; DUELEDGER_BOOTSTRAP_SERVERS otherwise.",
+        help="Addresses of Kafka; default is DUELEDGER_BOOTSTRAP_SERVERS.",
         metavar="HOST:PORT,…",
     ),
 ]
-TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only this tenant's.")]
+TenantOption = Annotated[str | None, typer.Option("--tenant", help="Only this tenant.")]
 KindOption = Annotated[
     str | None, typer.Option("--kind", help="Only this kind, as in PolicyRenewalDue.")
 ]
@@ -39,28 +39,32 @@ CalendarOption = Annotated[
     list[str] | None,
     typer.Option(
         "--calendar",
-        help="A calendar from a .csv, .ics or .json file; the ledger's otherwise.",
+        help="Calendar from a .csv, .ics or .json file; default is the ledger's.",
         metavar="NAME=FILE",
     ),
 ]
 WeekendOption = Annotated[
     str | None,
-    typer.Option("--weekend", help="Its weekend: sat,sun or none.", metavar="DAYS"),
+    typer.Option("--weekend", help="Weekend of the calendar: sat,sun or none.", metavar="DAYS"),
 ]
 ValidFromOption = Annotated[
     str | None,
-    typer.Option("--valid-from", help="From when on; its earliest day otherwise.", metavar="DATE"),
+    typer.Option(
+        "--valid-from", help="First day; default is the earliest in the file.", metavar="DATE"
+    ),
 ]
 ValidToOption = Annotated[
     str | None,
-    typer.Option("--valid-to", help="Until when the list is complete.", metavar="DATE"),
+    typer.Option("--valid-to", help="Last day for which the list is complete.", metavar="DATE"),
 ]
-ScopeTenant = Annotated[str, typer.Argument(help="Whose flows.", metavar="TENANT")]
+ScopeTenant = Annotated[str, typer.Argument(help="Tenant of the flows.", metavar="TENANT")]
 LaneOption = Annotated[
     str | None,
     typer.Option("--lane", help="Only this lane; '' is the default one.", callback=_lane),
 ]
-LimitOption = Annotated[int, typer.Option("--limit", min=1, max=10_000, help="How many at most.")]
+LimitOption = Annotated[
+    int, typer.Option("--limit", min=1, max=10_000, help="Maximum number of rows.")
+]
 
 
 def read_instant(text: str, option: str | None = None) -> datetime:
@@ -74,7 +78,7 @@ def read_instant(text: str, option: str | None = None) -> datetime:
 
 
 def read_due_instant(text: str, option: str) -> datetime:
-    """Read an instant of the years in which something can be owed, in UTC."""
+    """Read an instant in the range of due times, in UTC."""
     from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 
     instant = read_instant(text, option)

@@ -51,7 +51,7 @@ def print_rows(
     empty: str,
     on_stderr: bool = False,
 ) -> None:
-    """Print rows as a table, or say on stderr that there are none.
+    """Print rows as a table, or `empty` on stderr if there are none.
 
     With `on_stderr`, the table goes there too: it describes data that is on stdout.
     """
@@ -72,7 +72,7 @@ def print_rows(
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
-    """Print one thing, a line a field."""
+    """Print one document, a line a field."""
     width = max((len(name) for name in fields), default=0)
     for name, value in fields.items():
         print_text(f"{name.replace('_', ' '):<{width}}  {_cell(value)}\n")

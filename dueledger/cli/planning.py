@@ -1,4 +1,4 @@
-"""Planning: the load to come, its peaks, and when to deploy."""
+"""The command that plans: expected load, peaks, and quiet periods."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -29,22 +29,23 @@ _SHOWN_MAX = 20
 def plan(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="Definitions; what the database has in force otherwise."),
+        typer.Argument(help="Definitions; default is those in force in the database."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--from", help="Start; the database's now otherwise.", metavar="T"),
+        typer.Option("--from", help="Start; default is the database's time.", metavar="T"),
     ] = None,
     until: Annotated[
-        str | None, typer.Option("--to", help="End; a day later otherwise.", metavar="T")
+        str | None, typer.Option("--to", help="End; default is a day after the start.", metavar="T")
     ] = None,
     service: Annotated[
-        str | None, typer.Option("--service", help="Only those with this label `service`.")
+        str | None,
+        typer.Option("--service", help="Only definitions whose label `service` is this."),
     ] = None,
     tenant: TenantOption = None,
     kind: KindOption = None,
     smear: Annotated[
-        str, typer.Option("--smear", help="Try this on those that have none.", metavar="PERIOD")
+        str, typer.Option("--smear", help="Smear for definitions that have none.", metavar="PERIOD")
     ] = "PT10M",
     quiet_for: Annotated[
         str, typer.Option("--quiet-for", help="How long a deployment takes.", metavar="PERIOD")
@@ -56,7 +57,7 @@ def plan(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show the load to come by the quarter of an hour, its peaks, and when it is quiet."""
+    """Show the expected load by quarter of an hour, its peaks and its quiet periods."""
     from dueledger.planning.ledger_load import LoadFilter
     from dueledger.planning.load_plan import make_plan
     from dueledger.planning.schedule_load import expand_schedules
@@ -66,7 +67,7 @@ def plan(
     wanted = LoadFilter(tenant, kind, service)
     if files:
         if start is None:
-            raise typer.BadParameter("files have no clock: say from when", param_hint="--from")
+            raise typer.BadParameter("give the start: files have no clock", param_hint="--from")
         end = end or start + _DAY
         read = _named(files, calendar, (weekend, valid_from, valid_to), dsn)
         chosen = [each for each in read if wanted.matches(each)]
@@ -205,13 +206,13 @@ def _print(plan: "LoadPlan") -> None:
     say(f"Busiest minute: {busiest:,}; with a smear of {minutes} min it would be {smeared:,}.")
     _print_quiet(plan)
     if waiting := sum(each.waiting for each in plan.quarters):
-        say(f"Of all these, {waiting:,} wait in the ledger, where no smear moves them any more.")
+        say(f"Of these, {waiting:,} are in the ledger already; a smear does not move them.")
     if plan.overdue:
-        say(f"{plan.overdue:,} fell due before and wait: they are worked as soon as they can be.")
+        say(f"{plan.overdue:,} fell due before and wait; workers take them first.")
     for reason in sorted({each.reason for each in plan.not_counted}):
         names = [_named_source(one.source) for one in plan.not_counted if one.reason == reason]
         more = ", …" if len(names) > len(names[:3]) else ""
-        say(f"cannot be foretold ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
+        say(f"cannot be predicted ({len(names):,}), {reason}: {', '.join(names[:3])}{more}")
 
 
 def _named_source(source: "LoadSource") -> str:

@@ -1,4 +1,4 @@
-"""Previewing a definition, without a database."""
+"""The command that previews a definition, without a database."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,18 +33,21 @@ def preview(
     ] = None,
     count: Annotated[
         int | None,
-        typer.Option("--count", min=1, max=COUNT_MAX, help="The first so many from --from on."),
+        typer.Option("--count", min=1, max=COUNT_MAX, help="Number of occurrences from --from on."),
     ] = None,
     effective_date: Annotated[
         str | None,
-        typer.Option("--effective-date", help="The date a `relative` one hangs on.", metavar="D"),
+        typer.Option(
+            "--effective-date", help="Effective date for a `relative` schedule.", metavar="D"
+        ),
     ] = None,
     event: Annotated[
         Path | None,
         typer.Option("--event", help="An example event for an event rule.", metavar="FILE"),
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--definition", help="Which one, where FILE holds several.")
+        str | None,
+        typer.Option("--definition", help="Name of the definition, if FILE has several."),
     ] = None,
     calendar: options.CalendarOption = None,
     weekend: options.WeekendOption = None,
@@ -92,18 +95,18 @@ def _chosen(definitions: "list[Definition]", name: str | None) -> "Definition":
     if not found:
         message = f"no definition of this name; there are {names}{more}"
         raise typer.BadParameter(message, param_hint="--definition")
-    message = f"it holds several definitions; preview takes one: --definition {names}{more}"
+    message = f"the file has several definitions; choose one with --definition {names}{more}"
     raise typer.BadParameter(message, param_hint="FILE")
 
 
 def _example(definition: "Definition", file: Path, *, as_json: bool) -> "ScheduleWindow":
-    """Apply the rule to an example event, and say what it makes of it."""
+    """Apply the rule to an example event, and print the result."""
     from dueledger.ledger.schedule import ScheduleWindow
     from dueledger.preview.example_event import apply_event, example_event
     from dueledger.preview.occurrences import preview_definition
 
     if definition.is_schedule:
-        raise typer.BadParameter("a schedule waits for no event", param_hint="--event")
+        raise typer.BadParameter("only event rules take an event", param_hint="--event")
     outcomes = apply_event(definition, example_event(file, definition))
     windows: list[ScheduleWindow] = []
     for outcome in outcomes:
@@ -117,7 +120,7 @@ def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Schedul
                 )
             )
     if not outcomes:
-        say("The event is none of this rule's concern.")
+        say("The event does not match this rule.")
     return ScheduleWindow(tuple(found for window in windows for found in window.occurrences), ())
 
 
@@ -150,7 +153,7 @@ def _print(
         ]
         print_rows(skipped, ("nominal", "skipped"), empty="")
     if isinstance(definition.when, AfterCompletion):
-        say("Each is owed once the one before it has ended: shown as if that took no time.")
+        say("Each is emitted when the one before has ended; shown as if that took no time.")
         return
     zone: str = getattr(definition.when, "timezone", "UTC")
     start, end = bounds

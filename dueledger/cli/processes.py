@@ -47,16 +47,23 @@ def allocate(
 @app.command()
 def work(
     handlers: Annotated[
-        list[str] | None, typer.Argument(help="Where handlers are, as in app.renewals:handlers.")
+        list[str] | None,
+        typer.Argument(help="Handlers as module:name, as in app.renewals:handlers."),
     ] = None,
     direct: Annotated[
-        bool, typer.Option("--direct", help="Claim due items itself: no allocator, no Kafka.")
+        bool,
+        typer.Option(
+            "--direct", help="Claim due items in the worker, without allocator and Kafka."
+        ),
     ] = False,
     http: Annotated[
         bool, typer.Option("--http", help="Send items to the endpoints of their definitions.")
     ] = False,
     outcomes: Annotated[
-        bool, typer.Option("--outcomes", help="Record what consumers in other languages report.")
+        bool,
+        typer.Option(
+            "--outcomes", help="Record outcomes that consumers in other languages report."
+        ),
     ] = False,
     once: OnceOption = False,
     json_: JsonOption = False,  # noqa: ARG001 - what a pass did is printed as JSON either way
@@ -69,7 +76,7 @@ def work(
             "give one of handlers, as in app.renewals:handlers, --http and --outcomes"
         )
     if direct and outcomes:
-        raise typer.BadParameter("--outcomes reads them from Kafka: no --direct")
+        raise typer.BadParameter("--outcomes reads from Kafka and excludes --direct")
     if http:
         _send(dsn, bootstrap_servers, direct=direct, once=once)
     elif outcomes:
@@ -146,22 +153,24 @@ def materialise(
     once: OnceOption = False,
     check_tz: Annotated[
         bool,
-        typer.Option("--check-tz", help="Show what this tz database moves of what is to come."),
+        typer.Option("--check-tz", help="Show which waiting items this tz database moves."),
     ] = False,
     apply: Annotated[
         str | None,
         typer.Option(
             "--apply",
-            help="With --check-tz: do what it showed with this digest, as one change.",
+            help="With --check-tz: apply the change that was shown with this digest.",
             metavar="DIGEST",
         ),
     ] = None,
     from_: Annotated[
         str | None,
-        typer.Option("--from", help="With --check-tz: only what is due from then on.", metavar="T"),
+        typer.Option(
+            "--from", help="With --check-tz: only items due from this time on.", metavar="T"
+        ),
     ] = None,
     history: Annotated[
-        bool, typer.Option("--history", help="With --check-tz: list what was applied so far.")
+        bool, typer.Option("--history", help="With --check-tz: list the changes applied so far.")
     ] = False,
     json_: JsonOption = False,
     dsn: DsnOption = None,
@@ -169,9 +178,9 @@ def materialise(
     """Create due items from schedules, ahead of time. Any number of materialisers may run."""
     for option, given in (("--apply", apply), ("--from", from_), ("--history", history)):
         if given and not check_tz:
-            raise typer.BadParameter("it belongs to --check-tz", param_hint=option)
+            raise typer.BadParameter("it needs --check-tz", param_hint=option)
     if history and (apply or from_):
-        raise typer.BadParameter("it goes with --check-tz alone", param_hint="--history")
+        raise typer.BadParameter("only --check-tz may go with it", param_hint="--history")
     if not check_tz:
         _materialise(dsn, once=once)
         return

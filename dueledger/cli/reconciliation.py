@@ -1,4 +1,4 @@
-"""Commands that prove: reconcile, findings, repair."""
+"""Commands of the reconciler: reconcile, findings, repair."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -35,7 +35,7 @@ ReportOption = Annotated[
 
 
 class RepairOption(StrEnum):
-    """What to do about findings that have a default repair."""
+    """Treatment of findings that have a default repair."""
 
     NONE = "none"
     DRY_RUN = "dry_run"
@@ -47,14 +47,15 @@ def reconcile(
     once: OnceOption = False,
     sources: SourcesOption = None,
     repairs: Annotated[
-        RepairOption | None, typer.Option("--repairs", help="What to do about findings.")
+        RepairOption | None,
+        typer.Option("--repairs", help="Treatment of findings that have a default repair."),
     ] = None,
     report: ReportOption = None,
     json_: JsonOption = False,
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Hold what was expected against what happened. With --once, exit code 4 means findings."""
+    """Compare what was expected with what happened. With --once, exit code 4 means findings."""
     from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 
@@ -110,7 +111,7 @@ def _print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
         for repair in result.planned:
             say(f"would {repair.action}: {repair.would}")
         if result.repairs_executed:
-            say(f"{result.repairs_executed} repairs were carried out")
+            say(f"{result.repairs_executed} repairs were executed")
         say(report.statement.sentence)
         if result.html_path:
             say(f"report: {result.html_path}")
@@ -119,7 +120,7 @@ def _print_result(result: "ReconciliationResult", *, as_json: bool) -> None:
 
 @app.command()
 def findings(
-    all_: Annotated[bool, typer.Option("--all", help="Also those that are closed.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Include closed findings.")] = False,
     tenant: TenantOption = None,
     kind: Annotated[str | None, typer.Option("--type", help="Only this type, as MISSING.")] = None,
     limit: LimitOption = 100,
@@ -134,7 +135,7 @@ def findings(
     print_rows(
         rows,
         ("type", "severity", "kind", "business_key", "due_at", "resolution", "sentence"),
-        empty="Nothing was found.",
+        empty="There is no finding.",
     )
 
 
@@ -159,7 +160,7 @@ async def _findings(
 @app.command()
 def repair(
     execute: Annotated[
-        bool, typer.Option("--execute", help="Carry the repairs out; a dry run otherwise.")
+        bool, typer.Option("--execute", help="Execute the repairs; default is a dry run.")
     ] = False,
     sources: SourcesOption = None,
     report: ReportOption = None,
@@ -167,7 +168,7 @@ def repair(
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Reconcile, and say what would mend what is found; with --execute, do it and look again."""
+    """Reconcile and show the repairs. With --execute, execute them and reconcile again."""
     from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 

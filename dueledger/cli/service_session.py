@@ -41,7 +41,7 @@ def run_process(work: Coroutine[object, object, _T]) -> _T:
 
 
 def read_settings(settings: type[_S], **options: object) -> _S:
-    """Read settings from the environment; an option that was given stands above it."""
+    """Read settings from the environment; options override it."""
     given = {name: value for name, value in options.items() if value is not None}
     try:
         return settings(**given)  # pyright: ignore[reportArgumentType] - fields are checked by pydantic
@@ -57,7 +57,7 @@ def read_settings(settings: type[_S], **options: object) -> _S:
 
 
 def _problem(location: tuple[int | str, ...], reason: str) -> Problem:
-    """Name the variable, and never the value: it may be a secret."""
+    """Name the variable, not the value, which may be a secret."""
     name = "_".join(map(str, location))
     variable = f"DUELEDGER_{name.removeprefix('DUELEDGER_').removeprefix('dueledger_')}".upper()
     return Problem(variable, "", reason, _ACCEPTED.get(name))
@@ -65,7 +65,7 @@ def _problem(location: tuple[int | str, ...], reason: str) -> Problem:
 
 @asynccontextmanager
 async def process_stop() -> AsyncGenerator[Stop]:
-    """Give a process its stop: SIGTERM, Ctrl-C, or the end of the supervisor that started it."""
+    """Return the stop of a process: SIGTERM, Ctrl-C, or the end of its supervisor."""
     configure(json=not sys.stderr.isatty() and SUPERVISED not in os.environ)
     tune_memory()
     stop = Stop()
@@ -81,7 +81,7 @@ async def process_stop() -> AsyncGenerator[Stop]:
 
 
 async def _stop_when_orphaned(stop: Stop) -> None:
-    """Wait for the supervisor's end of standard input to close."""
+    """Request a stop when the supervisor closes standard input."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     transport, _ = await loop.connect_read_pipe(

@@ -1,4 +1,4 @@
-"""Commands to begin with: demo, dev, doctor, migrate."""
+"""Commands of the first day: demo, dev, doctor, migrate, version."""
 
 from pathlib import Path
 from typing import Annotated
@@ -14,25 +14,25 @@ from dueledger.cli.version import print_version
 
 app = typer.Typer(rich_markup_mode=None)
 
-KeepOption = Annotated[bool, typer.Option("--keep", help="Leave the data for the next start.")]
+KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the data for the next start.")]
 
 
 @app.command()
 def demo(
     policies: Annotated[
-        int, typer.Option("--policies", min=100, max=1_000_000, help="How many policies.")
+        int, typer.Option("--policies", min=100, max=1_000_000, help="Number of policies.")
     ] = 20_000,
     periodics: Annotated[
         int | None,
-        typer.Option("--periodics", min=1, help="How many periodic jobs; all otherwise."),
+        typer.Option("--periodics", min=1, help="Number of periodic jobs; default is all."),
     ] = None,
     day_seconds: Annotated[
-        float, typer.Option("--day-seconds", min=5, help="How long the virtual day takes.")
+        float, typer.Option("--day-seconds", min=5, help="Seconds that the virtual day takes.")
     ] = 72.0,
     keep: KeepOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Let a virtual day pass, kill a worker in it, and prove that nothing is missing."""
+    """Run a virtual day, kill a worker in it, and prove that nothing is missing."""
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
@@ -47,10 +47,10 @@ def demo(
 def dev(
     keep: KeepOption = False,
     clock: Annotated[
-        str, typer.Option("--clock", help="How fast business time flows, as 60x.")
+        str, typer.Option("--clock", help="Speed of the business clock, as 60x.")
     ] = "1x",
     headless: Annotated[
-        bool, typer.Option("--headless", help="No colours and no seeded insurer.")
+        bool, typer.Option("--headless", help="No colours and no example insurer.")
     ] = False,
     show_secrets: Annotated[
         bool, typer.Option("--show-secrets", help="Print addresses with their passwords.")
@@ -89,7 +89,7 @@ def _read_rate(clock: str) -> float:
 def doctor(
     json_: JsonOption = False, dsn: DsnOption = None, bootstrap_servers: KafkaOption = None
 ) -> None:
-    """Look over this installation and say what to mend. Exit code 4 where something is wrong."""
+    """Check this installation and say what to fix. Exit code 4 if something is wrong."""
     from dueledger.doctor import Health
 
     checks = run(_examine(dsn, bootstrap_servers))

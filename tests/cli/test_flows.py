@@ -39,12 +39,12 @@ def test_a_pause_of_what_is_not_there_yet_is_told_when_it_is_set_and_when_it_end
     dueledger_on: Command,
 ) -> None:
     pause = ("pause", "nobody", "K", "--lane", "", "--reason", "not yet")
-    assert "stands for nobody × K × the default lane" in dueledger_on(*pause).err
+    assert "A pause is in force for nobody × K × the default lane" in dueledger_on(*pause).err
     again = dueledger_on(*pause)
-    assert "stood already" in again.err
+    assert "There was a pause already" in again.err
     ended = dueledger_on("resume", "nobody")
     assert "nobody × K × the default lane ended: not yet" in ended.err
-    assert "No pause stood there" in dueledger_on("resume", "nobody").err
+    assert "There was no pause" in dueledger_on("resume", "nobody").err
 
 
 @pytest.mark.parametrize("reason", ["", "  "])
@@ -150,7 +150,7 @@ def test_a_schedule_is_triggered_once_a_cycle_beside_its_rounds(
     refused = dueledger_on(*trigger, "--cycle", "2027-03-01T02:00")
     assert (refused.code, refused.document["error"]["code"]) == (2, "INVALID_INPUT")
     item = dueledger_on("trigger", first["id"], "--reason", "now", "--cycle", "rerun-1")
-    assert (item.code, "has its round already" in item.err) == (2, True)
+    assert (item.code, "has its cycle already" in item.err) == (2, True)
 
 
 def test_what_is_no_schedule_cannot_be_triggered(dueledger_on: Command) -> None:

@@ -134,5 +134,5 @@ def test_what_waits_in_the_database_is_in_the_chart_and_the_document(
     assert (of_one["due"], of_one["waiting"]) == (1, 1)
     shown = dueledger_on("plan", *WINDOW)
     assert "umbra/ReminderDue (emitted) 1" in " ".join(shown.out.split())
-    assert "2 wait in the ledger" in shown.err
+    assert "2 are in the ledger already" in shown.err
     assert "1 fell due before and wait" in shown.err

@@ -54,7 +54,7 @@ def test_an_event_rule_is_previewed_for_an_example_event(
     ("event", "says"),
     [
         ('{"type": "PolicyCancelled", "data": {"policy_number": "P-1"}}', "withdraws open items"),
-        ('{"type": "Other", "data": {}}', "none of this rule's concern"),
+        ('{"type": "Other", "data": {}}', "does not match this rule"),
     ],
 )
 def test_an_event_that_owes_nothing_says_what_it_does(
