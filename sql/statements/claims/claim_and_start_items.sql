@@ -24,7 +24,7 @@ with asked as materialized (
       $12::double precision[])
     q (flow_no, quota, group_no, apart, floor_at, floor_block, retry_floor_at, run_seconds)
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null
-  -- One that has been limited since it was listed waits for those who lock and measure.
+  -- A flow that was limited after it was listed is skipped until it is locked and measured.
   where not f.limited or $7::boolean
 ),
 -- As in claim_items; but suspects, whose worker died with them, are taken alone, fewer each time, or not at all.
@@ -150,7 +150,7 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', x.reason, 'replacement', x.replacement))
   from withdrawn x
 ),
--- What the next look need not find out again: how many were there, when more are, and from where on.
+-- For the next claim: how many rows there were, when more are due, and the floor.
 flow as materialized (
   select f.flow_no, f.seen + coalesce(r.seen, 0) as seen, coalesce(f.batch_max, r.batch_max) is not null as has_suspects,
     case when f.seen + coalesce(r.seen, 0) < f.quota then (

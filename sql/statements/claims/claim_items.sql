@@ -17,10 +17,10 @@ with asked as materialized (
         and p.available_at <= ledger.now() and p.available_at >= q.retry_floor_at) as has_retries
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::boolean[])
     q (flow_no, quota, floor_at, floor_block, retry_floor_at, measured)
-  -- One that has been limited since it was listed waits for those who lock and measure.
+  -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
 ),
--- Retries have a share of their own and whatever first attempts leave; fractions of an item are drawn by lot.
+-- Retries have a share of their own and whatever first attempts leave; fractions of an item are decided at random.
 firsts as materialized (
   select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, array(
     select p.ctid
@@ -51,7 +51,7 @@ removed as (
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
 )
 -- Looked up together where date and attempt are the same: one walk along the index each, instead of one descent an item.
--- A fence an item, where asked for, saves few items the statement that draws them for whole batches. It is drawn behind
+-- A fence for each item, on request, saves a statement if there are few items. It is drawn after
 -- the last row lock.
 select i.*, d.attempt, d.starts, d.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
 from (

@@ -1,4 +1,4 @@
--- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and put the others behind them or skip them.
+-- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and make the others wait or skip them.
 -- returns: one or more, last one whose item_no is the number of rows taken, and of keys whose holder was not found, all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
@@ -17,7 +17,7 @@ with asked as materialized (
         and p.available_at <= ledger.now() and p.available_at >= q.floor_at
       order by p.available_at limit 1 offset 0) as has_retries  -- in the order of the index, or a plan may read all
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
-  -- One that has been limited since it was listed waits for those who lock and measure.
+  -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
 ),
 -- As in claim_items: retries have a share of their own and whatever first attempts leave.

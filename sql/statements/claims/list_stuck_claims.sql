@@ -1,4 +1,4 @@
--- List claims whose deadline passed longer ago than the margin and which nothing closed.
+-- List open claims whose deadline passed longer ago than the margin.
 -- returns: zero or more
 -- $1 margin_seconds double precision
 -- $2 claim_max integer

@@ -1,4 +1,4 @@
--- Hold stripes of keys whose due items may end one another, until the transaction ends; those another claimer looks at are left out.
+-- Lock stripes of keys whose due items may end one another, until the transaction ends, except those that another claimer has locked.
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]

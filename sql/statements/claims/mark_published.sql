@@ -30,5 +30,5 @@ begun as (
     and not exists (select from ledger.run r where r.fence = m.fence)
 )
 select m.fence, (m.closed_at is not null and m.started < m.size) as closed
--- A mark that a crash forgets is as good as one that never came, so its commit need not wait for the disk.
+-- A mark that a crash loses has the same effect as none, so its commit need not wait for the disk.
 from set_config('synchronous_commit', 'off', true), marked m

@@ -1,4 +1,4 @@
--- Draw fences from the one number line; none is ever given twice.
+-- Draw fences from the one sequence; none is ever drawn twice.
 -- returns: zero or more
 -- $1 count integer
 -- index: none

@@ -1,4 +1,4 @@
--- Close claims past their deadline: what was not started goes from Claimed back to Scheduled, or to ManualReview where its kind says so.
+-- Close claims past their deadline: items not started go from Claimed back to Scheduled, or to ManualReview if their kind says so.
 -- returns: one
 -- $1 limit integer
 -- $2 actor_no integer

@@ -1,4 +1,4 @@
--- Release open claims of this allocator: what was not started goes from Claimed back to Scheduled.
+-- Release open claims of this allocator: items not started go from Claimed back to Scheduled.
 -- returns: one
 -- $1 fences bigint[]
 -- $2 allocator_no integer

@@ -1,4 +1,4 @@
--- Wake what waits behind a key that nobody holds any more (available again), a stretch of keys at a time.
+-- Unblock items whose key is no longer held (available again), for some keys at a time.
 -- returns: one
 -- $1 after_serial bigint
 -- $2 limit integer

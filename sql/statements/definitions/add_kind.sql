@@ -1,4 +1,4 @@
--- Add a kind with the defaults of its columns; one that exists stays as it is.
+-- Add a kind with the defaults of its columns; an existing kind does not change.
 -- returns: zero
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- Create a definition, or its next version; the document of the newest version again, from no earlier on, changes nothing.
+-- Create a definition, or its next version; the document of the newest version again, not effective earlier, changes nothing.
 -- returns: one
 -- $1 tenant text
 -- $2 name text

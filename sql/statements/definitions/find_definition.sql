@@ -1,4 +1,4 @@
--- Find the version of a definition that is in force now: the newest whose time has come.
+-- Find the version of a definition that is in force now: the newest that has begun.
 -- returns: zero or one
 -- $1 tenant text
 -- $2 name text

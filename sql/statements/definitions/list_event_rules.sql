@@ -1,4 +1,4 @@
--- List the event rules in force: of each definition the newest version whose time has come.
+-- List the event rules in force: the newest version of each definition that has begun.
 -- returns: zero or more
 -- index: none
 -- locks: none

@@ -1,4 +1,4 @@
--- List the kinds that are sent to an endpoint, and how.
+-- List the kinds that are sent to an endpoint, with the endpoint.
 -- returns: zero or more
 -- $1 limit integer
 -- index: none

@@ -1,4 +1,4 @@
--- List how the newest versions of a kind's other definitions say that its work is handed out, one definition for each way.
+-- List the work policies of the newest versions of a kind's other definitions, one definition for each policy.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 kind text

@@ -1,4 +1,4 @@
--- List newest versions of schedules of a kind with the business key of another schedule that is in force or to come beside them.
+-- List newest versions of schedules of a kind with the business key of another schedule that is in force or pending beside them.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 kind text

@@ -1,4 +1,4 @@
--- List versions of definitions, each with the span in which it decides, how far it is expanded, or why it cannot be.
+-- List versions of definitions, each with the span in which it is in force, how far it is materialised, or why it cannot be.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- Hold a definition's name until the transaction ends, so that its next version, and each round a person names, is made by one.
+-- Lock a definition's name until the transaction ends, so that one transaction at a time makes its versions and triggered items.
 -- returns: one
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- Hold the watermarks of a definition's versions until the transaction ends: whoever expands one of them is waited for.
+-- Lock the watermarks of a definition's versions until the transaction ends, after any transaction that expands one of them.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- Set how the work of a kind is handed out; what is null keeps its value, but where `dispatch` is given, null ends `http` and the deadlines of run and retry.
+-- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http` and the deadlines of run and retry.
 -- returns: one
 -- $1 tenant text
 -- $2 name text

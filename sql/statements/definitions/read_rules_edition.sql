@@ -1,4 +1,4 @@
--- Read what changes whenever event rules mean something else: how many are in force, the newest of all, and calendars.
+-- Read a value that changes whenever event rules or calendars change: how many are in force, the newest of all, and calendars.
 -- returns: one
 -- index: none
 -- locks: none

@@ -1,4 +1,4 @@
--- Read these versions of definitions, each with the span in which it decides and how far it is expanded.
+-- Read these versions of definitions, each with the span in which it is in force and how far it is materialised.
 -- returns: zero or more
 -- $1 definition_nos bigint[]
 -- index: definition_pkey, definition_tenant_name_version_key

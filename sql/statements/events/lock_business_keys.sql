@@ -1,4 +1,4 @@
--- Hold buckets of business keys until the transaction ends, so that one transaction at a time folds a key's events.
+-- Lock buckets of business keys until the transaction ends, so that one transaction at a time applies a key's events.
 -- returns: one
 -- $1 buckets integer[]
 -- index: none

@@ -1,4 +1,4 @@
--- Land domain events in the inbox; one with the same source, id and time is there already.
+-- Record domain events in the inbox; one with the same source, id and time is a duplicate.
 -- returns: exactly one per input
 -- $1 tenants text[]
 -- $2 sources text[]

@@ -1,4 +1,4 @@
--- Close the open findings that a pass judged and did not find again: repaired where a repair was executed, else explained.
+-- Close the open findings that a pass checked and did not find again: repaired if a repair was executed, else explained.
 -- returns: zero or more
 -- $1 reconciliation_no bigint
 -- $2 judged_types text[]

@@ -1,4 +1,4 @@
--- Close the record of one pass with what it counted.
+-- Close the record of one pass with its counts.
 -- returns: zero or more
 -- $1 reconciliation_no bigint
 -- $2 counts text

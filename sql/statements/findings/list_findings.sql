@@ -1,4 +1,4 @@
--- List findings, oldest first, a page at a time; only those still open where asked.
+-- List findings, oldest first, a page at a time; only open ones on request.
 -- returns: zero or more
 -- $1 open_only boolean
 -- $2 tenant text

@@ -1,4 +1,4 @@
--- List repairs with their findings' types, oldest first, a page at a time; only those of one pass's findings where asked.
+-- List repairs with their findings' types, oldest first, a page at a time; only those of one pass's findings on request.
 -- returns: zero or more
 -- $1 seen_since_reconciliation_no bigint
 -- $2 after_proposed_at timestamptz

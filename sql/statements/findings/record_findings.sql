@@ -1,4 +1,4 @@
--- Record what a pass found: new ones open, known ones are seen again, those that had cleared or been repaired reopen.
+-- Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen.
 -- returns: exactly one per input
 -- $1 reconciliation_no bigint
 -- $2 ids uuid[]

@@ -1,4 +1,4 @@
--- Record repairs as proposed; one that is known already stays as it is.
+-- Record repairs as proposed; a known one does not change.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 finding_ids uuid[]

@@ -1,4 +1,4 @@
--- Record how far each kind is complete, and what holds it there.
+-- Record how far each kind is complete, and what blocks it.
 -- returns: exactly one per input
 -- $1 tenants text[]
 -- $2 kinds text[]

@@ -1,4 +1,4 @@
--- Take proposed repairs for execution in this transaction; what another executes now is left to it.
+-- Take proposed repairs for execution in this transaction; those that another transaction executes are skipped.
 -- returns: zero or more
 -- $1 ids uuid[]
 -- index: repair_pkey

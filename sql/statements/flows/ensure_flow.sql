@@ -1,4 +1,4 @@
--- Find or make the flow of a tenant, kind and lane, so that it can be limited before the first item is owed.
+-- Find or make the flow of a tenant, kind and lane, so that it can be limited before its first item.
 -- returns: one
 -- $1 tenant text
 -- $2 kind text

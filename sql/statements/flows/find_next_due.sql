@@ -1,4 +1,4 @@
--- Say of each flow that is not paused how soon its next row is available, and from where on to look for it.
+-- Find for each flow that is not paused how soon its next row is available, and the floor from which to scan.
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 floor_ats timestamptz[]
@@ -17,7 +17,7 @@ select u.flow_no, first.at is not null or retry.at is not null as plain, serial.
 from unnest($1::integer[], $2::timestamptz[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::double precision[])
   u (flow_no, floor_at, floor_block, retry_floor_at, serial_floor_at, overlap_seconds)
 join ledger.flow f on f.flow_no = u.flow_no and f.paused_at is null
--- What somebody else inserts now becomes visible with its commit: no floor is nearer than the overlap.
+-- Rows inserted now become visible with their commit: every floor stays behind now by the overlap.
 cross join lateral (
   select ledger.now() - make_interval(secs => u.overlap_seconds * ledger.clock_rate()) as at
 ) settled

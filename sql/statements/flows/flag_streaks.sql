@@ -1,4 +1,4 @@
--- Judge business keys that failed as often as their kind's limit: flag them once a streak, or begin anew where one completed meanwhile.
+-- Flag business keys that failed as often as their kind's limit, once a streak, or start anew if one completed since.
 -- returns: zero or more, one a key that is newly flagged
 -- $1 limit integer
 -- index: failure_streak_unjudged_idx

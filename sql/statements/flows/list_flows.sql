@@ -1,4 +1,4 @@
--- List flows with their limits, what holds them back, and what waits, counted up to a bound.
+-- List flows with their limits, what blocks them, and their pending items, counted up to a bound.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 kind text

@@ -1,4 +1,4 @@
--- List the pauses that stand, by whom and why.
+-- List the pauses in force, by whom and why.
 -- returns: zero or more
 -- $1 tenant text
 -- index: none

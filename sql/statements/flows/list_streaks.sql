@@ -1,4 +1,4 @@
--- List the business keys that failed in a row, at least so often and with no completion since.
+-- List the business keys with at least so many failures in a row and no completion since.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 kind text

@@ -1,4 +1,4 @@
--- Lock flows whose limits are about to be measured; those that another allocator measures now are left out. Say whose items in flight are counted.
+-- Lock flows before their limits are measured, except those that another allocator has locked. Return whose items in flight are counted.
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- index: none

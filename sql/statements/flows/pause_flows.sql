@@ -1,4 +1,4 @@
--- Pause by tenant, kind and lane, null for all of them; flows made later are born paused.
+-- Pause by tenant, kind and lane, null for all of them; later flows in the scope are paused from the start.
 -- returns: one
 -- $1 tenant text
 -- $2 kind text

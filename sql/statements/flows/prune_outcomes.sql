@@ -1,4 +1,4 @@
--- Forget what was counted for breakers that were taken away.
+-- Delete the outcome counts of circuits that were removed.
 -- returns: zero
 -- index: none
 -- locks: flow_outcome rows (for update)

@@ -1,4 +1,4 @@
--- Let every flow be paused exactly where a standing pause covers it: a flow may be born, or a pause end, beside a pause that is being made.
+-- Pause exactly the flows that a pause in force covers: a flow may be made, or a pause end, in a concurrent transaction.
 -- returns: zero or more, one a flow that changed
 -- index: none
 -- locks: flow rows (for update, flow_no ascending, skip locked)

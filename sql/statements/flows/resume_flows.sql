@@ -14,7 +14,7 @@ with found as materialized (
   order by f.flow_no
   for update of f
 ),
--- Counting reads every flow first: two that resume would wait for one another if flows and pauses were locked in turn.
+-- Counting reads every flow first: two resumptions could deadlock if flows and pauses were locked alternately.
 standing as materialized (
   select p.pause_no
   from ledger.pause p

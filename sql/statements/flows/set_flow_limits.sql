@@ -1,4 +1,4 @@
--- Change what limits flows, by tenant and kind and lane, null for every lane; what is null keeps its value, what is named as cleared has none.
+-- Change the limits of flows, by tenant, kind and lane, null for every lane; null keeps a value, a cleared limit is removed.
 -- returns: zero or more, one a flow
 -- $1 tenant text
 -- $2 kind text
@@ -19,7 +19,7 @@
 with found as materialized (
   select f.flow_no, k.tenant, k.name as kind,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
-    -- A new breaker starts closed and judges by what begins under it.
+    -- A new circuit starts closed; only runs that begin after it count.
     f.circuit_failure_ratio is null and $9::double precision is not null as is_new
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where k.tenant = $1::text and k.name = $2::text and ($3::text is null or f.lane = $3::text)
@@ -54,7 +54,7 @@ journal as (
   select c.flow_no, ledger.now(), $14::integer, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
   from changed c
 ),
--- What was handed out before is counted from now on, where its claim holds nothing else.
+-- Items in flight are counted from now on, if their claim has no other items.
 handed as materialized (
   select c.fence
   from ledger.claim c

@@ -1,4 +1,4 @@
--- Take from the buckets of flows with a rate what was claimed.
+-- Subtract claimed items from the buckets of flows with a rate.
 -- returns: zero
 -- $1 flow_nos integer[]
 -- $2 taken integer[]

@@ -19,7 +19,7 @@ measured as materialized (
     where o.flow_no = j.flow_no
       and o.at > greatest(
         ledger.machine_now() - make_interval(secs => j.circuit_window_seconds), coalesce(j.circuit_at, '-infinity'))
-      -- What began before the circuit changed tells how its target was then.
+      -- Runs that began before the circuit changed do not count.
       and o.run_no > coalesce(j.circuit_run_no, 0)
   ) o
 ),

@@ -1,4 +1,4 @@
--- Honour withdrawal requests whose item waits again or was parked, and forget those whose item has ended.
+-- Apply withdrawal requests whose item is pending again or was parked, and delete those whose item has ended.
 -- returns: one
 -- $1 limit integer
 -- index: withdrawal_pkey, pending_pkey, review_pkey, transition_terminal_idx

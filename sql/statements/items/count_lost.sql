@@ -1,4 +1,4 @@
--- Count the items of a range of effective dates that stand nowhere, less those that stand twice: all of them, less those pending, handed out, running, parked or ended.
+-- Count the items of a range of effective dates less those pending, handed out, running, parked or ended: items without a state, less those with two.
 -- returns: one
 -- $1 from_date date
 -- $2 to_date date

@@ -1,4 +1,4 @@
--- Count what has not ended by tenant and kind: waiting, handed out, running, and parked.
+-- Count open items by tenant and kind: pending, handed out, running, and parked.
 -- returns: zero or more
 -- index: none
 -- locks: none

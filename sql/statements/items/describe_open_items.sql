@@ -1,4 +1,4 @@
--- Tell where items that have not ended stand: waiting, parked with a reason, or neither.
+-- Describe the states of items that have not ended: pending, parked with a reason, or neither.
 -- returns: exactly one per input
 -- $1 item_nos bigint[]
 -- index: pending_pkey, review_pkey

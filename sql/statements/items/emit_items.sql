@@ -1,4 +1,4 @@
--- Emit a batch of items as Scheduled, or as Skipped those that have a reason; a key seen before changes nothing.
+-- Emit a batch of items as Scheduled, or as Skipped if they have a reason; an existing key changes nothing.
 -- returns: zero or more, one an input that made no row
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]

@@ -1,4 +1,4 @@
--- Let items that wait start now, before their time, in a named person's name (they stay Scheduled or RetryableFailure); due_at stays.
+-- Make pending items available now, in a named person's name (they stay Scheduled or RetryableFailure); due_at does not change.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text

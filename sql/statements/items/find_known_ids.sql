@@ -1,4 +1,4 @@
--- Find which of these ids stand in the ledger or stood there before their partition was dropped.
+-- Find which of these ids the ledger has, or had before their partition was dropped.
 -- returns: zero or more
 -- $1 ids uuid[]
 -- index: due_item_id_effective_date_key

@@ -1,4 +1,4 @@
--- Tell an item's whole story in order: emitted, claimed, published, started, and what ended each attempt.
+-- List an item's history in order: emitted, claimed, published, started, and what ended each attempt.
 -- returns: zero or more
 -- $1 id uuid
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx

@@ -1,4 +1,4 @@
--- List the items that a named person started before their time, or triggered beside a schedule's rounds.
+-- List the items that a named person expedited, or triggered beside a schedule's occurrences.
 -- returns: zero or more
 -- $1 after_item_no bigint
 -- $2 limit integer

@@ -1,4 +1,4 @@
--- List items with where they stand, latest effective date first.
+-- List items with their states, latest effective date first.
 -- returns: zero or more
 -- $1 tenant text
 -- $2 kind text

@@ -1,4 +1,4 @@
--- Put items of a range of effective dates that stand nowhere back to work (from nowhere to Scheduled), their attempts counted anew.
+-- Make items without a state in a range of effective dates pending again (from none to Scheduled), with attempts counted anew.
 -- returns: zero or more, one an item
 -- $1 from_date date
 -- $2 to_date date

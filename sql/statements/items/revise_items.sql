@@ -1,4 +1,4 @@
--- Let newer terms hold for items of the same definition that wait and were never handed out (Scheduled), or end them as Skipped.
+-- Give newer terms to pending items of the same definition that were never handed out (Scheduled), or end them as Skipped.
 -- returns: zero or more, one an input that stands
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]

@@ -1,4 +1,4 @@
--- Show one item: what is owed, where it stands, and where it came from.
+-- Show one item: its terms, its state, and its origin.
 -- returns: zero or one
 -- $1 id uuid
 -- index: due_item_id_effective_date_key

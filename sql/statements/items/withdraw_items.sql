@@ -1,4 +1,4 @@
--- Cancel or supersede: what waits or is parked ends now, what is in flight gets a request, what is finished stays.
+-- Cancel or supersede: pending and parked items end now, items in flight get a request, ended items do not change.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 event smallint

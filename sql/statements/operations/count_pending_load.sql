@@ -1,4 +1,4 @@
--- Count what waits by the minute of its next attempt and by where it comes from; a null minute is before the window.
+-- Count pending items by the minute of their next attempt and by their source; a null minute is before the window.
 -- returns: zero or more
 -- $1 from_at timestamptz
 -- $2 until_at timestamptz
@@ -20,7 +20,7 @@ select case when w.next_at >= $1::timestamptz then date_trunc('minute', w.next_a
   k.tenant, k.name as kind, d.name as definition, count(*)::integer as items
 from (
   select p.item_no, p.effective_date, p.flow_no, p.state, p.attempt, p.starts,
-    -- One that its key holds back is owed when it was due.
+    -- An item that waits for its key counts at its due time.
     case when p.available_at = 'infinity' then p.serial_due_at else p.available_at end as next_at
   from ledger.pending p
   where p.available_at < $2::timestamptz or (p.available_at = 'infinity' and p.serial_due_at < $2::timestamptz)
@@ -36,7 +36,7 @@ left join lateral (
   offset 0
 ) i on true
 left join ledger.definition d on d.definition_no = i.definition_no
--- A round that waits for its first attempt, at its own time, is counted with its schedule already.
+-- An occurrence before its first attempt, at its own time, is counted with its schedule.
 left join counted c on c.tenant = d.tenant and c.name = d.name
   and d.event_type is null and i.nominal is not null and i.round_at >= c.from_at and i.round_at < c.until_at
   and w.state = 1 /* Scheduled */ and w.attempt = 0 and w.starts = 0

@@ -1,4 +1,4 @@
--- Count what was refused, by verb and reason.
+-- Count rejected writes, by verb and reason.
 -- returns: zero or more
 -- index: none
 -- locks: none

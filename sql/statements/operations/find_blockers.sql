@@ -1,4 +1,4 @@
--- Say what holds a waiting item back besides its time: its flow's limits and circuit, its topic's credit or silence, its key's holder.
+-- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silence, its key's holder.
 -- returns: zero or one
 -- $1 item_no bigint
 -- $2 topic_window_items integer

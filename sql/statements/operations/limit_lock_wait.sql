@@ -1,4 +1,4 @@
--- Let this transaction wait so long for a lock and no longer; 0 is for ever.
+-- Limit the lock waits of this transaction; 0 means no limit.
 -- returns: one
 -- $1 seconds double precision
 -- index: none

@@ -1,4 +1,4 @@
--- List what stale and illegal writes tried, newest first.
+-- List stale and illegal writes, newest first.
 -- returns: zero or more
 -- $1 limit integer
 -- index: rejected_write_at_idx

@@ -1,4 +1,4 @@
--- Tell where the open items of each kind stand at this moment, how many are past their promise, and by which clock.
+-- Count the open items of each kind by state, and those past their SLA, with the time of the counts.
 -- returns: zero or more
 -- $1 before timestamptz
 -- index: none

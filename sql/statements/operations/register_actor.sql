@@ -1,4 +1,4 @@
--- Find or make the number of whoever acts.
+-- Find or make the number of an actor.
 -- returns: one
 -- $1 name text
 -- $2 kind text

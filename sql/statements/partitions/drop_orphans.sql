@@ -1,4 +1,4 @@
--- Let statements of this transaction drop rows whose item does not exist; only behind lock_partitions.
+-- Let statements of this transaction drop rows whose item does not exist; only after lock_partitions.
 -- returns: one
 -- index: none
 -- locks: none

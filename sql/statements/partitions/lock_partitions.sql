@@ -1,4 +1,4 @@
--- Keep partitions as they are until the transaction ends; false where one is being made.
+-- Prevent new partitions until the transaction ends; false if one is being made.
 -- returns: one
 -- index: none
 -- locks: partition_span (share row exclusive, nowait)

@@ -1,4 +1,4 @@
--- Take the month of items that was counted longest ago, if any is due for it, and note that it is counted now.
+-- Take the month whose items were counted longest ago, if one is due for a count, and record that it is counted now.
 -- returns: zero or one
 -- $1 rest_seconds double precision
 -- $2 first_seconds double precision

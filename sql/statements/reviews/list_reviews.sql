@@ -1,4 +1,4 @@
--- List what is parked for a person, oldest first.
+-- List parked items, oldest first.
 -- returns: zero or more
 -- $1 limit integer
 -- index: review_parked_idx

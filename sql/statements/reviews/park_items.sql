@@ -1,4 +1,4 @@
--- Hold items for a person (RetryableFailure to ManualReview); anything else is refused and recorded.
+-- Park items for a person (RetryableFailure to ManualReview); anything else is refused and recorded.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text

@@ -1,4 +1,4 @@
--- Send parked items back to work (ManualReview to Scheduled) with their attempts counted anew; anything else is refused. What has a key waits for it.
+-- Make parked items pending again (ManualReview to Scheduled) with attempts counted anew; anything else is refused. A serial item waits for its key.
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text

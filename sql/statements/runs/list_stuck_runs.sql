@@ -1,4 +1,4 @@
--- List runs whose lease lapsed longer ago than the margin and which nothing closed.
+-- List open runs whose lease lapsed longer ago than the margin.
 -- returns: zero or more
 -- $1 margin_seconds double precision
 -- $2 run_max integer

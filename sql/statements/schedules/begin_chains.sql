@@ -1,4 +1,4 @@
--- Let items lead their definitions' chains on: the transaction that ends one emits the next.
+-- Start definitions' chains with these items: the transaction that ends one emits the next.
 -- returns: zero
 -- $1 ids uuid[]
 -- $2 definition_nos bigint[]

@@ -1,4 +1,4 @@
--- Count, of each definition, the waiting items not due yet that stand on these local days or were moved from them.
+-- Count, for each definition, the pending items not due yet that are on these local days or were moved from them.
 -- returns: zero or more
 -- $1 definition_nos bigint[]
 -- $2 days date[]

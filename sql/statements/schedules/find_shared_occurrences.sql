@@ -1,4 +1,4 @@
--- Find which of these rounds stand as items of a definition of another name, and which of those a newer version ended.
+-- Find which of these occurrences are items of a definition of another name, and which of those a newer version ended.
 -- returns: zero or more, one an input that stands so
 -- $1 ids uuid[]
 -- $2 effective_dates date[]

@@ -1,4 +1,4 @@
--- Find the item of a round that a person named, however long ago.
+-- Find the item of an occurrence that a person triggered, however long ago.
 -- returns: zero or one
 -- $1 tenant text
 -- $2 name text

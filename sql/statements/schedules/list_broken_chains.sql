@@ -1,4 +1,4 @@
--- List, of definitions with a fixed delay, those that no item leads on: their chain has not begun, or broke.
+-- List definitions with a fixed delay without an item that leads to the next one: their chain has not begun, or broke.
 -- returns: zero or more
 -- $1 definition_nos bigint[]
 -- index: following_definition_idx

@@ -1,4 +1,4 @@
--- List the versions that are expanded beyond now, by number.
+-- List the versions that are materialised beyond now, by number.
 -- returns: zero or more
 -- $1 after_definition_no bigint
 -- $2 limit integer

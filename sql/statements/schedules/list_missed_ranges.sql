@@ -1,4 +1,4 @@
--- List ranges of occurrences that are recorded as owed no more, by definition and time.
+-- List missed ranges of occurrences, by definition and time.
 -- returns: zero or more
 -- $1 after_definition_no bigint
 -- $2 after_from_at timestamptz

@@ -1,4 +1,4 @@
--- Record that a definition could not be materialised, and why; its watermark stays.
+-- Record that a definition could not be materialised, and why; its watermark does not change.
 -- returns: zero or one
 -- $1 definition_no bigint
 -- $2 failure text

@@ -1,4 +1,4 @@
--- Record ranges of occurrences that are owed no more; one that begins where a definition's last one ends goes on with it.
+-- Record missed ranges of occurrences; one that begins where a definition's last range ends extends it.
 -- returns: zero
 -- $1 definition_nos bigint[]
 -- $2 from_ats timestamptz[]

@@ -1,4 +1,4 @@
--- Record which item a round is that a person named, for whoever names it again; the caller holds the definition.
+-- Record the item of an occurrence that a person triggered; the caller has locked the definition.
 -- returns: zero
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- End what older versions of a definition still have waiting in a span that a newer one decides (Scheduled to Superseded).
+-- End pending items of older versions of a definition in a span that a newer version decides (Scheduled to Superseded).
 -- returns: one
 -- $1 definition_no bigint
 -- $2 from_at timestamptz

@@ -1,4 +1,4 @@
--- Take scheduled definitions behind the horizon, a stride beyond it to expand, and hold them until the transaction ends.
+-- Take scheduled definitions behind the horizon, to expand a stride beyond it, and lock them until the transaction ends.
 -- returns: zero or more
 -- $1 horizon_seconds double precision
 -- $2 stride_seconds double precision

@@ -1,4 +1,4 @@
--- Forget that the topics of these holders were silent: one of their items was answered.
+-- Record that the topics of these holders are no longer silent: an outcome of one of their items was reported.
 -- returns: zero
 -- $1 holder_nos integer[]
 -- index: silence_holder_no_key

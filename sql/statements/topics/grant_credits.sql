@@ -1,4 +1,4 @@
--- Grant, for each topic a worker consumes, how many items it wants waiting there; topics it no longer names are withdrawn.
+-- Grant a worker's credit for each topic that it consumes; end its grants for other topics.
 -- returns: zero
 -- $1 worker_no integer
 -- $2 topics text[]

@@ -1,4 +1,4 @@
--- Forget grants that ended long ago.
+-- Delete grants that ended long ago.
 -- returns: zero
 -- index: none
 -- locks: credit rows (for update)

@@ -1,4 +1,4 @@
--- Say for each topic how many items its live workers want waiting, and how many wait already.
+-- Read for each topic how many items its live workers grant, and how many are outstanding.
 -- returns: exactly one per input
 -- $1 topics text[]
 -- index: credit_pkey, claim_deadline_idx
