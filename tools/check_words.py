@@ -75,34 +75,6 @@ PROSE: Final[Mapping[str, str]] = {
 }
 """Words that docstrings and comments do not use, each with what is written in its place."""
 
-NOT_YET: Final[Mapping[str, frozenset[str]]] = {
-    "dueledger": frozenset(
-        {"look", "standing", "story", "stretch", "tell", "tells of", "told", "whence"}
-    ),
-    "ledger": frozenset(
-        {
-            "bears",
-            "crew",
-            "lapse",
-            "lapses",
-            "room",
-            "rulebook",
-            "shelf",
-            "stand for",
-            "standing",
-            "stands for",
-            "stories",
-            "story",
-            "stretch",
-            "stretches",
-            "tells of",
-            "told",
-        }
-    ),
-    "workers": frozenset({"look", "told", "wall"}),
-}
-"""Words that a folder uses still. A folder that is rid of one loses it here; none is added."""
-
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
@@ -175,16 +147,13 @@ def _prose(text: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _unused_words(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
-    allowed = NOT_YET.get(path.relative_to(ROOT).parts[0], frozenset[str]())
     for line, name in _names(tree):
         for part in map(str.lower, _PART.findall(name)):
-            if part in NAME_WORDS and part not in allowed:
+            if part in NAME_WORDS:
                 yield f"{_where(path, line)}: {name}: not {part}, but {NAME_WORDS[part]}"
     for line, prose in _prose(text, tree):
         for pattern, better in PROSE.items():
             for match in re.finditer(rf"\b(?:{pattern})\b", prose, re.IGNORECASE):
-                if match.group().lower() in allowed:
-                    continue
                 at = line + prose.count("\n", 0, match.start())
                 yield f"{_where(path, at)}: not “{match.group()}”, but {better}"
 

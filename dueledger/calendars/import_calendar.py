@@ -11,7 +11,7 @@ from dueledger.ledger.definitions.calendar_document import CalendarDocument, par
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendars import (
     CalendarDefinition,
-    count_standing_items,
+    count_items_on_days,
     find_calendar_version,
     list_calendar_definitions,
     put_calendar,
@@ -26,10 +26,10 @@ _AROUND: Final = timedelta(days=14)
 
 @dataclass(frozen=True, slots=True)
 class AffectedDefinition:
-    """A definition that names the calendar; `standing` counts its future items on changed days."""
+    """A definition that names the calendar, and the number of its future items on changed days."""
 
     definition: CalendarDefinition
-    standing: int
+    items_on_changed_days: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,11 @@ async def import_calendar(
         definitions = await list_calendar_definitions(
             connection, tenant, name, limit=DEFINITIONS_MAX
         )
-        standing = {}
+        items_on_changed_days = {}
         if difference is not None and difference.changed_days:
-            standing = await _standing(connection, definitions, difference.changed_days)
+            items_on_changed_days = await _count_items(
+                connection, definitions, difference.changed_days
+            )
         if changed and actor_no is not None:
             put = await put_calendar(
                 connection,
@@ -90,13 +92,14 @@ async def import_calendar(
         found.document,
         difference,
         tuple(
-            AffectedDefinition(each, standing.get(each.definition_no, 0)) for each in definitions
+            AffectedDefinition(each, items_on_changed_days.get(each.definition_no, 0))
+            for each in definitions
         ),
-        sum(standing.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
+        sum(items_on_changed_days.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
     )
 
 
-async def _standing(
+async def _count_items(
     connection: Connection, definitions: Sequence[CalendarDefinition], turned: Sequence[date]
 ) -> dict[int, int]:
     today = (await read_now(connection)).date()
@@ -105,7 +108,7 @@ async def _standing(
         return {}
     between = _midnight(days[0] - _AROUND), _midnight(days[-1] + _AROUND)
     numbers = [each.definition_no for each in definitions]
-    return await count_standing_items(connection, numbers, days, between, ITEMS_MAX)
+    return await count_items_on_days(connection, numbers, days, between, ITEMS_MAX)
 
 
 def _midnight(day: date) -> datetime:

@@ -156,7 +156,7 @@ def _document(imported: "CalendarImport", found: "SourceCalendar") -> dict[str, 
                 "definition": one.definition.name,
                 "version": one.definition.version,
                 "kind": one.definition.kind,
-                "items_on_changed_days": one.standing,
+                "items_on_changed_days": one.items_on_changed_days,
             }
             for one in imported.concerned
         ],
@@ -190,17 +190,17 @@ def _print(imported: "CalendarImport", found: "SourceCalendar") -> None:
             "definition": one.definition.name,
             "version": one.definition.version,
             "kind": one.definition.kind,
-            "items_on_changed_days": one.standing,
+            "items_on_changed_days": one.items_on_changed_days,
         }
         for one in imported.concerned
     ]
     if rows:
         columns = ("definition", "version", "kind", "items_on_changed_days")
         print_rows(rows, columns, empty="")
-    if standing := sum(one.standing for one in imported.concerned):
+    if items := sum(one.items_on_changed_days for one in imported.concerned):
         more = "" if imported.counted_all else " or more"
         say(
-            f"{standing:,}{more} items are materialised already on days that this changes: "
+            f"{items:,}{more} items are already materialised on changed days: "
             "they stay where they are."
         )
     done = "is" if imported.applied else "would be" if imported.changed else "is already"

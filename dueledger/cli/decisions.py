@@ -79,13 +79,13 @@ def write_off(
     _decide(ItemDecision.WRITE_OFF, items, reason, dsn, as_json=json_)
 
 
-def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
+def _show_list(review_list: ReviewList, limit: int, dsn: str | None, *, as_json: bool) -> None:
 
-    rows = run(_read(look, limit, dsn))
+    rows = run(_read(review_list, limit, dsn))
     if as_json:
         print_lines(rows)
         return
-    match look:
+    match review_list:
         case ReviewList.REVIEWS:
             columns = ("id", "kind", "business_key", "effective_date", "parked_at", "reason")
             print_rows(rows, columns, empty="No item waits for a decision.")
@@ -93,14 +93,14 @@ def _show_list(look: ReviewList, limit: int, dsn: str | None, *, as_json: bool) 
             columns = ("rejected_at", "actor", "verb", "reason", "fence", "run_no", "item_no")
             print_rows(rows, columns, empty="No write was rejected.")
         case _:
-            assert_never(look)
+            assert_never(review_list)
 
 
-async def _read(look: ReviewList, limit: int, dsn: str | None) -> list[dict[str, object]]:
+async def _read(review_list: ReviewList, limit: int, dsn: str | None) -> list[dict[str, object]]:
     from dueledger.ledger.store.reviews import list_rejected_writes, list_reviews
 
     async with ledger_connection(dsn) as connection:
-        if look is ReviewList.REVIEWS:
+        if review_list is ReviewList.REVIEWS:
             return await list_reviews(connection, limit)
         return await list_rejected_writes(connection, limit)
 

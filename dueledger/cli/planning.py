@@ -124,7 +124,7 @@ async def _of_database(
 def _document(plan: "LoadPlan") -> dict[str, object]:
     from dueledger.ledger.schedule.expressions import instant_text, period_text
 
-    def stretch(quiet: "QuietPeriod") -> dict[str, object]:
+    def period(quiet: "QuietPeriod") -> dict[str, object]:
         return {
             "from": instant_text(quiet.start),
             "to": instant_text(quiet.end),
@@ -178,8 +178,8 @@ def _document(plan: "LoadPlan") -> dict[str, object]:
             }
             for peak in plan.peaks
         ],
-        "quiet": [stretch(each) for each in plan.quiet],
-        "quietest": None if plan.quietest is None else stretch(plan.quietest),
+        "quiet": [period(each) for each in plan.quiet],
+        "quietest": None if plan.quietest is None else period(plan.quietest),
     }
 
 

@@ -34,7 +34,7 @@ from dueledger.ledger.store.lock_wait import limit_lock_wait
 from dueledger.ledger.store.schedule_keys import SharedKey, list_shared_keys
 
 _PAST_MAX: Final = timedelta(days=366)
-_STANDING_MAX: Final = 1_000
+_KIND_POLICIES_MAX: Final = 1_000
 _LOCK_SECONDS: Final = 30.0
 
 
@@ -113,7 +113,7 @@ async def preview_change(
     """
     tenant = definition.tenant
     versions = await list_versions(
-        connection, tenant, definition.definition, newest_only=True, limit=_STANDING_MAX
+        connection, tenant, definition.definition, newest_only=True, limit=_KIND_POLICIES_MAX
     )
     named = {
         (tenant, name) for each in versions if (name := calendar_name_of(each.document)) is not None

@@ -19,7 +19,7 @@ from dueledger.reconciler.report.build import write_report
 
 _INSURER_DSN: Final = "INSURER_DSN"
 _EFFECT_SECONDS_MAX: Final = 60.0
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _REPAIRS: Final = ChildSpec(
     "insurer-repairs", (), command=(sys.executable, "-m", "dueledger.examples.insurer.repairs")
 )
@@ -83,7 +83,7 @@ async def _wait_for_effects(stage: DemoEnvironment, reconciler: Reconciler) -> i
     deadline = monotonic() + _EFFECT_SECONDS_MAX
     passes = 0
     while True:
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
         await stage.show_progress()
         result = await reconciler.run_pass()
         passes += 1

@@ -33,7 +33,7 @@ SETTINGS: Final = {
     "DUELEDGER_MATERIALISE_STRIDE_SECONDS": "14400",
 }
 _GRACE_SECONDS: Final = 6 * 3_600  # minutes late here would be milliseconds late in real time
-_LOOK_SECONDS: Final = 1.0
+_POLL_SECONDS: Final = 1.0
 _BOOK_SECONDS_MAX: Final = 180.0
 _REST_SECONDS_MAX: Final = 300.0
 _KILLED_SHARE: Final = 0.3  # part of the renewals completed when the worker is killed
@@ -83,7 +83,7 @@ async def _wait_for_book(stage: DemoEnvironment) -> int:
                 f"Intake made {renewals} of {wanted} renewals in {_BOOK_SECONDS_MAX:.0f} s. "
                 "Its output above says why; a slower machine may need fewer --policies."
             )
-        await asyncio.sleep(_LOOK_SECONDS / 2)
+        await asyncio.sleep(_POLL_SECONDS / 2)
     return renewals
 
 
@@ -115,7 +115,7 @@ async def run_day(stage: DemoEnvironment) -> float:
                 "it is not replaced"
             )
             killed = True
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
     sent = await changes
     view.say(
         f"{sent['events']:,} policies were amended or cancelled meanwhile, "
@@ -152,7 +152,7 @@ async def _wait_until_settled(stage: DemoEnvironment, began: float) -> float:
                 f"{open_} items of the day are still open {_REST_SECONDS_MAX:.0f} s after it. "
                 "`dueledger why ITEM` may say why, and the processes' output above."
             )
-        await asyncio.sleep(_LOOK_SECONDS / 2)
+        await asyncio.sleep(_POLL_SECONDS / 2)
     completed = sum(row.completed for row in await read_accounting(stage.connection))
     view.say(f"nothing owed in the day is open; {completed:,} items were completed")
     return completed / (monotonic() - began)

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from dueledger.ledger.schedule import load_zone
 
-_LOOK: Final = timedelta(hours=6)
+_PROBE: Final = timedelta(hours=6)
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -34,7 +34,7 @@ def clock_changes(zone_name: str, start: datetime, end: datetime) -> Iterator[Cl
     offset = _offset(low - _SECOND, zone)
     low -= _SECOND
     while low < stop:
-        high = min(low + _LOOK, stop)
+        high = min(low + _PROBE, stop)
         reached = _offset(high, zone)
         if reached != offset:
             at = _first_with(reached, (low, high), zone)

@@ -39,10 +39,10 @@ def open_containers(
             "Install dueledger[test], or use the embedded or external provider.",
         ) from error
 
-    tell = progress or _silent
+    report = progress or _silent
     password = secrets.token_urlsafe(24)
     fsync = "on" if durable else "off"
-    broker = free_ports.free()  # a broker must be told its outer port before it starts
+    broker = free_ports.free()  # a broker needs its outer port before it starts
     with ExitStack() as running:
         try:
             postgres = DockerContainer(POSTGRES_IMAGE).with_exposed_ports(_POSTGRES_PORT)
@@ -51,7 +51,7 @@ def open_containers(
             # By TCP: while the image prepares the cluster it answers on its socket only.
             ready = ExecWaitStrategy(["pg_isready", "-h", "127.0.0.1", "-U", "postgres"])
             postgres.waiting_for(ready.with_startup_timeout(_START_SECONDS))
-            tell(f"postgres: starting {POSTGRES_IMAGE}")
+            report(f"postgres: starting {POSTGRES_IMAGE}")
             running.enter_context(postgres)
 
             kafka = DockerContainer(KAFKA_IMAGE).with_bind_ports(broker, broker)
@@ -60,7 +60,7 @@ def open_containers(
             kafka.waiting_for(
                 LogMessageWaitStrategy("Kafka Server started").with_startup_timeout(_START_SECONDS)
             )
-            tell(f"kafka: starting {KAFKA_IMAGE}")
+            report(f"kafka: starting {KAFKA_IMAGE}")
             running.enter_context(kafka)
         except (DockerException, TimeoutError) as error:
             raise StackError(

@@ -1,9 +1,9 @@
-"""The union of every kind of `when`; its own key tells each: `cron`, `every` and so on.
+"""The union of every kind of `when`; its own field identifies each: `cron`, `every` and so on.
 
-To add a kind: a module with one frozen model whose first field bears the kind's name and which
-is LocalTimes with `ruling` and `estimate` (it recurs by itself), or has `due_for` (it hangs on a
-date) or `first` (each follows the one before); then one line in RECURRING, DATED or CHAINED, one in
-KINDS and one in `When`.
+To add a kind: a module with one frozen model whose first field has the kind's name and which
+is LocalTimes with `ruling` and `estimate` (it recurs by itself), or has `due_for` (it counts
+from a date) or `first` (each follows the one before); then one line in RECURRING, DATED or
+CHAINED, one in KINDS and one in `When`.
 """
 
 from collections.abc import Mapping

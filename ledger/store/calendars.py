@@ -153,7 +153,7 @@ async def list_calendar_definitions(
     return [CalendarDefinition(**row) for row in rows]
 
 
-async def count_standing_items(
+async def count_items_on_days(
     connection: Connection,
     definition_nos: Sequence[int],
     days: Sequence[date],
@@ -165,7 +165,7 @@ async def count_standing_items(
     Counts items due `between` two instants, the second exclusive, and at most `limit` in all.
     """
     rows = await connection.fetch(
-        statement("count_standing_items"), definition_nos, days, *between, limit
+        statement("count_items_on_days"), definition_nos, days, *between, limit
     )
     return {row["definition_no"]: row["items"] for row in rows}
 

@@ -113,7 +113,9 @@ async def test_g13_a_new_version_moves_what_is_not_materialised_and_nothing_else
     await site.at(NOON)
     assert await site.due("n") == {"2027-12-23T09:00": "12-23 09:00"}
     imported = await put("2027-12-23", "2027-12-28")
-    assert [(one.definition.name, one.standing) for one in imported.concerned] == [("n", 1)]
+    assert [(one.definition.name, one.items_on_changed_days) for one in imported.concerned] == [
+        ("n", 1)
+    ]
     await site.at(NOON + 6 * DAY)
     due = await site.due("n")
     assert due["2027-12-23T09:00"] == "12-23 09:00", "it stays"

@@ -33,7 +33,7 @@ READS_ALL = {
     "count_lost": "upkeep, each month once an hour",
     "count_items_by_ending": "the reconciler, of the dates that it does not carry over",
     "count_open_items": "the reconciler, in a pass that carries over, where something changed",
-    "count_standing_items": "a person who imports a calendar; limited",
+    "count_items_on_days": "a person who imports a calendar; limited",
     "count_pending_load": "a person who plans; all of `pending`, limited",
     "list_items": "a person who filters; limited",
     "measure_lags": "benchmarks",

@@ -77,7 +77,7 @@ class HandlerPool:
         self.busy = 0
         self.stuck_since: float | None = None
         self._overdue = 0
-        # A thread cannot be stopped: items that wait for it could not be told from running ones.
+        # A thread cannot be stopped: items that wait for it would look like running ones.
         goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async
         self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
         self._listener = listener
