@@ -14,13 +14,13 @@ BIN  = $(VENV)/bin
 .PHONY: help env demo test test-full test-faults bench check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs format lock clean
 
-help: ## print this
+help: ## print this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | awk -F '\t' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 env: ## make the environment in .venv from the lock (every target below does it when needed)
 	@VENV='$(VENV)' PYTHON='$(PYTHON)' tools/bootstrap
 
-demo: env ## run the whole thing on real input: a virtual day of an insurer, killed in the middle, reconciled
+demo: env ## run the whole system on real input: a virtual day of an insurer, killed in the middle, reconciled
 	@$(BIN)/dueledger demo $(ARGS)
 
 test: env ## run the tests that every change must pass
@@ -35,16 +35,16 @@ test-faults: env ## stop, kill and cut off real servers, then ten minutes of ran
 bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='--scale 0.01' only checks)
 	@$(BIN)/dueledger bench all --json $(ARGS)
 
-check: check-format check-lint check-style check-types check-imports check-sql check-docs ## everything below that needs no judgement
+check: check-format check-lint check-style check-types check-imports check-sql check-docs ## all checks below
 	@echo 'check: all passed'
 
-check-format: env ## formatting (make format mends it)
+check-format: env ## formatting (make format fixes it)
 	$(BIN)/ruff format --check
 
 check-lint: env ## ruff, all rules minus the exemptions justified in pyproject.toml
 	$(BIN)/ruff check
 
-check-style: env ## the rules of the house that no linter knows: names, words, literal states, sleeps in tests
+check-style: env ## rules that no linter has: names, words, literal states, sleeps in tests
 	$(BIN)/python tools/check_style.py
 	$(BIN)/python tools/check_words.py
 
@@ -60,17 +60,17 @@ check-sql: env ## lock hazards in schema and migrations; statement headers and s
 	$(BIN)/squawk sql/schema/*.sql sql/schema/*/*.sql sql/migrations/*.sql
 	$(BIN)/pytest tests/sql -q -k 'header or schema or migration'
 
-schema: env ## write sql/schema.sql, docs/states.md and docs/definition.schema.json anew from what they tell of
+schema: env ## write sql/schema.sql, docs/states.md and docs/definition.schema.json again from their sources
 	@DUELEDGER_UPDATE_SCHEMA=1 $(BIN)/pytest tests/sql tests/test_definitions.py -q -k 'schema_dump or docs_show or published_schema'
 
 check-docs: env ## links, addresses and paths in everything that is tracked
 	$(BIN)/python tools/check_docs.py
 
-format: env ## format the code and mend what ruff can
+format: env ## format the code and fix what ruff can
 	@$(BIN)/ruff check --quiet --fix-only
 	@$(BIN)/ruff format
 
-lock: env ## pin what pyproject.toml asks for; what is pinned stays (ARGS=--upgrade: the newest of everything)
+lock: env ## pin what pyproject.toml asks for; pinned packages stay (ARGS=--upgrade updates all)
 	@tools/lock $(ARGS)
 
 clean: ## remove the environment and everything made by running
