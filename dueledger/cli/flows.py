@@ -79,7 +79,7 @@ def resume(
     for ended in resumed.pauses:
         say(f"The pause for {_scope(ended)} ended: {ended['reason']}")
     if not resumed.pauses:
-        say("There was no pause, nor a narrower one; `dueledger flow pauses` lists those that do.")
+        say("There was no pause, nor a narrower one; `dueledger flow pauses` lists those in force.")
     if any(each.still_paused for each in resumed.flows):
         say("A wider pause still covers some; `dueledger flow pauses` lists them.")
 
