@@ -21,6 +21,7 @@ from dueledger.ledger.store.migrations import migrate
 from dueledger.ledger.store.partitions import make_partitions
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
 from tests.databases import DatabasePool, MakeDatabase, Template, named_database
+from tests.forks import ForkServer, open_fork_server
 
 T = TypeVar("T")
 
@@ -39,6 +40,13 @@ LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes long: beside it the other processes can run all the rest."""
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="session")
+def fork_server(tmp_path_factory: pytest.TempPathFactory) -> Generator[ForkServer]:
+    """Starts programs of this environment without the time that imports take."""
+    with open_fork_server(tmp_path_factory.mktemp("forks")) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

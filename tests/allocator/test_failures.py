@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -31,6 +30,7 @@ from dueledger.ledger.store.claims import (
     release_claims,
 )
 from dueledger.ledger.store.items import read_accounting
+from tests.forks import ForkServer
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -41,6 +41,7 @@ ONE_TICK = """
 import asyncio
 from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.ledger.runtime.service import Stop
+from tests.forks import ForkServer
 
 async def main():
     async with open_allocator(AllocatorSettings(), stop=Stop()) as allocator:
@@ -260,6 +261,7 @@ async def test_the_service_publishes_items_emitted_after_it_went_idle(
 async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_out_again(
     point: str,
     records_left: int,
+    fork_server: ForkServer,
     settings: AllocatorSettings,
     start_allocator: Start,
     emit: Emit,
@@ -270,8 +272,7 @@ async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_ou
 ) -> None:
     await emit(make_drafts(30))
 
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
+    process = await fork_server.start(
         "-c",
         ONE_TICK,
         env={

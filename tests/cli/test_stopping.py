@@ -3,17 +3,17 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from dueledger.stack import Endpoints
+from tests.forks import ForkedProcess, ForkServer
 from tests.workers.wire import Wire, wire_to
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-Start = Callable[..., Awaitable[asyncio.subprocess.Process]]
+Start = Callable[..., Awaitable[ForkedProcess]]
 
 HANDLERS = """
 from dueledger import Completed, Handlers
@@ -43,14 +43,16 @@ async def wire(database: str) -> AsyncGenerator[tuple[Wire, str]]:
 
 
 @pytest.fixture
-async def start(wire: tuple[Wire, str], stack: Endpoints, tmp_path: Path) -> AsyncGenerator[Start]:
+async def start(
+    wire: tuple[Wire, str], stack: Endpoints, tmp_path: Path, fork_server: ForkServer
+) -> AsyncGenerator[Start]:
     """Start `dueledger` at the far end of the wire from Postgres."""
     (tmp_path / "mine.py").write_text(HANDLERS)
-    started: list[asyncio.subprocess.Process] = []
+    started: list[ForkedProcess] = []
 
-    async def begin(*arguments: str) -> asyncio.subprocess.Process:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "dueledger", *arguments),
+    async def begin(*arguments: str) -> ForkedProcess:
+        process = await fork_server.start(
+            *("-m", "dueledger", *arguments),
             cwd=tmp_path,
             env={
                 **os.environ,
@@ -59,7 +61,7 @@ async def start(wire: tuple[Wire, str], stack: Endpoints, tmp_path: Path) -> Asy
                 "DUELEDGER_ALLOCATOR_DRAIN_SECONDS": "1",
                 "DUELEDGER_WORKER_DRAIN_SECONDS": "1",
             },
-            stderr=asyncio.subprocess.PIPE,
+            pipe="stderr",
         )
         started.append(process)
         return process
@@ -71,12 +73,12 @@ async def start(wire: tuple[Wire, str], stack: Endpoints, tmp_path: Path) -> Asy
             await process.wait()
 
 
-async def _ended(process: asyncio.subprocess.Process) -> tuple[int, str]:
+async def _ended(process: ForkedProcess) -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(ENDED_SECONDS):
-        _, told = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, told.decode()
+        assert process.piped is not None
+        told = await process.piped.read()
+        return await process.wait(), told.decode()
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
@@ -84,8 +86,8 @@ async def test_g5_a_process_whose_postgres_hangs_ends_when_it_is_told_to(
     arguments: tuple[str, ...], start: Start, wire: tuple[Wire, str]
 ) -> None:
     process = await start(*arguments)
-    assert process.stderr is not None
-    while b"process.started" not in (line := await process.stderr.readline()):
+    assert process.piped is not None
+    while b"process.started" not in (line := await process.piped.readline()):
         assert line, "it ended before it began"
     wire[0].cut()
     code, told = await _ended(process)

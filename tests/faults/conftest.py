@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.forks import ForkServer
+
 from .servers import Servers, open_servers
 from .site import Site, open_site
 
@@ -16,6 +18,6 @@ async def servers() -> AsyncGenerator[Servers]:
 
 
 @pytest.fixture
-async def site(servers: Servers, tmp_path: Path) -> AsyncGenerator[Site]:
-    async with open_site(servers, tmp_path) as site:
+async def site(servers: Servers, tmp_path: Path, fork_server: ForkServer) -> AsyncGenerator[Site]:
+    async with open_site(servers, tmp_path, fork_server) as site:
         yield site

@@ -1,6 +1,5 @@
 """Processes of the product that may be stopped and killed, and how a test waits for them."""
 
-import asyncio
 import json
 import signal
 from collections.abc import Awaitable, Callable, Iterator
@@ -14,6 +13,7 @@ from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import CONNECTION_LOST
+from tests.forks import ForkedProcess
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class Program:
     """One process of the product, and the log it writes."""
 
     role: str
-    process: asyncio.subprocess.Process
+    process: ForkedProcess
     log: Path
 
     @property

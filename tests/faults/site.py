@@ -3,8 +3,6 @@
 import asyncio
 import os
 import secrets
-import signal
-import sys
 from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -25,7 +23,7 @@ from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items
-from dueledger.stack.server_process import launched
+from tests.forks import ForkServer
 
 from .programs import Program, eventually
 from .proxy import HOST
@@ -69,6 +67,7 @@ class Site:
     directory: Path
     database: str
     running: AsyncExitStack
+    forks: ForkServer
     group: str = field(default_factory=lambda: f"group-{secrets.token_hex(4)}")
     emitted: dict[UUID, ItemDraft] = field(default_factory=dict[UUID, ItemDraft])
     kinds: dict[str, str] = field(default_factory=dict[str, str])
@@ -154,7 +153,7 @@ class Site:
         self.emitted.update((draft.id, draft) for draft in drafts)
 
     async def start_allocator(self, **environment: str) -> Program:
-        command = (sys.executable, "-m", "dueledger", "allocate")
+        command = ("-m", "dueledger", "allocate")
         return await self._start("allocator", command, environment)
 
     async def start_worker(self, **environment: str) -> Program:
@@ -169,11 +168,11 @@ class Site:
 
     async def start_foreign(self, kind: str) -> Program:
         """Start a consumer that answers on the outcome topic."""
-        return await self._start("foreign", (sys.executable, str(FOREIGN), kind), {})
+        return await self._start("foreign", (str(FOREIGN), kind), {})
 
     async def start_outcomes(self) -> Program:
         """Start what records those answers."""
-        command = (sys.executable, "-m", "dueledger", "work", "--outcomes")
+        command = ("-m", "dueledger", "work", "--outcomes")
         return await self._start("outcomes", command, {})
 
     @property
@@ -183,18 +182,16 @@ class Site:
 
     def _serve(self, kinds: Collection[str]) -> Sequence[str]:
         assignments = [f"{kind}={self.kinds[kind]}" for kind in sorted(kinds)]
-        return (sys.executable, str(SERVE), *assignments)
+        return (str(SERVE), *assignments)
 
     async def _start(
         self, role: str, command: Sequence[str], environment: Mapping[str, str]
     ) -> Program:
         log = self.directory / f"{next(self.numbers):03}-{role}.log"
         with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                *launched(command, stop_signal=signal.SIGKILL),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
+            process = await self.forks.start(
+                *command,
+                output=output.fileno(),
                 env={
                     **os.environ,
                     **SETTINGS,
@@ -304,11 +301,11 @@ class Site:
 
 
 @asynccontextmanager
-async def open_site(servers: Servers, directory: Path) -> AsyncGenerator[Site]:
+async def open_site(servers: Servers, directory: Path, forks: ForkServer) -> AsyncGenerator[Site]:
     """Have an empty ledger and its evidence; at the end, nothing of it is left."""
     name = f"faults_{secrets.token_hex(4)}"
     async with AsyncExitStack() as running:
-        site = Site(servers, directory, name, running)
+        site = Site(servers, directory, name, running, forks)
         running.push_async_callback(partial(_drop, servers, name, f"{name}_evidence"))
         running.push_async_callback(servers.heal)
         admin = await asyncpg.connect(servers.dsn)

@@ -12,6 +12,7 @@ from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.start_progress import StartProgress
+from tests.forks import ForkServer
 
 from .checker import violations
 from .programs import moment
@@ -88,11 +89,13 @@ async def test_a_worker_and_an_allocator_end_in_order_though_kafka_is_gone(
     assert await site.count_completed() == 110
 
 
-async def test_g5_a_partition_without_a_leader_delays_and_no_more(tmp_path: Path) -> None:
+async def test_g5_a_partition_without_a_leader_delays_and_no_more(
+    tmp_path: Path, fork_server: ForkServer
+) -> None:
     """Kafka answers all the while, but the broker that leads the topic is gone."""
     async with (
         open_servers() as servers,  # its own: a cluster remembers a broker that is gone
-        open_site(servers, tmp_path) as site,
+        open_site(servers, tmp_path, fork_server) as site,
         second_broker(servers, tmp_path) as second,
     ):
         kind = await site.add_kind("batch")

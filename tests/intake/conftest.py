@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
@@ -27,6 +26,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
 from dueledger.ledger.store.partitions import make_event_months
+from tests.forks import ForkedProcess, ForkServer
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -232,14 +232,14 @@ async def read_rejected(
 
 @pytest.fixture
 async def run_process(
-    settings: EventIntakeSettings,
-) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
+    settings: EventIntakeSettings, fork_server: ForkServer
+) -> AsyncGenerator[Callable[..., Awaitable[ForkedProcess]]]:
     """Start an intake process; what still runs dies with the test."""
-    started: list[asyncio.subprocess.Process] = []
+    started: list[ForkedProcess] = []
 
     async def start(
         *, crash_at: str = "", bootstrap_servers: str = settings.bootstrap_servers
-    ) -> asyncio.subprocess.Process:
+    ) -> ForkedProcess:
         environment = os.environ | {
             "DUELEDGER_DSN": settings.dsn.get_secret_value(),
             "DUELEDGER_BOOTSTRAP_SERVERS": bootstrap_servers,
@@ -250,7 +250,7 @@ async def run_process(
             "DUELEDGER_INTAKE_SESSION_SECONDS": str(settings.intake_session_seconds),
             CRASH_VARIABLE: crash_at,
         }
-        process = await asyncio.create_subprocess_exec(sys.executable, str(SERVE), env=environment)
+        process = await fork_server.start(str(SERVE), env=environment)
         started.append(process)
         return process
 

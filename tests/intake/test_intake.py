@@ -1,6 +1,5 @@
 """The intake on a real topic: poison, late rules, rebalances, and death at each step."""
 
-import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -20,13 +19,14 @@ from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.store import Connection
 from dueledger.stack.kafka import Kafka
 from dueledger.stack.start_progress import StartProgress
+from tests.forks import ForkedProcess
 
 from .conftest import Send, TakeAll, activated, cancelled, message, renewal
 
 SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
 States = Callable[[], Awaitable[dict[str, str]]]
 ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
-StartProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
+StartProcess = Callable[..., Awaitable[ForkedProcess]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
 

@@ -1,6 +1,5 @@
 """A materialiser on a ledger of the test's own, where time stands until it is moved."""
 
-import asyncio
 import os
 import shutil
 import subprocess
@@ -34,6 +33,7 @@ from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from tests.databases import DatabasePool, MakeDatabase
+from tests.forks import ForkedProcess, ForkServer
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400
@@ -116,12 +116,12 @@ async def set_schedule(connection: Connection, kind: str) -> SetSchedule:
 
 @pytest.fixture
 async def run_process(
-    settings: MaterialiserSettings,
-) -> AsyncGenerator[Callable[..., Awaitable[asyncio.subprocess.Process]]]:
+    settings: MaterialiserSettings, fork_server: ForkServer
+) -> AsyncGenerator[Callable[..., Awaitable[ForkedProcess]]]:
     """Start a materialiser process; what still runs dies with the test."""
-    started: list[asyncio.subprocess.Process] = []
+    started: list[ForkedProcess] = []
 
-    async def start(*, crash_at: str = "") -> asyncio.subprocess.Process:
+    async def start(*, crash_at: str = "") -> ForkedProcess:
         environment = os.environ | {
             "DUELEDGER_DSN": settings.dsn.get_secret_value(),
             "DUELEDGER_MATERIALISE_HORIZON_SECONDS": str(DAY),
@@ -130,7 +130,7 @@ async def run_process(
             "DUELEDGER_MATERIALISE_IDLE_SECONDS": "0.05",
             CRASH_VARIABLE: crash_at,
         }
-        process = await asyncio.create_subprocess_exec(sys.executable, str(SERVE), env=environment)
+        process = await fork_server.start(str(SERVE), env=environment)
         started.append(process)
         return process
 

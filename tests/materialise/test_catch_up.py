@@ -12,11 +12,12 @@ from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import read_accounting
+from tests.forks import ForkedProcess
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, tick_until_idle, watermark
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-RunProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
+RunProcess = Callable[..., Awaitable[ForkedProcess]]
 
 HOUR = timedelta(hours=1)
 HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}

@@ -14,6 +14,7 @@ from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.definitions import take_materialisable
 from dueledger.ledger.store.items import read_accounting
+from tests.forks import ForkedProcess
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, due_times, tick_until_idle, watermark
 
@@ -232,7 +233,7 @@ async def test_a_materialiser_passes_by_what_another_holds(
 async def test_g1_materialisers_killed_at_random_leave_no_gap_and_no_double(
     set_schedule: SetSchedule,
     set_time: SetTime,
-    run_process: Callable[..., Awaitable[asyncio.subprocess.Process]],
+    run_process: Callable[..., Awaitable[ForkedProcess]],
     eventually: Eventually,
     connection: Connection,
 ) -> None:

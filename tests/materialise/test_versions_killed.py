@@ -14,11 +14,12 @@ from dueledger.ledger.rules.schedule_drafts import draft_occurrences, split_issu
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record
 from dueledger.ledger.store.items import read_accounting
+from tests.forks import ForkedProcess
 
 from .conftest import DAY, NOON, SetSchedule, SetTime, end, hand_out, start
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
-RunProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
+RunProcess = Callable[..., Awaitable[ForkedProcess]]
 
 NAMES = [f"d-{number}" for number in range(8)]
 STEPS = (7, 10, 12, 15, 20, 30)
@@ -88,7 +89,7 @@ async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_rou
             NOON + timedelta(seconds=DAY),
         )
 
-    async def die(process: asyncio.subprocess.Process) -> bool:
+    async def die(process: ForkedProcess) -> bool:
         """Wait until it has killed itself, or has nothing left to die of; return which."""
 
         async def over() -> bool:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -36,6 +35,7 @@ from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting, show_item
 from dueledger.workers.outcomes import OutcomeIntakeSettings
 from dueledger.workers.outcomes.record import OutcomeIntakeResult, OutcomeRecorder
+from tests.forks import ForkedProcess, ForkServer
 
 OUTCOME_TOPIC = "due-outcomes"
 HEADERS: dict[str, bytes] = {
@@ -208,7 +208,7 @@ async def desk(
 
 
 Send = Callable[[Iterable[ConsumedRecord]], Awaitable[None]]
-StartProcess = Callable[..., Awaitable[asyncio.subprocess.Process]]
+StartProcess = Callable[..., Awaitable[ForkedProcess]]
 
 
 @pytest.fixture
@@ -267,11 +267,13 @@ async def read_rejected(
 
 
 @pytest.fixture
-async def run_process(settings: OutcomeIntakeSettings) -> AsyncGenerator[StartProcess]:
+async def run_process(
+    settings: OutcomeIntakeSettings, fork_server: ForkServer
+) -> AsyncGenerator[StartProcess]:
     """Start `dueledger work --outcomes`; what still runs dies with the test."""
-    started: list[asyncio.subprocess.Process] = []
+    started: list[ForkedProcess] = []
 
-    async def start(group: str, *, crash_at: str = "") -> asyncio.subprocess.Process:
+    async def start(group: str, *, crash_at: str = "") -> ForkedProcess:
         environment = os.environ | {
             "DUELEDGER_DSN": settings.dsn.get_secret_value(),
             "DUELEDGER_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
@@ -281,9 +283,7 @@ async def run_process(settings: OutcomeIntakeSettings) -> AsyncGenerator[StartPr
             "DUELEDGER_OUTCOME_BATCH_RECORDS": str(settings.outcome_batch_records),
             CRASH_VARIABLE: crash_at,
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "dueledger", "work", "--outcomes", env=environment
-        )
+        process = await fork_server.start("-m", "dueledger", "work", "--outcomes", env=environment)
         started.append(process)
         return process
 

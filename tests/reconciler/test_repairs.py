@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +27,7 @@ from dueledger.reconciler import (
 )
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
 from dueledger.reconciler.repair.repairs import BlastRadiusExceeded, RepairExecutor
+from tests.forks import ForkServer
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
@@ -38,6 +38,7 @@ RECONCILE = """
 import asyncio, sys
 from dueledger.reconciler import ReconcilerSettings, ReconcilerSources, SqlPopulation
 from dueledger.reconciler import reconcile_once
+from tests.forks import ForkServer
 dsn, query, servers = sys.argv[1:]
 sources = ReconcilerSources((SqlPopulation(dsn, query, "policies", True),))
 settings = ReconcilerSettings(dsn=dsn, bootstrap_servers=servers)
@@ -143,11 +144,11 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_d
     owe: Owe,
     policies: SqlPopulation,
     bootstrap_servers: str,
+    fork_server: ForkServer,
     point: str,
 ) -> None:
     await owe(make_drafts(12, due_at=NOON))
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
+    process = await fork_server.start(
         "-c",
         RECONCILE,
         database,

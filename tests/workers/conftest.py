@@ -28,6 +28,7 @@ from dueledger.ledger.store.flow_limits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
+from tests.forks import ForkedProcess, ForkServer
 
 from .wire import Wire, wire_to
 
@@ -70,13 +71,13 @@ async def _working(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerat
 class WorkerProcess:
     """A worker that may be stopped and killed, and what it logged."""
 
-    process: asyncio.subprocess.Process
+    process: ForkedProcess
     lines: list[dict[str, Any]]
 
     async def read(self) -> None:
         """Take what it logs, until it ends."""
-        assert self.process.stderr is not None
-        async for line in self.process.stderr:
+        assert self.process.piped is not None
+        async for line in self.process.piped:
             sys.stderr.write(line.decode())
             if line.startswith(b"{"):
                 self.lines.append(orjson.loads(line))
@@ -110,6 +111,7 @@ class Site:
         kind: str,
         actor_no: int,
         running: AsyncExitStack,
+        forks: ForkServer,
     ) -> None:
         self.connection = connection
         self.settings = settings
@@ -118,6 +120,7 @@ class Site:
         self.actor_no = actor_no
         self._allocator = allocator
         self._running = running
+        self._forks = forks
 
     async def emit(self, drafts: Sequence[ItemDraft]) -> None:
         await emit_items(self.connection, drafts, actor_no=self.actor_no)
@@ -183,13 +186,8 @@ class Site:
             CRASH_VARIABLE: crash_at,
             **{f"DUELEDGER_{name.upper()}": str(value) for name, value in changed.items()},
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            str(SERVE),
-            self.kind,
-            handler,
-            env=environment,
-            stderr=asyncio.subprocess.PIPE,
+        process = await self._forks.start(
+            str(SERVE), self.kind, handler, env=environment, pipe="stderr"
         )
         worker = WorkerProcess(process, [])
         reading = asyncio.create_task(worker.read())
@@ -277,6 +275,7 @@ async def site(
     actor_no: int,
     kind: str,
     eventually: Eventually,
+    fork_server: ForkServer,
 ) -> AsyncGenerator[Site]:
     allocating = AllocatorSettings(
         dsn=settings.dsn,
@@ -293,6 +292,7 @@ async def site(
             kind=kind,
             actor_no=actor_no,
             running=running,
+            forks=fork_server,
         )
         await site.grant(1_000_000)  # so that items lie in Kafka before anybody works
         yield site

@@ -7,7 +7,6 @@ listens, or none at all.
 import asyncio
 import os
 import signal
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from dueledger.workers.direct import DirectSettings
 from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
 from dueledger.workers.worker import Worker
+from tests.forks import ForkedProcess, ForkServer
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class Eventually(Protocol):
 class WorkerProcess:
     """`dueledger work --direct` that may be stopped and killed."""
 
-    process: asyncio.subprocess.Process
+    process: ForkedProcess
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
@@ -90,6 +90,7 @@ class Estate:
     kind: str
     actor_no: int
     running: AsyncExitStack
+    forks: ForkServer
     settings: DirectSettings = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,18 +134,8 @@ class Estate:
             "TEST_KIND": self.kind,
             CRASH_VARIABLE: crash_at,
         }
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "dueledger",
-            "work",
-            "--direct",
-            f"handlers:{handlers}",
-            *options,
-            env=environment,
-            cwd=HERE,
-            stdout=asyncio.subprocess.PIPE,
-        )
+        command = ("-m", "dueledger", "work", "--direct", f"handlers:{handlers}", *options)
+        process = await self.forks.start(*command, env=environment, cwd=HERE, pipe="stdout")
         worker = WorkerProcess(process)
         self.running.push_async_callback(worker.kill)
         return worker
@@ -253,6 +244,7 @@ async def estate(
     actor_no: int,
     kind: str,
     eventually: Eventually,
+    fork_server: ForkServer,
 ) -> AsyncGenerator[Estate]:
     await connection.execute(
         """
@@ -261,4 +253,4 @@ async def estate(
         """
     )
     async with AsyncExitStack() as running:
-        yield Estate(database, connection, pool, eventually, kind, actor_no, running)
+        yield Estate(database, connection, pool, eventually, kind, actor_no, running, fork_server)

@@ -372,8 +372,9 @@ async def test_one_pass_from_the_command_line_without_any_address_of_kafka(
 ) -> None:
     await estate.emit(make_drafts(100))
     worker = await estate.start_process("batch", "--once")
-    printed, _ = await worker.process.communicate()
-    assert worker.process.returncode == 0
+    assert worker.process.piped is not None
+    printed = await worker.process.piped.read()
+    assert await worker.ended() == 0
     assert json.loads(printed)["settled"] == 100
     assert await estate.completed() == 100
     assert await estate.count("public.seen") == 100

@@ -1,0 +1,130 @@
+"""Forks programs from a process that has imported everything: what they do and end with is theirs.
+
+    python fork_server.py DESCRIPTOR
+
+DESCRIPTOR is a listening socket. Each connection asks for one program: four bytes with the length
+of a JSON document `{"command", "folder", "environment"}`, beside them the descriptors that become
+its output and its errors. The answers are two lines: its process id, and in the end its exit code.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any, Final
+
+from dueledger.ledger.runtime import service
+
+PACKAGES: Final = ("dueledger", "uvloop")
+PR_SET_PDEATHSIG: Final = 1
+_PRCTL: Final = ctypes.CDLL(None).prctl if sys.platform == "linux" else None
+
+
+def import_all() -> None:
+    """Import what programs import when they run: most of their time goes there."""
+    for name in PACKAGES:
+        for module in walk_packages(import_module(name).__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+
+
+def die_with_parent(parent: int) -> None:
+    """Be killed when the parent ends, where the kernel knows how."""
+    if _PRCTL is not None:
+        _PRCTL(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
+    """Read a request and its descriptors."""
+    head, descriptors, _, _ = socket.recv_fds(connection, 4, 2)
+    length = int.from_bytes(head, "big")
+    text = b""
+    while len(text) < length:
+        text += connection.recv(length - len(text))
+    return json.loads(text), descriptors
+
+
+def watch(connection: socket.socket) -> Callable[[], None]:
+    """Fork the program asked for and answer; in the fork, return what runs it."""
+    request, descriptors = receive(connection)
+    watcher = os.getpid()
+    program = os.fork()
+    if program:
+        for descriptor in descriptors:
+            os.close(descriptor)
+        connection.sendall(f"{program}\n".encode())
+        _, status = os.waitpid(program, 0)
+        connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+        os._exit(0)
+    connection.close()
+    die_with_parent(watcher)
+    return lambda: run(request, descriptors)
+
+
+def run(request: Mapping[str, Any], descriptors: list[int]) -> None:
+    """Become the program: `-m` and a module, `-c` and a text, or a script, and its arguments."""
+    for number, descriptor in enumerate(descriptors, 1):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    name, _, count = os.environ.get(service.CRASH_VARIABLE, "").partition(":")
+    service.__dict__.update(_crash_name=name, _crashes_left=int(count or 1))
+    match request["command"]:
+        case ["-m", module, *arguments]:
+            sys.path[0] = request["folder"]
+            sys.argv = [module, *arguments]
+            runpy.run_module(module, run_name="__main__", alter_sys=True)
+        case ["-c", text, *arguments]:
+            sys.path[0] = ""
+            sys.argv = ["-c", *arguments]
+            exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})  # noqa: S102 - a test's own
+        case [script, *arguments]:
+            sys.path[0] = os.path.dirname(script)  # noqa: PTH120 - as Python itself does
+            sys.argv = [script, *arguments]
+            runpy.run_path(script, run_name="__main__")
+        case _:
+            sys.exit("no command")
+
+
+def serve(listener: socket.socket) -> Callable[[], None] | None:
+    """Fork programs until the standard input ends; in each of them, return what runs it."""
+    server = os.getpid()
+    while True:
+        ready, _, _ = select.select([listener, sys.stdin], [], [])
+        if listener not in ready:
+            return None
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            listener.close()
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            die_with_parent(server)
+            return watch(connection)
+        connection.close()
+
+
+def main() -> None:
+    """Serve, or be a program that was asked for."""
+    die_with_parent(os.getppid())
+    import_all()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch
+    program = serve(socket.socket(fileno=int(sys.argv[1])))
+    if program is not None:
+        program()
+
+
+if __name__ == "__main__":
+    main()
