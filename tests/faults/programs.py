@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 EVENTUALLY_SECONDS: Final = 180.0
 LOOK_AGAIN_SECONDS: Final = 0.05
+LOOK_AGAIN_SECONDS_MAX: Final = 0.25
+LOOK_AGAIN_SHARE: Final = 0.1  # of the time that was waited so far
 
 
 async def moment(seconds: float) -> None:
@@ -30,13 +32,14 @@ async def eventually(
     question: Callable[[], Awaitable[T]], *, seconds: float = EVENTUALLY_SECONDS
 ) -> T:
     """Ask until the answer is true; a server that is down meanwhile is no answer."""
-    until = monotonic() + seconds
+    began = monotonic()
     answer: object = None
-    while monotonic() < until:
+    while (waited := monotonic() - began) < seconds:
         with suppress(*CONNECTION_LOST, Unavailable):
             if answer := await question():
                 return answer
-        await moment(LOOK_AGAIN_SECONDS)
+        pause = max(waited * LOOK_AGAIN_SHARE, LOOK_AGAIN_SECONDS)
+        await moment(min(pause, LOOK_AGAIN_SECONDS_MAX))
     raise AssertionError(f"it never happened: last answer {answer!r}")
 
 
