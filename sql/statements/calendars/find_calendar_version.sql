@@ -1,4 +1,4 @@
--- Find one version of a calendar, the newest where none is named.
+-- Find one version of a calendar, the newest if none is named.
 -- returns: zero or one
 -- $1 tenant text
 -- $2 name text

@@ -1,4 +1,4 @@
--- Find the newest version of each calendar asked for, without its days; a name that is not there gives no row.
+-- Find the newest version of each of these calendars, without its days; an unknown name returns no row.
 -- returns: zero or more
 -- $1 tenants text[]
 -- $2 names text[]

@@ -1,4 +1,4 @@
--- List by which calendars definitions, or all where none are given, were expanded, and from when on, by definition and time.
+-- List the calendars with which these definitions, or all if none are given, were expanded and from when on, by definition and time.
 -- returns: zero or more
 -- $1 definition_nos bigint[]
 -- $2 after_definition_no bigint

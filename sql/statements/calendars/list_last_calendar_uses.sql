@@ -1,4 +1,4 @@
--- List by which calendar each definition was expanded last.
+-- List the calendar with which each definition was expanded last.
 -- returns: zero or more
 -- $1 definition_nos bigint[]
 -- index: calendar_use_pkey

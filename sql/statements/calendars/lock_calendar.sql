@@ -1,4 +1,4 @@
--- Hold a calendar's name until the transaction ends, so that its next version is made by one.
+-- Lock a calendar's name until the transaction ends, so that one transaction at a time makes its next version.
 -- returns: one
 -- $1 tenant text
 -- $2 name text

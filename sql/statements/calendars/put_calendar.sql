@@ -1,4 +1,4 @@
--- Put a calendar's first or next version where its document differs from the newest; the same again changes nothing.
+-- Record a calendar's first or next version if its document differs from the newest; the same document again changes nothing.
 -- returns: one
 -- $1 tenant text
 -- $2 name text
@@ -7,7 +7,7 @@
 -- $5 source text
 -- $6 actor_no integer
 -- index: calendar_tenant_name_version_key
--- locks: none (lock_calendar comes before it, in a statement of its own: this one must see what it waited for)
+-- locks: none (lock_calendar comes before, in a statement of its own: this one must see the commit that it waited for)
 with latest as materialized (
   select c.calendar_no, c.version, c.document
   from ledger.calendar c where c.tenant = $1::text and c.name = $2::text order by c.version desc limit 1

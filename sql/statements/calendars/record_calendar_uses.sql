@@ -1,4 +1,4 @@
--- Record by which calendar definitions are expanded from an instant on; what is recorded already stays.
+-- Record the calendar with which each definition is expanded from an instant on; existing rows do not change.
 -- returns: zero
 -- $1 definition_nos bigint[]
 -- $2 from_ats timestamptz[]

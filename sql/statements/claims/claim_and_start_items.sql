@@ -1,5 +1,5 @@
 -- Claim due items and start them at once (Scheduled, RetryableFailure to Running): one claim and one run per group of flows.
--- returns: one or more, first one of what is known of the flows, then one a run
+-- returns: one or more, first one row about the flows, then one a run
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 group_nos integer[]
@@ -27,7 +27,7 @@ with asked as materialized (
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   where not f.limited or $7::boolean
 ),
--- As in claim_items; but suspects, whose worker died with them, are taken alone, fewer each time, or not at all.
+-- As in claim_items, but suspects, whose worker died with them, are claimed alone, fewer each time, or not at all.
 firsts as materialized (
   select a.*, l.*
   from asked a
@@ -76,7 +76,7 @@ removed as (
     select unnest(case when $8::boolean then c.tids[1:c.batch_max] else c.tids end) from chosen c))
   returning p.item_no, p.effective_date, p.attempt, p.starts
 ),
--- Looked up together where date and attempt are the same: one walk along the index each, instead of one descent an item.
+-- Items with the same date and attempt are read together: one index scan instead of one index descent an item.
 found as (
   select d.attempt, d.starts, i.*
   from (
@@ -102,7 +102,7 @@ batch as materialized (
       array_agg(f.id) as ids, array_agg(f.flow_no) as flow_nos, array_agg(f.business_key) as business_keys,
       array_agg(f.cycle) as cycles, array_agg(f.due_at) as due_ats, array_agg(f.payload) as payloads,
       case when count(f.traceparent) > 0 then array_agg(f.traceparent) end as traceparents
-    from (select f.*, width_bucket(f.flow_no, $1::integer[]) as place from found f) f  -- as flow_nos ascend
+    from (select f.*, width_bucket(f.flow_no, $1::integer[]) as place from found f) f  -- flow_nos are in ascending order
     group by 1, case when ($4::boolean[])[f.place] then f.item_no end
   ) g
 ),
@@ -120,7 +120,7 @@ withdrawn as materialized (
   from batch b
   cross join lateral unnest(b.item_no, b.effective_date, b.attempt)
     with ordinality u (item_no, effective_date, attempt, ord)
-  cross join lateral (  -- looked up for each item, or a plan made while there were few reads all for each
+  cross join lateral (  -- `offset 0`: otherwise a plan made while there were few rows reads all of them for each item
     select * from ledger.withdrawal w where w.item_no = u.item_no offset 0
   ) w
   where exists (select from ledger.withdrawal)
@@ -150,7 +150,7 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', x.reason, 'replacement', x.replacement))
   from withdrawn x
 ),
--- For the next claim: how many rows there were, when more are due, and the floor.
+-- For the next claim: how many rows were seen, when more are due, and the floor.
 flow as materialized (
   select f.flow_no, f.seen + coalesce(r.seen, 0) as seen, coalesce(f.batch_max, r.batch_max) is not null as has_suspects,
     case when f.seen + coalesce(r.seen, 0) < f.quota then (

@@ -1,5 +1,5 @@
--- Take due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more, last one whose item_no is the number of rows taken and all else null
+-- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
+-- returns: one or more; the last has as item_no the number of rows deleted, all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -20,7 +20,7 @@ with asked as materialized (
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
 ),
--- Retries have a share of their own and whatever first attempts leave; fractions of an item are decided at random.
+-- Retries have their share, and also what first attempts do not use; fractions of an item are decided at random.
 firsts as materialized (
   select a.flow_no, a.quota, a.has_retries, a.retry_floor_at, array(
     select p.ctid
@@ -50,9 +50,8 @@ removed as (
     select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
 )
--- Looked up together where date and attempt are the same: one walk along the index each, instead of one descent an item.
--- A fence for each item, on request, saves a statement if there are few items. It is drawn after
--- the last row lock.
+-- Items with the same date and attempt are read together: one index scan instead of one index descent an item.
+-- A fence for each item, on request, saves a statement if there are few items. It is drawn after the last row lock.
 select i.*, d.attempt, d.starts, d.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
 from (
   select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
@@ -66,6 +65,6 @@ cross join lateral (
   where i.effective_date = d.effective_date and i.item_no = any (d.item_nos)
   offset 0
 ) i
--- As many must have been found as were taken: the plan may lack a partition that the snapshot shows.
+-- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
 select count(*), null, null, null, null, null, null, null, null, null, null, null, null, null from removed

@@ -1,5 +1,5 @@
--- Take due items whose keys are free (Scheduled, RetryableFailure to Claimed), hold the keys, and make the others wait or skip them.
--- returns: one or more, last one whose item_no is the number of rows taken, and of keys whose holder was not found, all else null
+-- Claim due items whose keys are free (Scheduled, RetryableFailure to Claimed) and hold the keys; the other due items wait or are skipped.
+-- returns: one or more; the last has as item_no the rows deleted plus the held keys whose item was not found, all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -8,19 +8,19 @@
 -- $6 actor_no integer
 -- $7 with_fences boolean
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
--- locks: pending rows (for update, skip locked), held_key rows; stripes of keys are held by lock_serial_stripes, in a statement before
+-- locks: pending rows (for update, skip locked), held_key rows (lock_serial_stripes has locked the stripes, in a statement before)
 with asked as materialized (
   select q.*, f.retry_share,
     exists (
       select from ledger.pending p
       where p.flow_no = q.flow_no and p.state = 4 /* RetryableFailure */ and p.serial is not null
         and p.available_at <= ledger.now() and p.available_at >= q.floor_at
-      order by p.available_at limit 1 offset 0) as has_retries  -- in the order of the index, or a plan may read all
+      order by p.available_at limit 1 offset 0) as has_retries  -- ordered like the index; otherwise a plan may read all rows
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   join ledger.flow f on f.flow_no = q.flow_no and f.paused_at is null and (q.measured or not f.limited)
 ),
--- As in claim_items: retries have a share of their own and whatever first attempts leave.
+-- As in claim_items: retries have their share, and also what first attempts do not use.
 firsts as materialized (
   select l.*
   from asked a
@@ -59,9 +59,9 @@ holding as materialized (
   from found f
   where exists (select from ledger.held_key h where h.serial = f.serial and h.item_no = f.item_no offset 0)
 ),
--- What waits is looked up by number or in the order of its key, and behind an offset: a plan made while few waited
--- would otherwise read all that waits, for each row.
--- 4 lets the newest of what is due run, and no other. A pause is no reason to end what another flow owes.
+-- Pending items of a key are found by number or in key order, in a subquery with `offset 0`. Otherwise a plan made while
+-- few were pending reads all of them for each row.
+-- Overlap 4: only the newest due item of a key runs. An item of a paused flow ends no item of another flow.
 newest as materialized (
   select distinct on (f.serial) f.serial, f.serial_due_at, f.item_no
   from found f where f.overlap = 4 order by f.serial, f.serial_due_at desc, f.item_no desc
@@ -93,8 +93,9 @@ outdone as materialized (
     for update skip locked
   ) w
 ),
--- The first of each key; but what would be ended goes before a retry, which may wait. Ordered by key it is not the first
--- while one before it is due and in another's hands, or is yet to be woken; kept waiting, only where that is not paused.
+-- The first item of each key. With overlap 2 or 4 a first attempt goes before a retry: the retry may wait, the first attempt
+-- would end as skipped. With overlap 1 an item is not the first while an earlier one of its key is due or waits for the key, such as
+-- one that another transaction has locked. With overlap 3 the earlier one counts only if its flow is not paused.
 first as materialized (
   select f.*
   from (
@@ -122,7 +123,8 @@ held as (
 free as materialized (
   select serial, item_no from held union all select serial, item_no from holding
 ),
--- 2 skips what comes while the key is held; 3 keeps one waiting; a retry is never skipped, nor what was redriven: that waits.
+-- Overlap 2 skips items while the key is held; overlap 3 lets one item wait and skips the rest. Retries are never skipped, nor are
+-- redriven items: they wait.
 surplus as materialized (
   select s.item_no
   from (
@@ -154,7 +156,7 @@ journal as (
     jsonb_build_object('reason', 'overlap')
   from skipped s
 ),
--- 4 asks that an older one that holds the key, or is tried again, ends.
+-- Overlap 4: request the withdrawal of an older item that holds the key, or that is retried.
 ousted as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, actor_no, requested_at)
   select x.item_no, x.effective_date, 11 /* cancelled */, 'overlap', $6::integer, ledger.now()
@@ -190,7 +192,7 @@ select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition
   i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
 from removed r
 join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
--- As in claim_items: as many must have been found as were taken. So must be the items that hold keys and are compared.
+-- As in claim_items, the caller compares the rows deleted with the items found. The items of held keys must be found, too.
 union all
 select (select count(*) from removed) + (
     select count(*) from newest n

@@ -1,4 +1,4 @@
--- Record how proposed repairs ended: executed or refused, by whom, with what answer.
+-- Record how proposed repairs ended: executed or refused, by whom, with what result.
 -- returns: zero or more
 -- $1 ids uuid[]
 -- $2 statuses text[]

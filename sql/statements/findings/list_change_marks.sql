@@ -1,5 +1,5 @@
--- List what changes with PostgreSQL's counters of changes: a mark a range of dates of items and endings, one for what is open.
--- The range of what is open (pending, reviews, claims, runs) is null. What cannot be counted is not listed.
+-- List marks that change with PostgreSQL's counters of changes: one for each range of dates of items and transitions, one for open items.
+-- The range of open items (pending, reviews, claims, runs) is null. Tables whose changes are not counted are not listed.
 -- returns: zero or more
 -- index: none
 -- locks: none

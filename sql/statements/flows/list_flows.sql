@@ -36,7 +36,7 @@ cross join lateral (
 cross join lateral (
   select count(*)::integer as items from (
     select from ledger.pending p where p.flow_no = f.flow_no and p.serial is not null
-    order by p.state, p.available_at  -- as the index has it that begins with the flow
+    order by p.state, p.available_at  -- ordered like the index that begins with the flow
     limit $4::integer) x
 ) serials
 where ($1::text is null or k.tenant = $1::text) and ($2::text is null or k.name = $2::text)

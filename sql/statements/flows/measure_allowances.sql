@@ -1,4 +1,4 @@
--- Say how many items each limited flow may be handed now, by rate, concurrency, window and circuit, one at a time of a silent topic; and of one without tokens, when it has one.
+-- Measure how many items each limited flow may be given now, by rate, concurrency, window and circuit, or one at a time if its topic is silent; and when a flow without tokens has one.
 -- returns: zero or more
 -- $1 flow_nos integer[]
 -- $2 topic_window_items integer

@@ -27,7 +27,7 @@ found as materialized (
   select i.item_no, i.effective_date, i.id, i.flow_no, i.due_at, i.serial
   from lost l join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
 ),
--- As what was redriven: what has a key waits for it.
+-- As after a redrive, a serial item waits for its key.
 back as (
   insert into ledger.pending (
     item_no, effective_date, flow_no, available_at, state, serial, serial_due_at, overlap)

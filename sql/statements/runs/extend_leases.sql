@@ -1,5 +1,5 @@
--- Extend the leases of open runs of this worker; one whose settlement is being committed keeps the lease it has, and none goes beyond its hard end.
--- returns: zero or more, one a run that is still held
+-- Extend the leases of open runs of this worker; a run whose settlement is being committed keeps its lease, and no lease goes beyond the hard end.
+-- returns: zero or more, one a run that is still open
 -- $1 run_nos bigint[]
 -- $2 worker_no integer
 -- $3 lease_seconds double precision

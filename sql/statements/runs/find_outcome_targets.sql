@@ -1,4 +1,4 @@
--- Say, of each outcome reported by topic, which item and run it names, and how that item ended where it has.
+-- Find the item and run of each outcome reported by topic, and how the item ended, if it has.
 -- returns: zero or more, one per input in input order
 -- $1 fences bigint[]
 -- $2 positions integer[]
@@ -10,7 +10,7 @@ with asked as materialized (
   from unnest($1::bigint[], $2::integer[], $3::uuid[]) with ordinality a (fence, position, item, ord)
   group by a.fence
 ),
--- The slices are copied out of their storage once a claim, not once an item.
+-- The arrays are copied once a claim, not once an item.
 claim as materialized (
   select a.*, c.size, c.holder_no, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
     c.attempt[1:] as attempt

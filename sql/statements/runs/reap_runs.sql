@@ -1,4 +1,4 @@
--- Close runs past their lease: what has not ended goes from Running to RetryableFailure, or to ManualReview at its cap; back to Scheduled where its topic settles it and nobody ever answered.
+-- Close runs past their lease: items not ended go from Running to RetryableFailure, or to ManualReview at their cap; items settled by topic without any reported outcome go back to Scheduled.
 -- returns: one
 -- $1 limit integer
 -- $2 actor_no integer
@@ -8,7 +8,7 @@ with late as materialized (
   select r.worker_no
   from ledger.run r
   where r.closed_at is null and r.lease_until < ledger.machine_now()
-    -- A dead worker's leases lapse within a heartbeat, a third of a lease: its runs are judged together.
+    -- The leases of a dead worker lapse within one heartbeat, a third of a lease; its runs are judged together.
     and not exists (
       select from ledger.run o
       where o.closed_at is null and o.worker_no = r.worker_no and o.lease_until >= ledger.machine_now()
@@ -21,7 +21,7 @@ lapsed as materialized (
   from ledger.run r
   where r.closed_at is null and r.lease_until < ledger.machine_now()
     and r.worker_no in (select l.worker_no from late l)
-    -- One reaper judges at a time, or two would each see half of a worker's runs.
+    -- One reaper at a time: two would each see half of a worker's runs.
     and (select pg_try_advisory_xact_lock(hashtextextended('ledger.reap_runs', 0)))
   order by r.lease_until
   limit 100000
@@ -47,9 +47,9 @@ lost as materialized (
   ) with ordinality u (item_no, effective_date, attempt, starts, ord)
   where get_bit(c.ended, u.ord::integer - 1) = 0
 ),
--- What was put on a topic and nobody ever answered may never have been read: it is released as if it had not begun.
--- An item whose worker ran others beside it is not blamed: its attempt is not counted, and it is claimed again in a smaller batch.
--- Smaller than its own was, too: a worker may start many small ones at once, and die of them for ever.
+-- Items settled by topic without any reported outcome may never have been read: they are released and no start is counted.
+-- An item whose worker ran others beside it is not blamed: no attempt is counted, and it is claimed again in a smaller batch.
+-- The batch is smaller than its own was, too: a worker that starts many small batches at once would die of them for ever.
 judged as materialized (
   select l.item_no, l.effective_date, l.attempt, l.starts, l.run_no, l.beside, l.overran, i.flow_no, i.due_at, i.serial,
     i.overlap, i.business_key, l.unanswered, b.blamed,
@@ -110,7 +110,7 @@ silent as (
   select distinct l.topic, l.holder_no, ledger.now() from lost l where l.unanswered order by l.topic
   on conflict do nothing
 ),
--- What an item is not blamed for says nothing of what its flow calls.
+-- Only blamed items count for the circuit: the others say nothing about the system that the flow's handlers call.
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
   select j.flow_no, ledger.machine_now(), min(j.run_no), 0, count(*)

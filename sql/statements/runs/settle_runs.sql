@@ -55,7 +55,7 @@ judged as materialized (
   join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
-  -- A failure that names no time waits as its kind backs off: exponential, full jitter, capped.
+  -- A failure without a time waits for its kind's backoff: exponential, full jitter, capped.
   cross join lateral (
     select coalesce(o.after_seconds, case when o.event = 6 /* failed */
       then random() * least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(o.attempt, 30) - 1))
@@ -75,7 +75,7 @@ back as (
     greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
     case j.verdict when 6 /* failed */ then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
     case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end,
-    -- What was never worked is as it was before its start: no start is counted, and a suspect is still one.
+    -- A released item is as before its start: no start is counted, and a suspect stays a suspect.
     case j.verdict when 3 /* released */ then j.starts - 1 else j.starts end,
     case j.verdict when 3 /* released */ then j.batch_max end, j.serial,
     case when j.serial is not null then j.due_at end, j.overlap
@@ -119,7 +119,7 @@ refused as materialized (
     end as reason
   from asked a
   left join ledger.run r on r.run_no = a.run_no
-  where (select count(*) from accepted) < (select count(*) from asked)  -- rarely, and comparing all with all
+  where (select count(*) from accepted) < (select count(*) from asked)  -- seldom, because it compares all with all
     and not exists (select from accepted k where k.run_no = a.run_no)
 ),
 stale as (

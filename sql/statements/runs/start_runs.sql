@@ -1,4 +1,4 @@
--- Start stretches of claims (Claimed to Running), cut into runs: accepted where the claim is open, nobody else's, and the stretch is next.
+-- Start claim slices (Claimed to Running) as one or more runs each, if the claim is open and not another's, and the slice is the next one.
 -- returns: one or more per input, one a run in the order of positions, or one refusal
 -- $1 fences bigint[]
 -- $2 from_positions integer[]
@@ -19,7 +19,7 @@ opened as (
   from asked a
   where c.fence = a.fence and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
-    -- What is settled by topic is its holder's, and what was claimed directly (partition -1) its claimer's.
+    -- A claim settled by topic belongs to its holder, a direct claim (partition -1) to the worker that made it.
     and c.holder_no is null and (c.partition >= 0 or c.allocator_no = $5::integer)
   returning c.fence, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
     c.item_no[a.from_position:a.to_position] as item_no,
@@ -32,7 +32,7 @@ withdrawn as materialized (
   from opened o
   cross join lateral unnest(o.item_no, o.effective_date, o.attempt)
     with ordinality u (item_no, effective_date, attempt, ord)
-  cross join lateral (  -- looked up for each item, or a plan made while there were few reads all for each
+  cross join lateral (  -- `offset 0`: otherwise a plan made while there were few rows reads all of them for each item
     select * from ledger.withdrawal w where w.item_no = u.item_no offset 0
   ) w
   where exists (select from ledger.withdrawal)

@@ -1,4 +1,4 @@
--- Start, as one run each, claims settled by topic of which a record was answered before its acknowledgement was marked (Claimed to Running).
+-- Start claims settled by topic, as one run each, if an outcome was reported before Kafka's acknowledgement was marked (Claimed to Running).
 -- returns: zero or more
 -- $1 fences bigint[]
 -- $2 positions integer[]
@@ -10,7 +10,7 @@ with asked as materialized (
   from unnest($1::bigint[], $2::integer[], $3::uuid[]) u (fence, position, item)
   group by u.fence
 ),
--- Whoever names the item at its place in the claim has read its record.
+-- A report that names the item at this position of the claim proves that its record was read.
 named as materialized (
   select c.fence, c.claimed_at
   from asked a
