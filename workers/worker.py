@@ -1,4 +1,4 @@
-"""The worker: runs what its source opens, settles it, keeps its leases; and the drain.
+"""The worker: works the runs that its source opens, settles them, extends their leases, drains.
 
 Each step is a service of its own, so that items are started, worked and settled at the same time:
 source → handler pools → settler.
@@ -81,7 +81,7 @@ class Worker:
     # Called by the handler pools and the source.
 
     def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
-        """Keep the run's lease and call its handlers."""
+        """Extend the run's lease and call its handlers."""
         self.runs[run.run_no] = run
         handler_pool.start_run(run)
         if run.unsent_count:
@@ -130,7 +130,7 @@ class Worker:
             self._progress.set()
         return counts
 
-    # Start and end.
+    # Start and drain.
 
     async def run(self, stop: Stop, *, once: bool = False) -> None:
         """Work until a stop is requested, then drain; with `once`, request it after one pass.
@@ -188,7 +188,7 @@ class Worker:
         ends_at = monotonic() + self._settings.worker_once_timeout_seconds
 
         async def end_pass() -> dict[str, int]:
-            # While the source is asked, items may come.
+            # While the source is asked, items may arrive.
             if monotonic() >= ends_at or (
                 self._has_settled() and await self._source.is_idle() and self._has_settled()
             ):

@@ -115,7 +115,7 @@ class ClaimLoop:
 
     @contextmanager
     def _reserved(self, shares: Sequence[FlowShare]) -> Generator[Counter[int]]:
-        """Reserve credit for shares; at the end, spend the items that the counter has by flow."""
+        """Reserve credit for shares; at the end, spend credit for the items that the counter has by flow."""
         taken: Counter[int] = Counter()
         reserved: Counter[str] = Counter()
         for share in shares:
@@ -168,7 +168,7 @@ class ClaimLoop:
         partitions: Mapping[str, int],
         taken: Counter[int],
     ) -> list[ClaimBatch]:
-        """Take rows and record their claims; count the taken items by flow."""
+        """Claim rows and record their claims; count the claimed items by flow."""
         batches: list[ClaimBatch] = []
         settled_topics = {share.flow.topic for share in shares if share.flow.settled_by_topic}
         await self._state.topics.register_settling_actors(connection, settled_topics)
@@ -209,7 +209,7 @@ class ClaimLoop:
         flow_queue.update_next_due(queries, answers, asked_at=asked_at)
 
     async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[ClaimedRow]:
-        """Take rows: serial ones first, since few of them may be free, then plain ones."""
+        """Claim rows: serial ones first, since few of them may be free, then plain ones."""
         rows: list[ClaimedRow] = []
         left = {share.flow.flow_no: share.quota for share in shares}
         serial = [share for share in shares if share.flow.has_serial]

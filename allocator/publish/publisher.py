@@ -41,7 +41,7 @@ _NOT_QUEUED: Final = (
 
 
 class SendResult(StrEnum):
-    """What is known about a batch after its send."""
+    """What is certain about a batch after its send."""
 
     ACKNOWLEDGED = "acknowledged"
     NEVER_LEFT = "never_left"

@@ -23,7 +23,7 @@ class ClaimedRun(NamedTuple):
     start: StartResult
     items: list[DirectItem]
     is_alone: bool = False
-    flow_no: int | None = None  # where all are of one flow that is limited or serial
+    flow_no: int | None = None  # set if all items are of one flow that is limited or serial
 
     def open(self, asked_at: float) -> OpenRun:
         """Return the run; its lease counts from `asked_at`."""

@@ -1,4 +1,4 @@
-"""Direct claims: taken, recorded and started in one transaction."""
+"""Direct claims: claimed, recorded and started in one transaction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.workers.run.handler_pools import HandlerPools
 
-ANY_WINDOW: Final = 2**31 - 1  # what is settled by topic elsewhere waits in none here
+ANY_WINDOW: Final = 2**31 - 1  # no topic, so the window of a topic does not limit
 FLOOD_ITEMS: Final = 1000
 _FLOW_NO: Final[Callable[[FlowShare], int]] = attrgetter("flow.flow_no")
 
@@ -54,7 +54,7 @@ class DirectClaims:
     async def claim_shared(self, shares: Sequence[FlowShare]) -> ClaimResult:
         """Claim from flows that share claims: one claim and run for each pool and hard end.
 
-        A kind's name says nothing of its tenant, and one tenant's hard end is not another's.
+        Kinds of two tenants may have the same name and different hard ends.
         """
         result = ClaimResult()
         shares = sorted(shares, key=_FLOW_NO)
@@ -67,11 +67,11 @@ class DirectClaims:
         return result
 
     async def claim_apart(self, shares: Sequence[FlowShare]) -> ClaimResult:
-        """Take of limited flows, within what their limits leave, and serial items of any."""
+        """Claim from limited flows, within their allowances, and serial items of all flows."""
         result = ClaimResult()
         async with self._pool.acquire() as connection, connection.transaction():
             admission = await _within_limits(connection, shares, result)
-            # First, for it also decides by items that it does not take, and sees new partitions.
+            # First, because it also reads items that it does not claim, and sees new partitions.
             serial = [share for share in admission.shares if share.serial]
             if serial:
                 await self._take_serial(connection, serial, result)
@@ -82,7 +82,7 @@ class DirectClaims:
         return result
 
     async def claim_suspects(self, flow: DueFlow, quota: int) -> ClaimResult:
-        """Take suspects of one flow, no more than may be together."""
+        """Claim suspects of one flow, at most as many as may run together."""
         result = ClaimResult()
         share = FlowShare(flow, quota, FLOOR_MIN)
         async with self._pool.acquire() as connection, connection.transaction():
@@ -154,7 +154,7 @@ class DirectClaims:
     async def _take_serial(
         self, connection: Connection, shares: Sequence[FlowShare], result: ClaimResult
     ) -> None:
-        """Take items whose keys are free, a claim for each flow; suspects are not started yet."""
+        """Claim items whose keys are free, one claim a flow; suspects are not started yet."""
         rows = await claim_serial_items(
             connection,
             [share.flow.flow_no for share in shares],
@@ -265,7 +265,7 @@ async def _spend(connection: Connection, admission: Admission, result: ClaimResu
 
 def _served(share: FlowShare, scan: FlowScan, taken: int) -> ShareResult:
     has_more = scan.seen >= share.quota
-    # Only rows that commit late can lie below the new floor; the next list of due flows finds them.
+    # Only rows that commit late can be below the new floor; the next list of due flows finds them.
     # A light flow is scanned from the floor of its last list.
     new_floor = share.floor._replace(at=scan.floor.at, block=scan.floor.block)
     floor = new_floor if has_more and scan.seen >= FLOOD_ITEMS else None

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FLOWS_LISTED_MAX: Final = 20_000
 FULL_SECONDS: Final = 0.25
 LIST_SECONDS: Final = 0.05
-LIST_SHARE: Final = 20  # listing 10,000 flows takes 40–50 ms: it may use a twentieth of the time
+LIST_SHARE: Final = 20  # a list of 10,000 flows takes 40–50 ms; lists may use a twentieth of the time
 HORIZON_SECONDS: Final = 1.0
 HORIZON_POLLS: Final = 3  # a row is in this many lists before it is due
 IDLE_LISTS: Final = 3  # the first of them may list rows that were claimed then
@@ -267,10 +267,10 @@ class DirectSource(WorkSource):
         pause = min(self._settings.direct_idle_seconds, LIST_SECONDS * 2**self._idle_lists)
         return max(pause, LIST_SHARE * self._list_seconds)
 
-    # What must be alone.
+    # Suspects, which run alone.
 
     async def _take_suspects(self) -> dict[str, int]:
-        """Let suspects run: first what is withheld, whose claim has a deadline."""
+        """Let suspects run: first the suspect claims, which have a deadline."""
         asked_at = monotonic()
         if self._suspect_claims:
             suspect_claim = self._suspect_claims[0]
@@ -383,9 +383,9 @@ class DirectSource(WorkSource):
         return sum(len(claimed_run.items) for claimed_run in claimed_runs)
 
     async def _release_lost_runs(self) -> None:
-        """Release the runs that were started for this worker in an answer that was lost.
+        """Release the runs that the ledger started for this worker in a response that was lost.
 
-        Their numbers are above all that it received, because it makes one claim at a time.
+        Their numbers are above all those that it received, because it makes one claim at a time.
         """
         async with self._pool.acquire() as connection:
             unfinished = await list_unfinished_runs(connection, self._worker_no)

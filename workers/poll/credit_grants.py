@@ -1,6 +1,6 @@
-"""Credit grants: how many items of each topic this worker wants waiting for it.
+"""Credit grants: how many items of each topic this worker wants to have waiting.
 
-The allocator claims no more than live workers grant, less the items that wait already. So items
+The allocator claims no more than live workers grant, less those that wait already. So items
 that a worker cannot start soon stay in Postgres, and a dead worker is given none.
 """
 
@@ -60,7 +60,7 @@ class CreditGrants:
 
     A worker that could do more than its credit uses it up several times in a window, so its grant
     grows by that factor: from a floor of 64 to 20,000 within half a second. A worker that slows
-    down grants less after two windows. The floor is what an unmeasured pool surely starts soon.
+    down grants less after two windows. The floor is what a pool without measurements is certain to start soon.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class CreditGrants:
         await wait_for_event(self._withdrawn, WITHDRAW_SECONDS)
 
     async def tick(self) -> dict[str, int]:
-        """Wait a moment; grant if demand changed enough, or a third of the grant's life is over."""
+        """Wait briefly; grant if demand changed enough, or a third of the grant's lifetime is over."""
         await wait_for_event(self._wake, CHECK_SECONDS)
         self._wake.clear()
         now = monotonic()
@@ -166,7 +166,7 @@ def _pairs(one: Mapping[str, int], other: Mapping[str, int]) -> Iterable[tuple[i
 
 
 def initial_credits(topics: Iterable[str], handler_pools: HandlerPools) -> dict[str, int]:
-    """Return the credit of each topic before its kinds' speed is known."""
+    """Return the credit of each topic before the speed of its kinds is measured."""
     by_topic = {
         handler_pool.handler.topic
         or work_topic(handler_pool.handler.kind): handler_pool.initial_credit_items

@@ -82,7 +82,7 @@ class KafkaSource(WorkSource):
         )
 
     def input_services(self) -> list[Service]:
-        """Poll and start. What a cancelled poll may still bring stays in Kafka."""
+        """Poll and start. Records of a cancelled poll stay in Kafka."""
         return [
             Service("worker.poll", self._poll, is_cancelled_by_drain=True),
             Service("worker.start", self._starter.tick),
@@ -122,7 +122,7 @@ class KafkaSource(WorkSource):
     async def is_idle(self) -> bool:
         """Return whether its topics have no due rows and no claimed items.
 
-        It is also idle if nothing came for QUIET_SECONDS, because no allocator runs or limits allow
+        It is also idle if nothing arrived for QUIET_SECONDS, because no allocator runs or limits allow
         no items.
         """
         now = monotonic()

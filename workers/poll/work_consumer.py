@@ -33,7 +33,7 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
-RETRY_MILLISECONDS: Final = 1_000  # the client's own 100 ms is ten log lines a second, and a fetch
+RETRY_MILLISECONDS: Final = 1_000  # the default, 100 ms, is ten log lines a second, and a fetch
 # Never assigned. Polling it keeps the consumer alive for Kafka's client, and returns no records.
 _NO_PARTITION: Final = TopicPartition("", 0)
 

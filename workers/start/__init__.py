@@ -1,1 +1,1 @@
-"""Start: open runs for what was read."""
+"""Start: open runs for the slices that were polled."""

@@ -75,7 +75,7 @@ class RunStarter:
         self._is_closed = True
 
     async def tick(self) -> dict[str, int]:
-        """Start slices in one statement; wait a moment if there is nothing to start."""
+        """Start slices in one statement; wait briefly if there is nothing to start."""
         if not self._wake.is_set():
             await wait_for_event(self._wake, IDLE_SECONDS)
         if self._batch_wait_seconds and self._has_queued:
@@ -101,7 +101,7 @@ class RunStarter:
                     run_items_max=[chosen.handler_pool.run_items_max for chosen in by_fence],
                 )
         except BaseException:
-            # If it was committed nevertheless, the next start is refused, and the lease decides.
+            # If it was committed all the same, the next start is refused, and the lease decides.
             for chosen in reversed(chosen_slices):
                 chosen.handler_pool.release(len(chosen.claim_slice.items))
                 chosen.queue.requeue(chosen.claim_slice)
@@ -199,7 +199,7 @@ class RunStarter:
         elif ahead == 0:
             queue.requeue(claim_slice)  # another start of this claim was running: try again
         else:
-            # A hole: earlier positions were never started. The claim's deadline releases all.
+            # A gap: earlier positions were never started. The claim's deadline releases all.
             self._counts.after_gap += size
             queue.drop(claim_slice)
             log.warning(
