@@ -115,7 +115,7 @@ class ClaimLoop:
 
     @contextmanager
     def _reserved(self, shares: Sequence[FlowShare]) -> Generator[Counter[int]]:
-        """Reserve credit for shares; at the end, spend credit for the items that the counter has by flow."""
+        """Reserve credit for shares; at the end, spend it for the items in the counter, by flow."""
         taken: Counter[int] = Counter()
         reserved: Counter[str] = Counter()
         for share in shares:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.flow_queue import FlowQueue
 
 HEAVY_CLAIM_DIVISOR: Final = 4
-"""While light flows wait, heavy claims have a quarter of the items, so that light flows wait less."""
+"""While light flows wait, heavy claims have a quarter of the items: light flows wait less."""
 
 _GroupT = TypeVar("_GroupT", bound="Hashable")
 

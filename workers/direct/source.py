@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 FLOWS_LISTED_MAX: Final = 20_000
 FULL_SECONDS: Final = 0.25
 LIST_SECONDS: Final = 0.05
-LIST_SHARE: Final = 20  # a list of 10,000 flows takes 40–50 ms; lists may use a twentieth of the time
+LIST_SHARE: Final = 20  # a list of 10,000 flows takes 40–50 ms: a twentieth of the time
 HORIZON_SECONDS: Final = 1.0
 HORIZON_POLLS: Final = 3  # a row is in this many lists before it is due
 IDLE_LISTS: Final = 3  # the first of them may list rows that were claimed then

@@ -60,7 +60,8 @@ class CreditGrants:
 
     A worker that could do more than its credit uses it up several times in a window, so its grant
     grows by that factor: from a floor of 64 to 20,000 within half a second. A worker that slows
-    down grants less after two windows. The floor is what a pool without measurements is certain to start soon.
+    down grants less after two windows. The floor is what a pool without measurements is certain to
+    start soon.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class CreditGrants:
         await wait_for_event(self._withdrawn, WITHDRAW_SECONDS)
 
     async def tick(self) -> dict[str, int]:
-        """Wait briefly; grant if demand changed enough, or a third of the grant's lifetime is over."""
+        """Wait briefly; grant if demand changed enough, or a third of the grant's life is over."""
         await wait_for_event(self._wake, CHECK_SECONDS)
         self._wake.clear()
         now = monotonic()

@@ -122,8 +122,8 @@ class KafkaSource(WorkSource):
     async def is_idle(self) -> bool:
         """Return whether its topics have no due rows and no claimed items.
 
-        It is also idle if nothing arrived for QUIET_SECONDS, because no allocator runs or limits allow
-        no items.
+        It is also idle if nothing arrived for QUIET_SECONDS, because no allocator runs or limits
+        allow no items.
         """
         now = monotonic()
         counts = self._worker.counts.snapshot()
