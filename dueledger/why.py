@@ -10,7 +10,7 @@ from dueledger.ledger.states import State
 _BY_LABEL = {state.label: state for state in State}
 _SKIPPED: Final = {
     "overlap": "another item of its definition (and business key) was before it, and the "
-    "definition's `overlap` lets none wait",
+    "definition's `overlap` skips waiting items",
     "catch_up": "it was missed, and by `catch_up` of its definition it is no longer owed",
     "calendar": "{day} is not a business day of its definition's calendar",
     "gap": "{nominal} does not exist on its day, and its definition skips such a time (`gap`)",

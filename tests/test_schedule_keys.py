@@ -45,7 +45,7 @@ async def test_g2_a_second_schedule_with_the_key_of_one_in_force_is_refused_and_
     await put_in_force(connection, [schedule(kind, "european", "k")], actor_no=actor_no)
     said = await refusal(connection, actor_no, [schedule(kind, "japanese", "k")])
     assert "(japanese).business_key: the schedule european of this kind has this key" in said
-    assert "Write: a key of its own." in said
+    assert "Write: another key." in said
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
     others = [
         schedule(kind, "japanese", "k2"),

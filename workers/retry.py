@@ -1,4 +1,8 @@
-"""The delay of a retry: that of its verdict, the handler's backoff, or the kind's."""
+"""The delay of a retry: that of its verdict, the handler's backoff, or the kind's.
+
+Whether an item is retried or parked is decided in SQL: in `settle_runs` when its run ends, and in
+`reap_runs` when its worker is lost.
+"""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def _decide(
     if refused:
         say(
             f"{len(refused)} of {len(answers)} were refused; "
-            "`dueledger why ITEM` says where each stands."
+            "`dueledger why ITEM` says the state of each."
         )
         options.exit_with(ExitCode.FAILED)
 

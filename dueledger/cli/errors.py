@@ -27,7 +27,7 @@ _REFUSED: Final = {
     "40P01": (
         ExitCode.FAILED,
         "DEADLOCK",
-        "Others changed the same at once, and Postgres undid this: repeat it.",
+        "Deadlock with another transaction: nothing was changed. Repeat the command.",
     ),
 }
 """By SQLSTATE: exit code, error code, and message."""

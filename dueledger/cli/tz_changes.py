@@ -102,7 +102,7 @@ async def _print_change(
         name = f"{version.tenant}/{version.name}, version {version.version}"
         if version.failure is not None:
             code = ExitCode.FINDINGS
-            say(f"{name}, cannot be expanded, and so what waits of it stays: {version.failure}")
+            say(f"{name}, cannot be expanded; its waiting items stay: {version.failure}")
         if version.overtaken:
             code = ExitCode.FINDINGS
             say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
@@ -114,7 +114,7 @@ async def _print_change(
         if version.items is not None:
             say(f"{version.items:,} changed.")
     if not steps_shown and not as_json:
-        say(f"By tz database {change.tzdata} nothing to come falls due at another instant.")
+        say(f"By tz database {change.tzdata} no waiting item changes its due time.")
     return code
 
 

@@ -79,7 +79,7 @@ async def apply_tz_change(
             change = await _open_reviewed(connection, digest, from_at, actor_no)
     if change.digest != digest:
         raise Conflict(
-            f"Another change is not finished, and goes first: {change.actor} began it on"
+            f"Another change is open and must be finished first: {change.actor} began it on"
             f" {change.opened_at:%Y-%m-%d %H:%M} UTC. To finish it: --apply {change.digest}",
             digest=change.digest,
         )
@@ -107,9 +107,9 @@ async def _open_reviewed(
     if done := await list_tz_changes(connection, digest, limit=1):
         return done[0]
     raise Conflict(
-        f"What there is to change now is not what was reviewed as {digest}: something was handed"
-        " out, fell due or was defined meanwhile, or the tz database or --from is another. Review"
-        " it again with --check-tz; --from leaves time for that.",
+        f"The changes differ from those reviewed as {digest}: items were claimed or fell due,"
+        " a version was defined, or the tz database or --from is another. Review them again with"
+        " --check-tz; --from leaves time for that.",
         digest=found.digest,
     )
 

@@ -164,7 +164,7 @@ def _find_moved(
                 step, decision = _step(item, TzStepKind.MOVED), found.decision.value
                 steps.append(replace(step, due_at=found.due_at + smear, decision=decision))
         elif placed is None or not placed.is_whole:
-            failure = f"its calendar does not tell of {item.cycle}"
+            failure = f"its calendar does not cover {item.cycle}"
         elif reason := placed.skipped.get(cycle):
             steps.append(replace(_step(item, TzStepKind.SKIPPED), skip_reason=reason))
         else:

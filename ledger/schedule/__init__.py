@@ -1,6 +1,6 @@
 """Schedule expressions: local times, resolved to instants. No IO, no clock.
 
-To add a kind of `when`: one module with one frozen model, added to the union in `when.py`.
+To add a kind of `when`: see `when.py`.
 """
 
 from dueledger.ledger.schedule.after_completion import AfterCompletion

@@ -18,7 +18,7 @@ _CYCLE_END: Final = date(2052, 12, 31)
 _DAYS_A_WEEK: Final = 7
 _DAYS_OF_MONTH: Final = 31
 _MONTHS: Final = 12
-_TIMES_MANY: Final = 1440  # of a day; of what ticks by the second only a few are kept
+_TIMES_MANY: Final = 1440  # of a day; only a few plans with seconds are kept
 
 TimesOfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 

@@ -181,14 +181,14 @@ class _WindowExpansion:
             yield from self._resolve_day(day, self._origins(day, origins, reach), reach.offset)
 
     def _days_by_rolled_day(self) -> Iterator[tuple[date, list[date]]]:
-        """Yield the days on which times land, and those they come from."""
-        # Days land in their own order, whatever the roll.
+        """Yield each target day with its source days."""
+        # Rolling keeps the order of days.
         for day, group in groupby(self._rolled(), key=itemgetter(1)):
             if not isinstance(day, Beyond):
                 yield day, [origin for origin, _ in group]
 
     def _rolled(self) -> Iterator[tuple[date, date | Beyond]]:
-        """Yield the days that may land within reach, each with that on which it lands."""
+        """Yield the days that may be rolled into the window, each with its target day."""
         first, last = self._days(SCAN_MARGIN)
         if self._observance is None:
             return ((day, day) for day in self._rule.days(first, last))
@@ -197,7 +197,7 @@ class _WindowExpansion:
         return calendar.roll_all(self._rule.days(*spread), roll)
 
     def _origins(self, landing: date, days: list[date], reach: DayReach) -> SourceDays:
-        """Return the times that land within reach. Days that are alike are looked into once."""
+        """Return the times rolled into the window. Days with equal times are resolved once."""
 
         def in_order(days: list[date]) -> list[date]:
             return sorted(days, key=lambda day: (day != landing, day))
@@ -221,7 +221,7 @@ class _WindowExpansion:
     def _resolve_day(
         self, day: date, origins: SourceDays, offset: timedelta | None
     ) -> Iterator[ResolvedTime]:
-        """Yield what falls due on a day, `offset` being the only one around it, or None."""
+        """Yield the occurrences of a day. `offset` is the only one around it, or None."""
         midnight = midnight_of(day)
         left_out = self._leaves_out(day)
         if offset is None:
@@ -244,7 +244,7 @@ class _WindowExpansion:
     def _attribute_to_days(
         self, day: date, days: list[date], found: ResolvedTime, *, left_out: bool
     ) -> Iterator[ResolvedTime]:
-        """Yield what was resolved on `day` for each of the days whose time it is.
+        """Yield the result for each source day of `day`.
 
         Of those that collide only the one that `collapse` would keep.
         """
@@ -282,7 +282,7 @@ class _WindowExpansion:
         return tuple(of_day for of_day in times if midnight + of_day in counted)
 
     def _check_known(self, observance: Observance, found: ScheduleWindow) -> None:
-        """Refuse where what lies beyond the calendar may fall into the window."""
+        """Raise if days outside the calendar may have occurrences in the window."""
         if observance.calendar.first_day is None and observance.calendar.last_day is None:
             return
         taken = {each.due_at for each in found.occurrences}
@@ -308,7 +308,7 @@ class _WindowExpansion:
                 raise observance.calendar.unknown(day, side)
 
     def _unknown(self, observance: Observance) -> Iterator[tuple[date, Beyond]]:
-        """Yield the days that name times and of which nobody knows what they become."""
+        """Yield the days that have times and whose target day is unknown."""
         calendar, roll = observance.calendar, observance.roll
         first, last = self._days(SCAN_MARGIN + roll_days_max(observance))
         low = (
@@ -370,8 +370,8 @@ class _WindowExpansion:
             start, end = self._bounds
             raise WindowTooLarge(
                 f"From {start.isoformat()} to {end.isoformat()} more than {self._times_max:,} "
-                "local times come together; ask for a shorter window, or roll fewer closed days "
-                "of so frequent a schedule onto one."
+                "local times roll onto the same days; ask for a shorter window, or roll fewer "
+                "closed days of so frequent a schedule onto one."
             )
 
 

@@ -2,8 +2,9 @@
 
 To add a kind: a module with one frozen model whose first field has the kind's name and which
 is LocalTimes with `ruling` and `estimate` (it recurs by itself), or has `due_for` (it counts
-from a date) or `first` (each follows the one before); then one line in RECURRING, DATED or
-CHAINED, one in KINDS and one in `When`.
+from a date) or `first` (each follows the one before). Here: one line in RECURRING, DATED or
+CHAINED, one in KINDS and one in `Recurring` or `When`. `falls_due.py`, `smear.py` and `parsing.py`
+of the definitions treat some kinds apart.
 """
 
 from collections.abc import Mapping
@@ -81,9 +82,9 @@ def expand(
 ) -> ScheduleWindow:
     """Return the occurrences of a recurring `when` whose instants lie in [start, end).
 
-    Windows compose: two that touch give what their union gives. Both bounds are aware; what lies
-    outside 1970 to 2199 is not owed. Raises WindowTooLarge instead of expanding without bound, be
-    it over occurrences or over the `times_max` local times that a calendar may bring together, and
+    Windows compose: two that touch give what their union gives. Both bounds are aware; times
+    outside 1970 to 2199 have no occurrence. Raises WindowTooLarge if the window has too many
+    occurrences, or a calendar rolls more than `times_max` local times into it, and
     BeyondCalendar where the answer depends on days that the calendar does not know. `business`
     without a calendar counts Monday to Friday.
     """

@@ -18,6 +18,16 @@ SERVICES: dict[str, Any] = yaml.safe_load(COMPOSE.read_text("utf-8"))["services"
 OURS = sorted(name for name, service in SERVICES.items() if service["image"] == "dueledger")
 
 
+def test_the_image_has_every_folder_that_the_package_links_to() -> None:
+    package = COMPOSE.parent / "dueledger"
+    linked = {path.resolve().name for path in package.iterdir() if path.is_symlink()}
+    image = (COMPOSE.parent / "deploy" / "Dockerfile").read_text("utf-8")
+    allowed = (COMPOSE.parent / "deploy" / "Dockerfile.dockerignore").read_text("utf-8")
+    assert linked == {"allocator", "examples", "ledger", "reconciler", "sql", "workers"}
+    assert linked <= set(re.findall(r"^COPY (\w+) \1$", image, re.MULTILINE))
+    assert linked <= set(re.findall(r"^!(\w+)/\*\*$", allowed, re.MULTILINE))
+
+
 def test_compose_has_every_process() -> None:
     assert set(OURS) == {
         *("migrate", "materialise", "intake", "allocate", "work", "outcomes", "reconcile")

@@ -84,5 +84,5 @@ async def test_what_is_no_verdict_is_refused() -> None:
     def short(_: list[DueItem]) -> Sequence[Verdict]:
         return []
 
-    with pytest.raises(TypeError, match="one verdict an item, not 0"):
+    with pytest.raises(TypeError, match="one verdict for each item, not 0"):
         await run(handlers, due_item("Short"))

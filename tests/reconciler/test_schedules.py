@@ -212,7 +212,7 @@ async def test_g11_schedules_that_share_their_rounds_are_a_finding_until_each_ha
     assert result.found[FindingType.DEFINITION_FAILED] == 1
     (row,) = await findings.list_findings(frozen, type_=FindingType.DEFINITION_FAILED)
     assert "definition e" in row["sentence"]
-    assert "its round 2027-03-01T10:00 and d's are one item" in row["sentence"]
+    assert "its occurrence 2027-03-01T10:00 is the same item as d's" in row["sentence"]
     assert (await materialiser.tick())["failed"] == 1
     assert (await reconciler.run_pass()).found[FindingType.DEFINITION_FAILED] == 1, "the same one"
 

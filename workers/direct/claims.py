@@ -44,10 +44,10 @@ class DirectClaims:
     """Claims for one worker, each call in one transaction."""
 
     def __init__(
-        self, pool: Pool, group_nos: HandlerPools, *, worker_no: int, lease_seconds: float
+        self, pool: Pool, handler_pools: HandlerPools, *, worker_no: int, lease_seconds: float
     ) -> None:
         self._pool = pool
-        self._handler_pools = group_nos
+        self._handler_pools = handler_pools
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
 

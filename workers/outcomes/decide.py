@@ -103,22 +103,22 @@ def decide_outcomes(
 
     A refusal is recorded under `actor_no` if its fence is unknown.
     """
-    judge_of = _OutcomeDecider(now, actor_no)
+    decider = _OutcomeDecider(now, actor_no)
     for arrival, there in zip(arrivals, found, strict=True):
-        judge_of.decide(arrival, there)
-    return judge_of.judgement
+        decider.decide(arrival, there)
+    return decider.decisions
 
 
 @final
 class _OutcomeDecider:
     def __init__(self, now: datetime, actor_no: int) -> None:
-        self.judgement = OutcomeDecisions()
+        self.decisions = OutcomeDecisions()
         self._now = now
         self._actor_no = actor_no
 
     def decide(self, arrival: OutcomeRecord, there: OutcomeTarget) -> None:
         """Decide about one report."""
-        report, judgement = arrival.report, self.judgement
+        report, judgement = arrival.report, self.decisions
         holder_no, item, run = there.holder_no, there.item, there.run
         if holder_no is None or item is None or run is None:
             self._refuse(arrival, there, _refusal_reason(report, there))
@@ -160,7 +160,7 @@ class _OutcomeDecider:
             details["reported"] = orjson.Fragment(report.detail)
         if ended is not None and ended.event is not None:
             details["ended_as"] = ended.event.label
-        self.judgement.refused.append(
+        self.decisions.refused.append(
             RefusedOutcome(
                 reason,
                 self._actor_no if there.holder_no is None else there.holder_no,
@@ -172,7 +172,7 @@ class _OutcomeDecider:
             )
         )
         if reason in _WRONG:
-            self.judgement.rejected.append(RejectedRecord(record, _error(report, reason)))
+            self.decisions.rejected.append(RejectedRecord(record, _error(report, reason)))
 
 
 def _refusal_reason(report: ReportedOutcome, there: OutcomeTarget) -> OutcomeRefusal:

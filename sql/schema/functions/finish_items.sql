@@ -2,7 +2,7 @@ create function ledger.finish_items() returns trigger
   language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
 begin
-  -- Most estates have neither, and pay for two looks a statement.
+  -- Usually both tables are empty: two existence checks a statement.
   if exists (select from ledger.held_key) then
     -- Arrays: joined, a plan made while there were few rows reads them all for each.
     with ended as (

@@ -48,7 +48,7 @@ comment on column ledger.claim.published_at is 'When the acknowledgement by Kafk
 comment on column ledger.claim.base_offset is 'Offset of the first record.';
 comment on column ledger.claim.started is 'Positions up to this one are started.';
 comment on column ledger.claim.deadline is 'When the claim is closed and its items not started are released.';
-comment on column ledger.claim.flow_no is 'Set where all items are of one limited flow.';
+comment on column ledger.claim.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
 comment on column ledger.claim.holder_no is
   'Set where the claim is settled by topic: the actor number of its consumers.';
 comment on column ledger.claim.lease_seconds is 'Lease of the run, where the claim is settled by topic.';

@@ -60,7 +60,8 @@ comment on column ledger.flow.circuit_window_seconds is 'Time over which outcome
 comment on column ledger.flow.circuit_rest_seconds is 'Time from opening the circuit until a probe is claimed.';
 comment on column ledger.flow.circuit_at is 'When the circuit last changed.';
 comment on column ledger.flow.limited is
-  'Whether the items in flight are counted: they are then in claims of this flow alone.';
+  'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in '
+  'claims of this flow alone.';
 comment on column ledger.flow.circuit_run_no is
   'First run number that counts for the circuit: only runs started after its last change do. '
   'Run numbers keep their order where a clock is set back.';

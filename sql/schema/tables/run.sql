@@ -24,7 +24,7 @@ comment on column ledger.run.worker_no is 'Actor number of the worker, or of the
 comment on column ledger.run.ended is 'A bit for each position: set once its item has ended.';
 comment on column ledger.run.closed_at is
   'When all items had ended or the run was reaped; null while the run is open.';
-comment on column ledger.run.flow_no is 'Set where all items are of one limited flow.';
+comment on column ledger.run.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
 comment on column ledger.run.run_until is 'Latest end of the run; no heartbeat extends the lease beyond it.';
 comment on column ledger.run.extended_at is
   'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
