@@ -342,7 +342,7 @@ CREATE FUNCTION ledger.finish_items() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  -- Most estates have neither, and pay for two looks a statement.
+  -- Usually both tables are empty: two existence checks a statement.
   if exists (select from ledger.held_key) then
     -- Arrays: joined, a plan made while there were few rows reads them all for each.
     with ended as (
@@ -799,7 +799,7 @@ COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
 
-COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one limited flow.';
+COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
 COMMENT ON COLUMN ledger.claim.holder_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
 
@@ -875,7 +875,7 @@ COMMENT ON COLUMN ledger.flow.circuit_rest_seconds IS 'Time from opening the cir
 
 COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
 
-COMMENT ON COLUMN ledger.flow.limited IS 'Whether the items in flight are counted: they are then in claims of this flow alone.';
+COMMENT ON COLUMN ledger.flow.limited IS 'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in claims of this flow alone.';
 
 COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
 
@@ -986,7 +986,7 @@ COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its ite
 
 COMMENT ON COLUMN ledger.run.closed_at IS 'When all items had ended or the run was reaped; null while the run is open.';
 
-COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one limited flow.';
+COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
 COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
 
