@@ -114,7 +114,7 @@ async def march_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
 def make_database(database_pool: DatabasePool) -> MakeDatabase:
     """Lease migrated, empty databases; each gives its DSN.
 
-    At the end each item must stand in exactly one place, unless a test says that it `damages` it.
+    At the end each item must have exactly one state, unless the test has set `damages`.
     """
     return database_pool.lease
 
@@ -193,10 +193,9 @@ def make_drafts(kind: str) -> Callable[..., list[ItemDraft]]:
 
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
-    """Look until a question is answered with something true; fail after three generous minutes.
+    """Poll until a question returns something true; fail after three minutes.
 
-    The one place in the tests that waits by looking again: for other processes, whose signals
-    cannot be awaited.
+    No other code of the tests polls. It is for other processes, whose signals cannot be awaited.
     """
 
     async def look(question: Callable[[], Awaitable[T]]) -> T:

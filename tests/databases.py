@@ -1,8 +1,8 @@
 """Databases for tests: copied from a template, cleaned after a test, and leased to the next one.
 
-A copy costs much more than a few deletes. A database is used again only if nothing of it can be
-told from the template's: rows, sequences, schema, settings, and the planner's statistics. What
-many tests add is undone first: table partitions, tables in `public`, and the clock's settings.
+A copy costs much more than a few deletes. A database is used again only if it equals the template:
+rows, sequences, schema, settings, and the planner's statistics. Additions of many tests are undone
+first: table partitions, tables in `public`, and the clock's settings.
 """
 
 import secrets
@@ -141,9 +141,10 @@ class DatabasePool:
 
     @asynccontextmanager
     async def lease(self, *, damaged: bool = False) -> AsyncGenerator[str]:
-        """Give the DSN of a database; at the end each item must stand in one place, unless damaged.
+        """Yield the DSN of a database; at the end each item must have one state, unless damaged.
 
-        Each lease has a name of its own, so that nothing left of a test reaches another's database.
+        Each lease has a name of its own, so that a late connection of a test reaches no other
+        test's database.
         """
         name = self._clean.pop() if self._clean else await self._create()
         yield named_database(self._dsn, name)
@@ -212,6 +213,6 @@ def _new_name() -> str:
 
 
 async def _check_places(connection: asyncpg.Connection) -> None:
-    """Fail where an item stands nowhere or twice, or something stands without its item."""
+    """Fail if an item has no state or two, or a row of a state has no item."""
     misplaced = await connection.fetch(MISPLACED)
     assert not misplaced, [tuple(row) for row in misplaced]

@@ -53,7 +53,7 @@ class ForkedProcess:
 
 @dataclass(frozen=True, slots=True)
 class ForkServer:
-    """Starts programs by `command`, as it would stand behind `python`."""
+    """Starts programs by `command`, the arguments of `python`."""
 
     address: str
 

@@ -72,7 +72,7 @@ SHOWN = [
 
 
 def definitions_of_tests() -> Iterator[dict[str, Any]]:
-    """Yield definitions that stand in tests as text or as a mapping, and each `when`, in one."""
+    """Yield definitions that tests have as text or as a mapping, and each `when`, in one."""
     for path in TESTS:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
@@ -108,7 +108,7 @@ def is_read(raw: Mapping[str, Any]) -> bool:
 
 
 def places(value: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
-    """Yield where each value of a document stands; what is the author's own is left out."""
+    """Yield the path of each value of a document, without the author's own fields."""
     if path:
         yield path
     if isinstance(value, dict) and not (path and path[-1] in FREE):

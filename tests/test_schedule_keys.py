@@ -1,4 +1,4 @@
-"""A schedule's business key names its rounds, so no two of one kind have the same."""
+"""A schedule's business key names its occurrences, so no two of one kind have the same."""
 
 import asyncio
 from datetime import datetime, timedelta

@@ -101,7 +101,7 @@ async def test_g1_an_item_of_a_new_partition_is_claimed_by_the_next_transaction(
     between: Between,
 ) -> None:
     allocator = await start_allocator()
-    # A connection that makes its first claim looks names up, which hears of partitions, too.
+    # A connection that makes its first claim reads names from the catalogue, and so new partitions.
     for attempt, month in enumerate(NEW_MONTHS):
         await _emit_both_sorts(emit, make_drafts, connection, kind, f"-{attempt}")
         drafts = make_drafts(prefix="new", effective_date=month)

@@ -64,7 +64,7 @@ def put(connection: Connection) -> Callable[..., Awaitable[CalendarImport]]:
 
 
 class Site:
-    """What a test does: define, let time pass, materialise, reconcile, look."""
+    """The steps of a test: define, advance time, materialise, reconcile, read."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ async def frozen(connection: Connection) -> Connection:
 
 @pytest.fixture
 async def site(frozen: Connection, database: str) -> AsyncGenerator[Site]:
-    """A materialiser and a reconciler that see a day ahead, on a clock that stands still."""
+    """A materialiser and a reconciler with a horizon of a day, on a fixed clock."""
     async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
         settings = MaterialiserSettings(
             dsn=SecretStr(database),

@@ -1,4 +1,4 @@
-"""Calendars out of files: what is carried, what is refused with its place, what is left out."""
+"""Calendars from files: what is imported, what is refused with its line, what is left out."""
 
 from collections.abc import Callable
 from datetime import date

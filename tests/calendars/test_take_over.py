@@ -31,7 +31,7 @@ order by i.due_at, i.cycle
 
 
 async def waiting(site: Site) -> list[tuple[str, str, int]]:
-    """Return what waits of `n`: its round, when it is due, and whose it is."""
+    """Return the pending items of `n`: occurrence, due time, version."""
     rows = await site.connection.fetch(WAITING)
     return [(row["cycle"], f"{row['due_at']:%m-%d %H:%M}", row["version"]) for row in rows]
 
@@ -129,7 +129,7 @@ async def test_g13_a_version_whose_calendar_cannot_be_had_takes_over_nothing(
 async def test_g13_a_stretch_that_one_calendar_began_is_finished_by_it(
     put: Put, site: Site, database: str
 ) -> None:
-    """Too much waits to end at once; meanwhile a calendar comes that moves rounds into it."""
+    """Too many pending items to end at once; meanwhile a new calendar moves others there."""
     await put()
     await site.define("n", HOURLY)
     await site.at(NOON)

@@ -1,4 +1,4 @@
-"""Steering flows from the terminal."""
+"""Controlling flows from the terminal."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a role may do, and what it is told when it may not."""
+"""What a role may do, and the error if it may not."""
 
 import secrets
 from collections.abc import AsyncGenerator, Callable

@@ -9,7 +9,7 @@ import pytest
 
 
 def hold_until_seeded(folder: Path, *options: str) -> tuple[int, str]:
-    """Start it, ask it to stop once its banner stands, and return how it ended."""
+    """Start it, stop it once its banner is printed, and return how it ended."""
     said: list[str] = []
     with subprocess.Popen(  # noqa: S603 - our own command
         [sys.executable, "-m", "dueledger", "dev", "--keep", *options],

@@ -56,7 +56,7 @@ async def violations(site: Site) -> list[str]:
 
 @asynccontextmanager
 async def gathered(site: Site) -> AsyncGenerator[Connection]:
-    """Have all evidence in one place: a connection to the ledger, with temporary tables."""
+    """Collect all evidence: a connection to the ledger, with temporary tables."""
     connection = await asyncpg.connect(site.dsn)
     try:
         await connection.execute(PREPARE)

@@ -62,7 +62,7 @@ async def work(
 
 
 async def main(kind: str) -> None:
-    """Consume until told to stop."""
+    """Consume until a stop is requested."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     servers = os.environ["DUELEDGER_BOOTSTRAP_SERVERS"]

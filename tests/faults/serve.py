@@ -114,7 +114,7 @@ REGISTER = {register.__name__: register for register in (batch, single, threaded
 
 
 async def main(assignments: Sequence[str], *, is_direct: bool) -> None:
-    """Work until told to stop."""
+    """Work until a stop is requested."""
     configure(json=True)
     asked = Stop()
     asked.on_signals()

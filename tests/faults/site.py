@@ -42,7 +42,7 @@ create table effect (
   item uuid not null, fence bigint not null, position integer not null, attempt integer not null,
   worker integer not null, at timestamptz not null default clock_timestamp())
 """
-# Everything as short as it may be, so that every deadline passes while a test looks on.
+# All times are as short as possible, so that every deadline passes during a test.
 SETTINGS: Final = {
     "DUELEDGER_TOPIC_PARTITIONS": str(PARTITIONS),
     "DUELEDGER_ALLOCATOR_REQUEST_SECONDS": str(REQUEST_SECONDS),

@@ -61,7 +61,7 @@ class Fault(NamedTuple):
 
 @dataclass
 class Slot:
-    """A place for a process: when one ends, the next takes it, as any supervisor would see to."""
+    """A supervisor of one process: when it ends, the next is started."""
 
     start: Callable[[], Awaitable[Program]]
     program: Program | None = None

@@ -1,4 +1,4 @@
-"""Servers that go away, fall silent or grow slow: everything resumes with no hand on it."""
+"""Servers that stop, do not answer or are slow: everything resumes without an operator."""
 
 import asyncio
 from collections.abc import AsyncGenerator

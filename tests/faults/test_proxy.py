@@ -1,4 +1,4 @@
-"""The proxy leaves nothing open, whenever it is told to reset."""
+"""The proxy leaves nothing open, whenever it is reset."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LENGTH = struct.Struct(">i")
 
 @cache
 def names_by_sentence() -> dict[bytes, str]:
-    """Statements are told by the first line of their header, which asyncpg sends with them."""
+    """Statements are recognised by the first line of their header, which asyncpg sends too."""
     return {parse_statement(path).sentence.encode(): path.stem for path in statement_paths()}
 
 

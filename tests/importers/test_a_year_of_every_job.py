@@ -1,4 +1,4 @@
-"""A year of each of the 1,335 periodic jobs of the Kubernetes project, held against an oracle.
+"""A year of each of the 1,335 periodic jobs of the Kubernetes project, compared with an oracle.
 
 The oracle reads the five fields itself, looks at every minute of the year in UTC, and shares no
 code with the importer or the schedules. It knows the forms that stand in this file and refuses
@@ -57,7 +57,7 @@ def numbers(text: str, low: int, high: int) -> set[int]:
 
 
 def scanned(cron: str) -> Iterator[datetime]:
-    """Look at each minute of the year."""
+    """Check each minute of the year."""
     texts = cron.split()
     assert len(texts) == 5
     assert "*" in {texts[2], texts[4]}, "both day fields: schedulers differ"
@@ -101,7 +101,7 @@ def check(job: dict[str, Any]) -> None:
 
 
 def sample() -> list[dict[str, Any]]:
-    """Choose by place in the file, and the odd ones by name."""
+    """Choose by position in the file, and the unusual ones by name."""
     odd = [job for job in jobs() if "cron" in job and re.search(r" (30|31) 2 |-", job["cron"])]
     return [*jobs()[::SAMPLE_EVERY], *odd[::8], *jobs()[-1:]]
 

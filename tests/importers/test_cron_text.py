@@ -19,7 +19,7 @@ DAYS = 120
 
 @dataclass(frozen=True)
 class Field:
-    """A day field as text, the numbers it stands for, and who takes it for unrestricted."""
+    """A day field as text, its numbers, and which programs read it as unrestricted."""
 
     text: str
     numbers: frozenset[int]
@@ -32,7 +32,7 @@ EVERYONE = frozenset(Scheduler)
 def field(low: int, high: int) -> st.SearchStrategy[Field]:
     everything = range(low, high + 1)
     star = st.just(Field("*", frozenset(everything), EVERYONE))
-    # Vixie cron and robfig/cron v2 look for the star alone, v3 at its step as well.
+    # Vixie cron and robfig/cron v2 check only the star, v3 its step as well.
     stepped = st.integers(2, 4).map(
         lambda step: Field(
             f"*/{step}",

@@ -121,7 +121,7 @@ async def settings(database: str, bootstrap_servers: str, kind: str) -> EventInt
 
 @pytest.fixture
 async def set_rule(connection: Connection) -> Callable[..., Awaitable[int]]:
-    """Bring an event rule into force, long ago unless told otherwise."""
+    """Put an event rule in force, by default since long ago."""
 
     async def bring(document: Mapping[str, Any], effective_from: datetime = BEGINNING) -> int:
         definition = parse_definition(document)
@@ -263,7 +263,7 @@ async def run_process(
 
 @pytest.fixture
 async def read_states(connection: Connection) -> Callable[[], Awaitable[dict[str, str]]]:
-    """Read where each item stands, by business key and effective date: its end, or `open`."""
+    """Read the state of each item, by business key and effective date: its end, or `open`."""
 
     async def read() -> dict[str, str]:
         rows = await connection.fetch(

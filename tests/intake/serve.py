@@ -8,7 +8,7 @@ from dueledger.ledger.runtime.service import Stop
 
 
 async def main() -> None:
-    """Take events in until told to stop."""
+    """Record events until a stop is requested."""
     configure(json=True)
     settings = EventIntakeSettings()  # pyright: ignore[reportCallIssue]  # from the environment
     stop = Stop()

@@ -32,9 +32,9 @@ NOTHING = {FindingType.OVERDUE: 0}
 
 
 class Delivery(NamedTuple):
-    """An event of a policy's round arrives: due and received so many days after FIRST_DUE.
+    """An event of a policy's occurrence: due and received so many days after FIRST_DUE.
 
-    Each `telling` is another event of the same round, the higher the earlier it happened.
+    Each `telling` is another event of the same occurrence, the higher the earlier it happened.
     """
 
     policy: int
@@ -73,7 +73,7 @@ def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
 
 @pytest.fixture
 async def at(connection: Connection) -> Callable[[datetime], Awaitable[None]]:
-    """Let the clock stand at an instant."""
+    """Set the clock to an instant."""
 
     async def stand(instant: datetime) -> None:
         await clock.set_clock(connection, instant, 0)
@@ -92,7 +92,7 @@ async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Re
 
 @pytest.fixture
 def read_ends(connection: Connection) -> Ends:
-    """Read how each item stands, by business key and effective date, skipped ones with why."""
+    """Read the state of each item, by business key and effective date; if skipped, the reason."""
 
     async def read() -> dict[str, str]:
         rows = await connection.fetch(

@@ -228,7 +228,7 @@ class Ledger:
         await set_machine_clock(self.connection, now + timedelta(seconds=seconds), 1)
 
     async def stand_at(self, instant: datetime) -> None:
-        """Let business time stand still at `instant`, for this session."""
+        """Fix business time at `instant`, for this session."""
         await set_clock(self.connection, instant, 0)
         await make_partitions(self.connection, ahead=timedelta(0))
 

@@ -1,6 +1,6 @@
-"""What Kafka holds is fetched by the batch; what a transaction took back, or nobody can read, not.
+"""Records are fetched in batches, without those of aborted transactions and unreadable ones.
 
-These tests are what tells that a new aiokafka has other insides.
+These tests fail if a new aiokafka has other internals.
 """
 
 # pyright: reportPrivateUsage=false

@@ -6,7 +6,7 @@ from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, RepeatFi
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.seconds = 100.0

@@ -1,4 +1,4 @@
-"""A process that runs for long has its memory at hand, and its items are not walked for cycles."""
+"""A long-running process returns its memory, and its items are not scanned for cycles."""
 
 import subprocess
 import sys

@@ -1,8 +1,8 @@
 """Items in a partition that is newer than a statement's plan: refused and repeated, never lost.
 
 Postgres plans a statement and locks its tables before it takes the statement's snapshot. Rows of a
-partition that was attached in between are in the snapshot, and the plan does not look for them. In
-a transaction that has locked the tables, "in between" lasts until its end: so these tests have it.
+partition that was attached in between are in the snapshot, but the plan does not read them. In a
+transaction that has locked the tables, "in between" lasts until its end. These tests use that.
 """
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -75,10 +75,10 @@ async def _owe_one(ledger: Ledger, look: Look) -> int:
 
 @pytest.fixture
 async def behind(ledger: Ledger, database: str) -> AsyncGenerator[Connection]:
-    """A session in a transaction that has run all that moves items, and locked what that needs.
+    """A session in a transaction that has run all statements that move items, with their locks.
 
-    Each claim has found an item: a look into an empty flow leaves names to be looked up later, in
-    the catalogue, and whoever locks that hears of new partitions as well.
+    Each claim has found an item: a claim of an empty flow leaves names to be read later from the
+    catalogue, and a lock on that makes new partitions known, too.
     """
     flow_nos = {look: await _owe_one(ledger, look) for look in (_claim_plain, _claim_serial, _take)}
     connection = await connect(database, application_name="behind")

@@ -1,4 +1,4 @@
-"""Items that stand nowhere are recovered, and nothing else is touched."""
+"""Items without a state are recovered, and nothing else is changed."""
 
 from datetime import date, timedelta
 from typing import Any, cast

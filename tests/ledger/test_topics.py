@@ -1,4 +1,4 @@
-"""Topics are made once, by whoever needs them first; what a broker refuses is told by name."""
+"""Topics are made once, by the first that needs them; topics that a broker refuses are named."""
 
 import pytest
 from aiokafka import AIOKafkaProducer

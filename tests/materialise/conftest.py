@@ -1,4 +1,4 @@
-"""A materialiser on a ledger of the test's own, where time stands until it is moved."""
+"""A materialiser on a ledger of the test's own, where time is fixed until the test advances it."""
 
 import os
 import shutil
@@ -65,7 +65,7 @@ def settings(database: str) -> MaterialiserSettings:
 
 @pytest.fixture
 async def set_time(connection: Connection, pool: Pool) -> SetTime:
-    """Let business time stand still at an instant, for all sessions of the test."""
+    """Fix business time at an instant, for all sessions of the test."""
 
     async def stand(instant: datetime) -> None:
         await set_clock(connection, instant, 0, database=True)
@@ -243,7 +243,7 @@ async def end(connection: Connection, actor_no: int, run_no: int, events: list[E
 
 
 async def watermark(connection: Connection, name: str) -> datetime:
-    """Return how far it is materialised: a stretch that was cut ends short of a stride."""
+    """Return how far it is materialised: a window that was cut ends before a stride."""
     until = await connection.fetchval(
         "select materialised_until from ledger.materialised join ledger.definition"
         " using (definition_no) where name = $1",

@@ -8,7 +8,7 @@ from dueledger.ledger.runtime.service import Stop
 
 
 async def main() -> None:
-    """Materialise until told to stop."""
+    """Materialise until a stop is requested."""
     configure(json=True)
     settings = MaterialiserSettings()  # pyright: ignore[reportCallIssue]  # from the environment
     stop = Stop()

@@ -118,7 +118,7 @@ async def test_missed_is_what_the_databases_now_says(
     set_time: SetTime,
     connection: Connection,
 ) -> None:
-    """The process's own clock stands in another year throughout."""
+    """The process's own clock is in another year throughout."""
     await set_schedule("d", HOURLY, catch_up={"policy": "skip"})
     await tick_until_idle(materialiser)
     back = NOON + timedelta(days=3)

@@ -35,7 +35,7 @@ ON_EVENT = {
 
 @pytest.fixture
 def plan(connection: Connection) -> MakePlan:
-    """Plan twelve hours from a full hour on, noon unless told otherwise."""
+    """Plan twelve hours from a full hour on, by default noon."""
 
     async def make(
         wanted: LoadFilter | None = None, *, since: datetime = NOON, quiet_for: timedelta = HOUR

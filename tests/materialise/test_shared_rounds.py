@@ -1,4 +1,4 @@
-"""Two schedules with one business key: the round of one is never taken for the other's."""
+"""Two schedules with one business key: an occurrence of one is never the other's."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A schedule's item that a person wants now: beside its rounds, the same one when asked again."""
+"""A person triggers a schedule: an item beside its occurrences, the same one when repeated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ Trigger = Callable[..., Awaitable[TriggerResult]]
 
 @pytest.fixture
 def trigger(connection: Connection, actor_no: int) -> Trigger:
-    """Trigger the schedule `nightly`, as the round named or as one of its own."""
+    """Trigger the schedule `nightly`, as the named occurrence or as a new one."""
 
     async def ask(cycle: str | None = None, *, on: Connection = connection) -> TriggerResult:
         return await trigger_definition(

@@ -1,4 +1,4 @@
-"""A newer version takes over: what waits changes hands, what was begun stays as it is."""
+"""A newer version takes over pending items; items that were handed out do not change."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,7 @@ order by i.due_at, i.item_no
 
 
 async def rows(connection: Connection, name: str = "d") -> list[dict[str, Any]]:
-    """Return every item of every version, by due time, and how it stands."""
+    """Return every item of every version, by due time, and its state."""
     (accounting, *others) = await read_accounting(connection)
     assert not any(each.difference for each in (accounting, *others))
     return [dict(row) for row in await connection.fetch(ROWS, name)]
@@ -124,7 +124,7 @@ async def test_g13_what_was_handed_out_or_has_ended_never_moves_and_is_never_owe
     connection: Connection,
     actor_no: int,
 ) -> None:
-    """The newer version, back to noon, owes the same rounds six hours later."""
+    """The newer version, back to noon, owes the same occurrences six hours later."""
     await set_schedule("d", HOURLY)
     await tick_until_idle(materialiser)
     await set_time(NOON + timedelta(hours=3, minutes=30))

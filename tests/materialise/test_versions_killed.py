@@ -37,7 +37,7 @@ Spans = dict[str, list[tuple[datetime, dict[str, Any]]]]
 
 
 def terms(choice: random.Random) -> dict[str, Any]:
-    """Return the terms of a version: two of them often owe some rounds alike."""
+    """Return the terms of a version: two of them often owe some of the same occurrences."""
     return {
         "when": {"cron": f"*/{choice.choice(STEPS)} * * * *", "timezone": "UTC"},
         "labels": {"n": str(choice.randint(1, 3))},
@@ -47,7 +47,7 @@ def terms(choice: random.Random) -> dict[str, Any]:
 def owed(
     name: str, kind: str, versions: list[tuple[datetime, dict[str, Any]]], until: datetime
 ) -> dict[tuple[str, datetime], int]:
-    """Return each round that is owed, with its instant, and the version that owes it."""
+    """Return each occurrence that is owed, with its instant and its version."""
     found: dict[tuple[str, datetime], int] = {}
     for number, (begins, each) in enumerate(versions):
         ends = min([until, *(later for later, _ in versions[number + 1 :])])
@@ -140,7 +140,7 @@ async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_rou
 
 
 def hold(name: str, rounds: dict[tuple[str, datetime], int], found: list[Record]) -> None:
-    """Hold what stands against what the versions owe."""
+    """Compare the items with what the versions owe."""
     live = [
         (split_issue(row["cycle"])[0], row)
         for row in found

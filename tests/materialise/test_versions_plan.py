@@ -14,7 +14,7 @@ from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle
 async def test_a_take_over_reads_the_days_around_its_stretch_and_no_more(
     materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime, connection: Connection
 ) -> None:
-    """Six weeks of items stand before it."""
+    """Six weeks of items are before it."""
     every = {"every": "PT5M", "anchor": "2027-01-01T00:00:00Z"}
     a_day = 288
     await set_schedule("d", every)

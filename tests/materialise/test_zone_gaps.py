@@ -1,4 +1,4 @@
-"""A round that a tz database ended and a newer one has again: owed as its next issue, reviewed."""
+"""An occurrence that a tz database ended and a newer one has again is owed as its next issue."""
 
 import shutil
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ Round = tuple[str, str, str | None]
 
 @pytest.fixture
 def release(newer_tzdata: Path) -> Release:
-    """Let the newer database be of this version, and New York keep the time of another place."""
+    """Set the version of the newer database, and give New York the time of another zone."""
     package = newer_tzdata / "tzdata"
     zones, module = package / "zoneinfo" / "America", package / "__init__.py"
     text = module.read_text()
@@ -55,7 +55,7 @@ def release(newer_tzdata: Path) -> Release:
 
 
 async def rounds(connection: Connection) -> list[Round]:
-    """Return each round, when it is due or was, and for what it was skipped or withdrawn."""
+    """Return each occurrence, its due time, and why it was skipped or withdrawn."""
     found = await connection.fetch(ENDS)
     return [(row["cycle"], row["due"], row["reason"]) for row in found]
 
@@ -108,7 +108,7 @@ async def test_g13_a_round_that_a_database_withdrew_is_owed_again_by_the_next_th
     check_tz: Check,
     apply_tz: Check,
 ) -> None:
-    """In the gap half past two is half past three: two rounds at one instant are one."""
+    """In the gap half past two is half past three: two occurrences at one instant are one."""
     await set_time(EVE)
     await set_schedule("d", TWICE, effective_from=EVE)
     await tick_until_idle(materialiser)

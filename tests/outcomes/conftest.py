@@ -56,7 +56,7 @@ class Handed:
     position: int
 
     def answers(self, verdict: str = "completed", **members: object) -> ConsumedRecord:
-        """Return the record of an outcome; members given stand above its own, None included."""
+        """Return the record of an outcome; the given members replace its own, None included."""
         told = {"item": str(self.item), "fence": self.fence, "position": self.position}
         return record(orjson.dumps({**told, "verdict": verdict, **members}))
 
@@ -111,7 +111,7 @@ class Desk:
         return await self.claim(published=published, held=held)
 
     async def claim(self, *, published: bool = True, held: bool = True) -> list[Handed]:
-        """Hand out what waits, under a fence."""
+        """Hand out pending items, under a fence."""
         flows = [
             flow for flow in await list_due_flows(self.connection, 1000) if flow.kind == self.kind
         ]

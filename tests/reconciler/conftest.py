@@ -24,7 +24,7 @@ from dueledger.reconciler.repair.command_publisher import RepairPublisher
 from tests.databases import DatabasePool, MakeDatabase
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
-"""Business time in these tests; it stands still until a test moves it."""
+"""Business time in these tests; it is fixed until a test advances it."""
 
 POLICY_QUERY = (
     "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
@@ -39,7 +39,7 @@ def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
 
 @pytest.fixture
 async def frozen(connection: Connection) -> Connection:
-    """A connection on whose database business time stands at noon of 2027-03-01."""
+    """A connection to a database with business time fixed at noon of 2027-03-01."""
     await clock.set_clock(connection, NOON, 0, database=True)
     return connection
 
@@ -182,7 +182,7 @@ def complete_all(
 
 @pytest.fixture
 def land(frozen: Connection) -> Callable[..., Awaitable[None]]:
-    """Land domain events in the inbox, as the intake does."""
+    """Record domain events in the inbox, as the intake does."""
 
     async def landed(type_: str, *bodies: str, at: datetime = NOON, tenant: str = "acme") -> None:
         count = await frozen.fetchval("select count(*) from ledger.event")

@@ -217,7 +217,7 @@ def told(result: PassResult) -> dict[str, Any]:
 
 
 async def standing(connection: Connection) -> dict[Any, Any]:
-    """Return how each finding stands."""
+    """Return the state of each finding."""
     rows = await findings.list_findings(connection, open_only=False, page_size=100_000)
     names = ("type", "resolution", "sentence", "expected", "actual")
     return {row["id"]: tuple(row[name] for name in names) for row in rows}

@@ -56,7 +56,7 @@ def at(frozen: Connection, analytic: Pool) -> At:
 
 @pytest.fixture
 def counted(frozen: Connection) -> Counted:
-    """Let the counters tell of all that the writer has committed."""
+    """Wait until the counters include all that the writer has committed."""
 
     async def flush() -> None:
         await frozen.execute("select pg_stat_force_next_flush()")

@@ -1,4 +1,4 @@
-"""What a schedule's rounds do not name and is owed all the same: by a delay, or by a person."""
+"""Items of a schedule beside its occurrences: of a fixed delay, or triggered by a person."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta

@@ -82,7 +82,7 @@ async def accept(connection: Connection, text: str, actor_no: int, at: datetime)
 
 
 async def resolutions(connection: Connection, type_: FindingType) -> list[str]:
-    """Return where the findings of a type stand."""
+    """Return the states of the findings of a type."""
     rows = await findings.list_findings(connection, open_only=False, type_=type_)
     return [row["resolution"] for row in rows]
 

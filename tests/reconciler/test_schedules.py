@@ -1,4 +1,4 @@
-"""Schedules in the reconciler: what lapsed is no loss, a smear is found again, a failure told."""
+"""Schedules in the reconciler: missed ranges are not missing, smears match, failures are found."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -66,7 +66,7 @@ async def found_types(reconciler: Reconciler) -> set[FindingType]:
 
 
 async def lose(connection: Connection, cycle: str) -> None:
-    """Take a round's item out of the ledger, as no command can."""
+    """Delete an occurrence's item from the ledger, as no command can."""
     await connection.execute(
         "delete from ledger.pending where item_no in"
         " (select item_no from ledger.due_item where cycle = $1)",

@@ -206,7 +206,7 @@ def test_an_hour_of_every_second_costs_an_hour_whatever_the_calendar(
     when = KINDS.validate_python(document)
     observance = Observance(closed_from(date(2026, 2, 1), 330), roll)
     start = datetime(2026, 12, 28, 12, tzinfo=UTC)  # the first business day after them
-    # What it looks at: those of the hour, and the days that roll onto theirs; not 330 x 86,400.
+    # It reads those of the hour, and the days that roll onto theirs; not 330 x 86,400.
     found = expand(when, start, start + HOUR, observance, times_max=4000).occurrences
     assert len(found) == 3600
     assert {each.decision for each in found} == {Decision.EXACT}

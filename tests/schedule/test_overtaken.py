@@ -1,4 +1,4 @@
-"""What a change of calendar leaves between its versions, looked for as far back as it may stand."""
+"""Items that a calendar change leaves between versions are searched as far back as they may be."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -70,7 +70,7 @@ def rules(draw: st.DrawFn) -> str:
 
 
 def by_dateutil(rule: str, start: datetime, end: datetime) -> list[datetime]:
-    # It looks at UNTIL only where something matches, and else goes on to the end of the calendar.
+    # It checks UNTIL only if something matches, and else continues to the end of the calendar.
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         patch.setattr("dateutil.rrule.datetime.MAXYEAR", end.year + 1)
@@ -79,7 +79,7 @@ def by_dateutil(rule: str, start: datetime, end: datetime) -> list[datetime]:
 
 
 def by_counting(rule: str, start: datetime, end: datetime) -> list[datetime]:
-    """Look at every hour or minute from the start on, as the words of RFC 5545 say."""
+    """Check every hour or minute from the start on, as RFC 5545 says."""
     parts = dict(part.split("=") for part in rule.split(";"))
     named = {
         name: [int(value) for value in text.split(",")]

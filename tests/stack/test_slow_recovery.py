@@ -8,7 +8,7 @@ from dueledger.stack import StackError, postgres
 from dueledger.stack.postgres import Postgres
 from dueledger.stack.start_progress import StartProgress
 
-# It recovers until its user has been told, and is ready from then on.
+# It recovers until its user was informed, and is ready from then on.
 SLOW = """
 echo 'LOG:  {said}'
 echo 'FATAL:  the database system is starting up'

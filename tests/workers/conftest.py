@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class Eventually(Protocol):
-    """The fixture that looks again until something is true."""
+    """The fixture that polls until something is true."""
 
     async def __call__(self, question: Callable[[], Awaitable[T | None]], /) -> T: ...
 
@@ -126,7 +126,7 @@ class Site:
         await emit_items(self.connection, drafts, actor_no=self.actor_no)
 
     async def allocate(self) -> int:
-        """Claim and publish what is due now, reaping before; tell how many items were claimed."""
+        """Reap, then claim and publish due items; return how many were claimed."""
         return (await self._allocator.tick())["claimed"]
 
     async def set_kind(self, **policy: object) -> None:

@@ -105,7 +105,7 @@ REGISTER = {
 
 
 async def main(kind: str, name: str) -> None:
-    """Work until told to stop."""
+    """Work until a stop is requested."""
     configure(json=True)
     settings = WorkerSettings()  # pyright: ignore[reportCallIssue]  # from the environment
     asked = Stop()

@@ -54,7 +54,7 @@ async def test_g5_g6_killed_at_each_step_every_item_completes_once(
     await site.allocate()
     victim = await site.start_process(handler, crash_at=step)
     assert await victim.ended() == -signal.SIGKILL
-    # Another group need not wait until Kafka misses the dead member, and is told everything again.
+    # Another group need not wait until Kafka misses the dead member, and reads everything again.
     await site.start_process(handler, group="-heir")
     await site.advance_machine(LEASE_OVER)
     parked = 0
@@ -79,7 +79,7 @@ async def test_g5_g6_killed_at_each_step_every_item_completes_once(
 
 
 async def reapable(site: Site) -> bool:
-    """Tell whether runs of dead workers are open, of which no backend is left."""
+    """Return whether dead workers, of which no backend is left, have open runs."""
     return await site.connection.fetchval(
         """
         select exists (

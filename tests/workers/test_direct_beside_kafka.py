@@ -1,4 +1,4 @@
-"""Direct workers beside an allocator and workers that read Kafka: each item is in one hand."""
+"""Direct workers beside an allocator and workers with Kafka: one of them claims each item."""
 
 import asyncio
 from collections.abc import Callable, Sequence

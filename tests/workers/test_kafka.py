@@ -187,7 +187,7 @@ async def test_g4_records_delivered_again_are_not_worked_again(
         return await site.completed() == 200
 
     await site.eventually(all_completed)
-    # Another group is told everything again. What comes after it proves that it has been through.
+    # Another group reads everything again. A later record proves that it has read the others.
     await site.work(completing(site.kind, seen), worker_group_id=f"again-{site.kind}")
     await site.emit(make_drafts(50, prefix="later"))
     await site.allocate()

@@ -18,7 +18,7 @@ LEASE_SECONDS = 3.0
 
 
 class Waiting:
-    """A handler that waits for ever and tells when it is stopped."""
+    """A handler that waits for ever and signals when it is stopped."""
 
     def __init__(self, kind: str) -> None:
         self.began = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Places of a crew: calls that are short are started ahead, and none that waits is forgotten."""
+"""Call slots of a handler pool: short calls are started ahead, and no waiting item is forgotten."""
 
 import asyncio
 from collections.abc import Callable

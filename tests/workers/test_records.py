@@ -122,7 +122,7 @@ def test_what_was_consumed_before_is_passed_over() -> None:
 def test_a_record_that_ends_too_early_is_rejected_with_its_bytes_and_keeps_its_place() -> None:
     records = claim(3)
     batch = bytearray(batch_of(*records))
-    # One more byte than there is: of the value, whose length stands before it.
+    # One byte more than there is: of the value, whose length is before it.
     at = batch.index(b"\x04{}", batch.index(b"\x04{}") + 1)
     batch[at] = 6
     cutter = ClaimSlicer()

@@ -46,7 +46,7 @@ async def test_g2_evidence_that_postgres_refuses_parks_alone_and_holds_up_nobody
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()
-    # orjson does not look into a fragment, so this passes the door: half a surrogate pair.
+    # orjson does not check a fragment, so this is accepted: half a surrogate pair.
     evidence = {"document": orjson.Fragment(b'"\\ud800"')}
 
     @handlers.on_batch(site.kind, batch_max=100)

@@ -1,4 +1,4 @@
-"""Records become stretches: contiguous, of one claim and kind, unreadable neighbours placed."""
+"""Records become claim slices: contiguous, of one claim and kind, without unreadable records."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -258,7 +258,7 @@ async def test_g9_a_failure_after_the_total_time_parks_though_attempts_are_left(
 
     @handlers.on(site.kind)
     async def answer(item: DueItem) -> Verdict:
-        # What would be tried again only after the total time is not: a person is told now.
+        # No retry after the total time: the item is parked now.
         return Retry(after_seconds=7200 if item.business_key.startswith("patient") else 60)
 
     await site.emit(drafts)

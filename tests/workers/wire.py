@@ -9,7 +9,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 @final
 class Wire:
-    """Carries bytes to a server until it is cut; then nobody is answered and nobody is told."""
+    """Forwards bytes to a server until it is cut; then no byte and no reset is forwarded."""
 
     def __init__(self, host: str, port: int) -> None:
         self._server = (host, port)
@@ -18,7 +18,7 @@ class Wire:
         self._carrying: set[asyncio.Task[None]] = set()
 
     def is_used(self) -> bool:
-        """Tell whether anybody is connected, or tries to be."""
+        """Return whether a client is connected, or tries to be."""
         return bool(self._carrying)
 
     def cut(self) -> None:

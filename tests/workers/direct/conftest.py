@@ -39,7 +39,7 @@ NOBODY = "127.0.0.1:1"
 
 
 class Eventually(Protocol):
-    """The fixture that looks again until something is true."""
+    """The fixture that polls until something is true."""
 
     async def __call__(self, question: Callable[[], Awaitable[T | None]], /) -> T: ...
 

@@ -77,7 +77,7 @@ async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
     await estate.set_flow(rate_per_second=7.0)
     async with estate.pool.acquire() as held:
         now = await held.fetchval("select clock_timestamp()")
-    # Machine time stands still for every connection, so that no token comes while this test runs.
+    # Machine time is fixed for every connection, so that no token is added during this test.
     database = await estate.connection.fetchval("select quote_ident(current_database())")
     setting = f"{now.isoformat()}|{now.isoformat()}|0"
     await estate.connection.execute(

@@ -37,7 +37,7 @@ Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 
 
 class Endpoint:
-    """A server that remembers what it was sent and answers the next of what it was told."""
+    """A server that records its requests and returns the next of the given responses."""
 
     def __init__(self) -> None:
         self.received: list[Received] = []

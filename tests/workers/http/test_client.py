@@ -137,7 +137,7 @@ async def test_an_answer_that_changes_after_the_check_changes_nothing(
         assert names.asked == [NAME], "asked once: what was checked is what is connected to"
         checked.answers = [OK.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n")]
         await client.send(request(f"http://{NAME}:{checked.port}/"))
-        # The next connection asks again, and is told of an address that is not allowed.
+        # The next connection resolves again, to an address that is not allowed.
         with pytest.raises(TargetRefused, match=r"not allowed \(loopback"):
             await client.send(request(f"http://{NAME}:{checked.port}/"))
     assert inside.connections == 0
@@ -293,7 +293,7 @@ async def test_no_failure_tells_a_header_or_a_query(endpoint: Endpoint) -> None:
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for the name, made for this run, that nobody trusts but who is told to."""
+    """A certificate for the name, made for this run; only the given client trusts it."""
     folder = tmp_path_factory.mktemp("tls")
     key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
     name = ("-subj", f"/CN={NAME}", "-addext", f"subjectAltName=DNS:{NAME}")

@@ -1,4 +1,4 @@
-"""What a definition may say about an endpoint, and how it is told what it may not."""
+"""What a definition may say about an endpoint, and the errors for what it may not."""
 
 import json
 from typing import Any
