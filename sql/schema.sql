@@ -420,7 +420,7 @@ begin
       * split_part(setting, '|', 3)::double precision;
 end $$;
 
-COMMENT ON FUNCTION ledger.simulated_time(setting text) IS 'The instant of a simulated clock: ''origin|anchor|rate'' stands for origin + (real time - anchor) * rate. Only for members of ledger_simulator.';
+COMMENT ON FUNCTION ledger.simulated_time(setting text) IS 'The instant of a simulated clock: ''origin|anchor|rate'' means origin + (real time - anchor) * rate. Only for members of ledger_simulator.';
 
 CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
     LANGUAGE sql STABLE PARALLEL SAFE

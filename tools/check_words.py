@@ -78,9 +78,13 @@ PROSE: Final[Mapping[str, str]] = {
 _PART: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 
+def _files(folder: str, pattern: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob(pattern))
+
+
 def _trees(folders: tuple[str, ...]) -> Iterator[tuple[Path, str, ast.Module]]:
     for folder in folders:
-        for path in sorted((ROOT / folder).rglob("*.py")):
+        for path in _files(folder, "*.py"):
             text = path.read_text(encoding="utf-8")
             yield path, text, ast.parse(text, str(path))
 
@@ -106,11 +110,16 @@ def _terms(line: str) -> Iterator[str]:
         yield term.strip()
 
 
+def _rows() -> Iterator[tuple[int, str]]:
+    """Yield the rows of the glossary's tables, each with its line number."""
+    for number, line in enumerate(GLOSSARY.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("| ") and not line.startswith(("| term |", "|---")):
+            yield number, line
+
+
 def _repeated_terms() -> Iterator[str]:
     seen: dict[str, int] = {}
-    for number, line in enumerate(GLOSSARY.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.startswith("| ") or line.startswith(("| term |", "|---")):
-            continue
+    for number, line in _rows():
         for term in _terms(line):
             if term in seen:
                 yield f"{_where(GLOSSARY, number)}: {term} has a row already, line {seen[term]}"
@@ -158,10 +167,51 @@ def _unused_words(path: Path, text: str, tree: ast.Module) -> Iterator[str]:
                 yield f"{_where(path, at)}: not “{match.group()}”, but {better}"
 
 
+def _unused_terms() -> Iterator[str]:
+    """Yield the terms of the glossary that neither the product nor its SQL uses."""
+    files = [path for folder in PRODUCT for path in _files(folder, "*.py")]
+    files += _files("sql", "*.sql")
+    text = " ".join(path.read_text(encoding="utf-8") for path in files).lower()
+    words = " ".join(_PART.findall(text.replace("_", " ")))
+    for number, line in _rows():
+        for term in _terms(line):
+            plain = " ".join(_PART.findall(term.lower()))
+            if plain and plain not in words:
+                yield f"{_where(GLOSSARY, number)}: nothing uses the term {term}"
+
+
+def _old_words_of_texts() -> Iterator[str]:
+    """Yield refused words in documents, outside of code, and in comments of SQL."""
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    for path in documents:
+        if path == GLOSSARY:  # it lists the refused words
+            continue
+        text = re.sub(r"```.*?```", _blank, path.read_text(encoding="utf-8"), flags=re.DOTALL)
+        yield from _old_words(path, re.sub(r"`[^`\n]*`", "", text))
+    for path in _files("sql", "*.sql"):
+        comments = re.sub(
+            r"^(?!\s*--|comment on |\s*').*$", "", path.read_text("utf-8"), flags=re.MULTILINE
+        )
+        yield from _old_words(path, comments)
+
+
+def _blank(block: re.Match[str]) -> str:
+    return "\n" * block[0].count("\n")
+
+
+def _old_words(path: Path, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, better in PROSE.items():
+            for match in re.finditer(rf"\b(?:{pattern})\b", line, re.IGNORECASE):
+                yield f"{_where(path, number)}: not “{match.group()}”, but {better}"
+
+
 def findings() -> Iterator[str]:
     """Yield one line for each word in the wrong place."""
     yield from _repeated_classes()
     yield from _repeated_terms()
+    yield from _unused_terms()
+    yield from _old_words_of_texts()
     for path, text, tree in _trees(PRODUCT):
         yield from _unused_words(path, text, tree)
 

@@ -15,7 +15,7 @@ begin
 end $$;
 
 comment on function ledger.simulated_time is
-  'The instant of a simulated clock: ''origin|anchor|rate'' stands for origin + (real time - anchor) * rate. Only for '
+  'The instant of a simulated clock: ''origin|anchor|rate'' means origin + (real time - anchor) * rate. Only for '
   'members of ledger_simulator.';
 
 -- STABLE, so that an index condition can use it; VOLATILE would make the condition a filter over the whole table.
