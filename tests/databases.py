@@ -180,7 +180,7 @@ class DatabasePool:
         return name
 
     async def _restore(self, connection: asyncpg.Connection) -> bool:
-        """Delete what a test left; False where the database cannot be made as the template is."""
+        """Delete the rows of a test; False if the database cannot be made equal to the template."""
         tables = await connection.fetch(_TABLES)
         if sum(table["bytes"] for table in tables) > BYTES_MAX:
             return False

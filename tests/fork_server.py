@@ -120,7 +120,7 @@ def main() -> None:
     die_with_parent(os.getppid())
     import_all()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those who watch
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no process waits for those that watch
     program = serve(socket.socket(fileno=int(sys.argv[1])))
     if program is not None:
         program()

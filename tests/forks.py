@@ -22,7 +22,7 @@ class ForkedProcess:
 
     pid: int
     piped: asyncio.StreamReader | None
-    """What it writes to the one of its outputs that was piped."""
+    """The text of its output that was piped."""
     returncode: int | None = None
     _watching: "asyncio.Task[None] | None" = field(default=None, repr=False)
 
@@ -117,7 +117,7 @@ async def _read_pipe(reader: asyncio.StreamReader, descriptor: int) -> None:
 
 @contextmanager
 def open_fork_server(folder: Path) -> Generator[ForkServer]:
-    """Have a server for the length of the block; what it started dies with it."""
+    """Run a server for the length of the block; its programs end with it."""
     address = str(folder / "forks")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(address)

@@ -123,7 +123,7 @@ def test_a_bad_field_is_refused_by_name_with_the_reason_and_the_accepted_spellin
     text: str, changes: dict[str, object], field: str, reason: str, accepted: str
 ) -> None:
     raw = document(text, **changes)
-    check_cheap(lambda: problems(raw), seconds=0.1)  # what the docs promise
+    check_cheap(lambda: problems(raw), seconds=0.1)  # as documented
     (problem,) = problems(raw)
     assert problem.field == field
     assert reason in problem.reason

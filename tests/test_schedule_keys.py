@@ -114,7 +114,7 @@ async def test_a_key_is_free_from_when_its_schedule_has_another_and_may_be_excha
 async def test_event_rules_may_name_the_same_item_by_the_same_key(
     connection: Connection, actor_no: int, kind: str
 ) -> None:
-    """Two events may each owe what is owed once: the item is one, whichever comes first."""
+    """Two events may owe the same item: there is one item, in either order."""
     document = """
 definition: {name}
 tenant: acme

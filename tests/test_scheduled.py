@@ -1,4 +1,4 @@
-"""What a schedule owes where it smears, and what is left of what it missed."""
+"""The items of a schedule with a smear, and those of missed occurrences."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise

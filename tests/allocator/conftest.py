@@ -82,7 +82,7 @@ def emit_unwanted(connection: Connection, actor_no: int) -> Emit:
 
 @pytest.fixture
 def emit(emit_unwanted: Emit, grant: Grant) -> Emit:
-    """Emit what a worker wants more of than there is."""
+    """Emit fewer items than a worker wants."""
 
     async def write(drafts: list[ItemDraft]) -> None:
         await emit_unwanted(drafts)
@@ -99,7 +99,7 @@ class Crew:
         self._worker_no = worker_no
 
     async def start(self, items_max: int = PLENTY) -> dict[int, int]:
-        """Start what was handed out, up to so many items; return the runs with their sizes."""
+        """Start items that were handed out, up to a number; return the runs with their sizes."""
         claims = await self._connection.fetch(
             "select fence, started, size from ledger.claim where closed_at is null order by fence"
         )
@@ -137,7 +137,7 @@ class Crew:
         assert not refused
 
     async def handed_out(self) -> list[str]:
-        """Return the business keys of what was handed out and has not ended, in their order."""
+        """Return the business keys of items that are handed out and have not ended, in order."""
         rows = await self._connection.fetch(
             "select i.business_key from ledger.open_item o join ledger.due_item i"
             " using (effective_date, item_no) where not exists"

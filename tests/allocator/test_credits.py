@@ -1,4 +1,4 @@
-"""No more is claimed than workers want waiting; the rest stays where it is safe."""
+"""No more items are claimed than workers want waiting; the others stay in Postgres."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -27,7 +27,7 @@ Limit = Callable[..., Awaitable[None]]
 
 
 async def scheduled(connection: Connection) -> int:
-    """Count what waits, and hold the accounting identity on the way."""
+    """Count pending items, and check the accounting identity."""
     [account] = await read_accounting(connection)
     assert account.difference == 0
     return account.pending

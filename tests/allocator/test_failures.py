@@ -1,4 +1,4 @@
-"""Whatever breaks between claim and mark, every item stays accounted for and comes again."""
+"""After any failure between claim and mark every item has a state and is claimed again."""
 
 import asyncio
 import os

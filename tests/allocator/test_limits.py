@@ -1,4 +1,4 @@
-"""Each limit of a flow holds, whoever claims beside whom, and a change is in force at once."""
+"""Each limit of a flow holds with several claimers, and a change is in force at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

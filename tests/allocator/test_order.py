@@ -1,4 +1,4 @@
-"""Keys in order, one after another; and what a topic settles is handed to it as one run."""
+"""Items of a key run in order; a claim settled by topic is one run."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable

@@ -1,4 +1,4 @@
-"""What is due reaches the log once a fence, where it belongs, and never early."""
+"""Due items are published once a fence, to their partition, and never early."""
 
 import asyncio
 from collections import Counter

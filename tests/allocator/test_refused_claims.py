@@ -1,4 +1,4 @@
-"""What happens between two statements of a claim: fences still grow, and nothing is lost."""
+"""Changes between two statements of a claim: fences still grow, and nothing is lost."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ NEW_MONTHS = [date(year, 5, 17) for year in range(2031, 2041)]
 
 @dataclass
 class Between:
-    """What to do, once each, behind the claim of serial items and before that of the others."""
+    """Actions, once each, between the claim of serial items and that of the others."""
 
     steps: list[Callable[[], Awaitable[None]]] = field(default_factory=list)
     refused: int = 0

@@ -1,4 +1,4 @@
-"""What a benchmark says of its figures follows from them alone."""
+"""The sentence about a benchmark's figures follows from the figures alone."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Each row of the table runs with tiny counts and says what it promises to say."""
+"""Each row of the table runs with tiny counts and reports its figures."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a benchmark prints is one document, whatever runs within it."""
+"""A benchmark prints one document, with all that runs in it."""
 
 import json
 from collections.abc import Callable

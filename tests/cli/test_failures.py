@@ -1,4 +1,4 @@
-"""What a process says when it ends by what it cannot help."""
+"""The message of a process that ends because of an error from outside."""
 
 import errno
 import getpass

@@ -1,4 +1,4 @@
-"""A flood is paused, limited and let go from the terminal while it runs."""
+"""A flood is paused, limited and resumed from the terminal while it runs."""
 
 import asyncio
 import os

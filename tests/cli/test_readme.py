@@ -1,4 +1,4 @@
-"""What the README says is so: its code runs, and every test it leans on exists."""
+"""The README is true: its code runs, and every test that it names exists."""
 
 import asyncio
 import os

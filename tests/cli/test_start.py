@@ -13,7 +13,7 @@ from dueledger.cli.commands import COMMANDS, PANELS
 
 TYPER = {"typer", "annotated_doc", "shellingham"}
 TYPER_OPTIONS = {"annotated_types", "pydantic", "pydantic_core", "typing_extensions"}
-"""What Typer itself imports once a command has options."""
+"""Modules that Typer imports if a command has options."""
 LIST = TYPER | TYPER_OPTIONS | {"asyncpg", "orjson", "rich", "typing_inspection"}
 
 LISTS = (

@@ -1,4 +1,4 @@
-"""What a domain team writes passes `mypy --strict`, as it passes pyright."""
+"""The code of a domain team passes `mypy --strict`, and pyright too."""
 
 import re
 import subprocess

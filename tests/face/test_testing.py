@@ -10,7 +10,7 @@ from dueledger.testing import due_item, run
 
 
 class PrinterOnFire(Exception):
-    """What a handler of a domain team may raise."""
+    """An error that a handler of a domain team may raise."""
 
 
 def test_an_item_has_the_id_that_the_ledger_would_give_it() -> None:

@@ -80,7 +80,7 @@ class Program:
         return await self.process.wait()
 
     def told(self, *events: LogEvent) -> list[dict[str, Any]]:
-        """Return what it logged, of these events; what libraries say is left out."""
+        """Return the lines of these events that it logged, without those of libraries."""
         return [line for line in read_log(self.log) if line.get("event") in events]
 
 

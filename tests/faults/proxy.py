@@ -1,4 +1,4 @@
-"""What lies between the processes and a server: delays, silence, resets, and held messages."""
+"""A proxy between the processes and a server: delays, no answers, resets, held messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)  # SO_LINGER without time: RST i
 
 
 class Wiretap(Protocol):
-    """Understands one connection: what a client asks, and where an answer ends."""
+    """Parses one connection: the client's requests, and the ends of responses."""
 
     @property
     def answer_end(self) -> bytes: ...
@@ -62,7 +62,7 @@ class Proxy:
 
     async def stop(self) -> None:
         self._server.close()
-        self.is_refusing = True  # whoever was accepted and not yet linked
+        self.is_refusing = True  # for clients that were accepted and not connected yet
         await self.reset()
 
     def silence(self) -> None:

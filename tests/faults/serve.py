@@ -32,7 +32,7 @@ Evidence: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 
 class Backoff(TypedDict):
-    """What keeps retries short."""
+    """Settings that keep retries short."""
 
     backoff_base_seconds: float
     backoff_cap_seconds: float

@@ -157,7 +157,7 @@ class Site:
         return await self._start("allocator", command, environment)
 
     async def start_worker(self, **environment: str) -> Program:
-        """Start a worker of what comes through Kafka."""
+        """Start a worker with Kafka."""
         served = self.handled_kinds - self.direct_kinds
         return await self._start("worker", self._serve(served), environment)
 
@@ -269,7 +269,7 @@ class Site:
         await eventually(worked)
 
     async def parked(self) -> list[str]:
-        """Return the keys of what waits for a person."""
+        """Return the keys of parked items."""
         return await self.fetchval(
             "select array_agg(business_key order by business_key)"
             " from ledger.review join ledger.due_item using (effective_date, item_no)"

@@ -114,7 +114,7 @@ class Slot:
 
 
 class Storm:
-    """What breaks, and when it did."""
+    """A fault, and its time."""
 
     def __init__(self, site: Site, seed: int) -> None:
         self.told: list[str] = []
@@ -132,7 +132,7 @@ class Storm:
 
     @property
     def surprises(self) -> list[str]:
-        """Say which processes ended though nobody made them."""
+        """Return the processes that ended although no fault ended them."""
         return [each for slot in self._slots.values() for each in slot.surprises]
 
     async def rage(self, seconds: float) -> None:

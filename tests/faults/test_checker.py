@@ -4,7 +4,7 @@ from .checker import IDENTITY, broken_rules, gathered
 from .rules import RULES
 from .site import Site
 
-# What there would be if a guarantee were broken, by the rule that must notice.
+# Rows that a broken guarantee would leave, by the rule that must find them.
 BREAKING = {
     "G1 what was acknowledged is exactly one row": "insert into emitted values (gen_random_uuid())",
     "G1 nothing is owed that nobody emitted": "delete from emitted",

@@ -24,7 +24,7 @@ POLL_MILLISECONDS = 50
 COPIES_MAX = 3
 ROUNDS = 6
 LEAVING_SHARE = 0.7  # of the members that go; the rest is killed
-# What an allocator claims at once lies in several rows, a partition each: one transaction.
+# One claim of an allocator has several rows, one a partition, in one transaction.
 ROUNDS_KEPT = """
 create table public.claimed (
   round xid8 not null default pg_current_xact_id(), items integer not null,
@@ -232,7 +232,7 @@ async def test_g4_two_allocators_serve_one_flow_and_no_item_is_in_two_hands(site
 
 async def test_g9_poison_every_thousandth_item_parks_and_holds_nobody_up(site: Site) -> None:
     kind = await site.add_kind("batch", attempt_max=3)
-    # Nothing of it is given back, however long it waits.
+    # No item of it is released, however long it waits.
     other = await site.add_kind("single", dispatch_seconds=60, queue_seconds=60)
     await site.start_allocator()
     await site.start_worker()

@@ -1,4 +1,4 @@
-"""Killed at each step of an item's way: what was begun is finished by whoever comes next."""
+"""Processes killed at each step of an item: the next process finishes the work."""
 
 import re
 import signal

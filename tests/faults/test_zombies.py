@@ -1,4 +1,4 @@
-"""Processes that stop in the middle and wake up too late: what they write changes nothing."""
+"""Processes that stop in the middle and resume too late: their writes change nothing."""
 
 import asyncio
 

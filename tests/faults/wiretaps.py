@@ -1,4 +1,4 @@
-"""What passes on a connection: statements and commits to Postgres, requests to Kafka."""
+"""The messages of a connection: statements and commits to Postgres, requests to Kafka."""
 
 import struct
 from collections.abc import Collection

@@ -84,7 +84,7 @@ BACK = datetime(2027, 11, 7, tzinfo=UTC)
         # robfig/cron's own tests: "2am nightly job (skipped)", "1am nightly job (runs twice)"
         ("30 2 * * *", Scheduler.KUBERNETES, FORWARD, []),
         ("0 1 * * *", Scheduler.KUBERNETES, BACK, ["05:00", "06:00"]),
-        # cron(8): what the gap swallows runs right after it, what was run is not run again
+        # cron(8): jobs in the gap run right after it; jobs in the fold do not run again
         ("30 2 * * *", Scheduler.CRON, FORWARD, ["07:00"]),
         ("0 1 * * *", Scheduler.CRON, BACK, ["05:00"]),
         # and what has a star for its hour follows the clock

@@ -1,4 +1,4 @@
-"""What is written as YAML reads back as the same, whatever the texts hold."""
+"""A definition written as YAML reads back the same, with any text in it."""
 
 from pathlib import Path
 

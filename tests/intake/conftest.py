@@ -198,7 +198,7 @@ async def send(settings: EventIntakeSettings) -> AsyncGenerator[Send]:
 
 @pytest.fixture
 def take_all() -> TakeAll:
-    """Tick until this many records are taken in or rejected; return the counts' sums."""
+    """Tick until this many records are recorded or rejected; return the sums of the counts."""
 
     async def take(intake: TopicIntake, records: int) -> dict[str, int]:
         sums: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What the events of one key add up to, in whatever order they come."""
+"""The result of the events of one key, received in any order."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
@@ -82,7 +82,7 @@ withdrawals = st.one_of(
 def test_what_has_ended_stays_ended_however_much_more_is_learned(
     told: list[ImpliedItem], withdrawn: list[Withdrawal], data: st.DataObject
 ) -> None:
-    """Or an item ended on what was known could not follow, since an end is final."""
+    """Otherwise an item that was ended early could not be corrected, since an end is final."""
     some_births = data.draw(st.permutations(told))[: data.draw(st.integers(0, len(told)))]
     some = data.draw(st.permutations(withdrawn))[: data.draw(st.integers(0, len(withdrawn)))]
     early = {ending.item for ending in find_item_endings(first_implied(some_births), some)}

@@ -120,7 +120,7 @@ async def lose_everything(connection: Connection) -> int:
 
 
 async def count_found(reconciler: Reconciler) -> dict[FindingType, int]:
-    """Count what a pass finds; that nobody worked what was due is not the matter here."""
+    """Count the findings of a pass, without those of due items that no worker worked."""
     found = (await reconciler.run_pass()).found
     return {type_: count for type_, count in found.items() if count} | NOTHING
 

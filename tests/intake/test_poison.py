@@ -1,4 +1,4 @@
-"""What a hostile or unlucky emitter writes is rejected; nothing of it stops a partition."""
+"""Unreadable or hostile records are rejected; none of them stops a partition."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
@@ -195,7 +195,7 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     kind: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """It holds up its own partition: what it was is not known before it arrives whole."""
+    """It delays its own partition: it is not readable before it has arrived completely."""
 
     def wrong_for_some(checked: memoryview) -> int:
         return 0 if b"damaged" in bytes(checked) else calc_crc32c(checked)
@@ -205,7 +205,7 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     policies = [f"P-{number:02}" for number in range(40)]
     await send([message(activated(policy)) for policy in policies])
     await _write(settings, 1, ("damaged", b"1"))
-    # What lies before it in its own partition comes or not, as Kafka's client happened to fetch.
+    # Records before it in its partition arrive or not, depending on the client's fetches.
     elsewhere = {
         f"{policy} 2027-03-01"
         for policy in policies

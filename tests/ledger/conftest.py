@@ -72,7 +72,7 @@ class Ledger:
     async def claim(
         self, *, limit: int = 10_000, queue_seconds: float = 60, limited: bool = False
     ) -> Claim:
-        """Take what is due of the test's kind, up to `limit`, into one claim; of its one flow."""
+        """Claim due items of the test's kind and its one flow, up to `limit`, as one claim."""
         due = await list_due_flows(self.connection, 1000)
         flows = [flow for flow in due if flow.kind == self.kind]
         async with self.connection.transaction():

@@ -1,4 +1,4 @@
-"""Everybody at once, in every order: nobody waits in a circle, and the identity holds."""
+"""All statements at once, in every order: no deadlock, and the identity holds."""
 
 import asyncio
 import random
@@ -50,7 +50,7 @@ KEYS = 300
 
 @dataclass
 class World:
-    """What all of them act upon; each draws from it in an order of its own."""
+    """The rows that all of them change; each chooses from them in an order of its own."""
 
     ids: list[UUID] = field(default_factory=list[UUID])
     claims: dict[int, int] = field(default_factory=dict[int, int])

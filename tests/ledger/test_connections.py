@@ -6,7 +6,7 @@ from dueledger.ledger.store import Pool, ReconnectingConnection
 
 
 class Trouble(Exception):
-    """What goes wrong in a block."""
+    """The error of a block."""
 
 
 async def backend_of(kept: ReconnectingConnection) -> int:

@@ -1,4 +1,4 @@
-"""Whatever a client compressed comes back, and nothing becomes more than its bound."""
+"""Compressed batches of any client are decompressed, and none beyond its bound."""
 
 import gzip
 import pathlib

@@ -1,4 +1,4 @@
-"""Definitions put in force by several at once: one version each, nobody refused."""
+"""Definitions put in force by several processes at once: one version each, none refused."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What was acknowledged survives a server that is stopped as if the power had gone."""
+"""Acknowledged writes survive a server that is stopped as by a power failure."""
 
 import asyncio
 from collections.abc import Callable

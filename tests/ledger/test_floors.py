@@ -1,4 +1,4 @@
-"""Under a held snapshot a claim passes nothing of what was taken before its flow's floor."""
+"""With a held snapshot a claim reads no dead rows below its flow's floor."""
 
 from collections.abc import AsyncGenerator
 

@@ -223,7 +223,7 @@ def test_a_flow_waits_until_its_next_row_is_due() -> None:
 
 def test_a_flow_that_found_nothing_and_waits_for_long_is_queued_when_a_list_has_due_rows() -> None:
     queue = listed(flow(1))
-    queries = serve(queue, take(queue), f1=0)  # what was due had gone
+    queries = serve(queue, take(queue), f1=0)  # no due row was left
     queue.update_next_due(queries, [next_due(1, 3600)], asked_at=1.0)
     assert take(queue, now=2.0) == []
 

@@ -1,4 +1,4 @@
-"""What an operator may do about flows, and what limits them: measured, not remembered."""
+"""An operator's control of flows, and their limits: measured, not cached."""
 
 from datetime import UTC, datetime
 
@@ -202,7 +202,7 @@ async def test_a_flow_born_beside_a_pause_is_paused_by_the_next_look(
     await emit_items(other, ledger.make_drafts(lane="eu", prefix="eu"), actor_no=ledger.worker_no)
     await resume_flows(ledger.connection, scope, actor_no=ledger.worker_no)
     await transaction.commit()
-    assert await reapply_pauses(ledger.connection) == 1  # born paused, and nobody left to end it
+    assert await reapply_pauses(ledger.connection) == 1  # made paused, and not resumed
     assert len(await list_due_flows(ledger.connection, 10)) == 2
     await other.close()
 

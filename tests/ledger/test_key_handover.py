@@ -1,4 +1,4 @@
-"""What frees a key wakes the next in order, what skips an item follows its chain; at what cost."""
+"""Freeing a key wakes its next item, skipping an item continues its chain; and the cost."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -110,7 +110,7 @@ async def test_what_comes_late_never_passes_what_waits_behind_a_key_that_became_
     await ordered.connection.execute("delete from ledger.held_key")  # as if its end saw no waiter
     await ordered.settle(runs[first], COMPLETED)
     third = await _owe(ordered, 2)
-    assert third not in await _claim(ordered)  # nobody has woken the second yet
+    assert third not in await _claim(ordered)  # the second still waits for the key
     assert (await release_keys(ordered.connection, None, 10)).unblocked == 1
     assert list(await _claim(ordered)) == [second]
 

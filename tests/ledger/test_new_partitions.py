@@ -35,7 +35,7 @@ NEW_MONTH = date(2031, 5, 17)
 REFUSED = (UnseenPartition, asyncpg.PostgresError)
 
 Look = Callable[[Connection, int], Awaitable[int]]
-"""Claim what is due of a flow; return how many items that were."""
+"""Claim due items of a flow; return their number."""
 
 
 async def _claim_plain(connection: Connection, flow_no: int) -> int:

@@ -1,4 +1,4 @@
-"""Those who pause and resume beside one another wait in one order, and none for ever."""
+"""Concurrent pauses and resumptions lock in one order, without a deadlock."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

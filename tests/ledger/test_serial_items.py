@@ -1,4 +1,4 @@
-"""Items of one key run one after another, and what comes while the key is held does as it says."""
+"""Items of one key run one after another; while it is held, the overlap policy decides."""
 
 from dataclasses import replace
 from datetime import timedelta

@@ -76,7 +76,7 @@ def _withdraw(event: TransitionEvent) -> Verb:
             reason="test",
             actor_no=ledger.worker_no,
         )
-        # What is in flight gets a request, honoured when it would run again.
+        # Items in flight get a request, which is applied when they would run again.
         await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
         await ledger.settle(placed.run_no, TransitionEvent.SNOOZED, after_seconds=0)
         return await apply_withdrawals(ledger.connection, 100)

@@ -1,4 +1,4 @@
-"""Cancelling what waits, what is in flight, and what has ended."""
+"""Cancelling pending items, items in flight, and ended items."""
 
 from uuid import UUID
 

@@ -228,7 +228,7 @@ async def hand_out(connection: Connection, actor_no: int, count: int) -> tuple[i
 
 
 async def start(connection: Connection, actor_no: int, fence: int, count: int) -> int:
-    """Start what was handed out; return its run."""
+    """Start the items that were handed out; return their run."""
     (started,) = await start_runs(
         connection, [fence], [1], [count], worker_no=actor_no, lease_seconds=60
     )

@@ -1,4 +1,4 @@
-"""What a schedule missed: owed by policy, and what is not owed is on record."""
+"""Missed occurrences of a schedule: owed by policy; the others are recorded."""
 
 import asyncio
 import random
@@ -25,7 +25,7 @@ MINUTELY = {"cron": "* * * * *", "timezone": "UTC"}
 
 
 async def rows(connection: Connection, name: str) -> tuple[list[datetime], list[datetime]]:
-    """Return what is owed and what is recorded as skipped by catch-up, by due time."""
+    """Return the owed items and those skipped by catch-up, by due time."""
     found = await connection.fetch(
         "select i.due_at, t.detail->>'reason' as reason from ledger.due_item i"
         " left join ledger.transition t using (item_no, effective_date)"

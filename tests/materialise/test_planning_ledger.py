@@ -1,4 +1,4 @@
-"""A plan of a ledger: what schedules owe is counted once, and what waits besides is counted too."""
+"""A plan of a ledger: schedules' items are counted once, and other pending items too."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -49,7 +49,7 @@ def plan(connection: Connection) -> MakePlan:
 
 
 def due(made: LoadPlan) -> dict[timedelta, int]:
-    """Return what falls due in each quarter, by the time since noon, where anything does."""
+    """Return the items due in each quarter hour, by the time since noon, without empty ones."""
     return {each.start - NOON: each.due for each in made.quarters if each.due}
 
 
@@ -123,7 +123,7 @@ async def test_retries_and_snoozes_are_counted_when_they_are_tried_again(
     await set_time(NOON + HOUR)
     fence, ids = await hand_out(connection, actor_no, 2)
     assert len(ids) == 2
-    assert due(await plan()) == hourly()  # what is handed out is not tried again as far as is known
+    assert due(await plan()) == hourly()  # for items that are handed out no retry is known
     outcomes = Outcome(Event.FAILED, "{}", 2_000), Outcome(Event.SNOOZED, "{}", 7_800)
     await settle(connection, actor_no, await start(connection, actor_no, fence, 2), outcomes)
     again = {HOUR + 30 * MINUTE: 1, 3 * HOUR: 2}  # 33 min and 2 h 10 min after one o'clock

@@ -368,7 +368,7 @@ async def test_g2_of_what_two_versions_missed_the_latest_is_owed_once_by_the_new
     await tick_until_idle(materialiser)
     missed = [at for at in standing(await rows(connection), "waiting") if at < NOON]
     assert missed == [NOON - timedelta(minutes=30)]
-    # Where the newer version has missed nothing, the older one's latest is the latest of all.
+    # If the newer version has missed nothing, the older one's latest is the latest of all.
     missed = [at for at in standing(await rows(connection, "e"), "waiting") if at < NOON]
     assert missed == [change - HOUR]
 
@@ -425,7 +425,7 @@ async def test_a_version_that_lets_items_run_beside_each_other_frees_what_waits(
 async def test_a_version_that_begins_while_another_is_expanded_waits_for_it(
     materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection, pool: Pool
 ) -> None:
-    """Whoever expands the older one holds it until all of it is committed."""
+    """The transaction that expands the older one locks it until the commit."""
     await set_schedule("d", HOURLY)
     async with pool.acquire() as other, other.transaction():
         (held,) = await take_materialisable(other, DAY, 10)

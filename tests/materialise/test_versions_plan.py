@@ -1,4 +1,4 @@
-"""What a take-over reads of a definition that has owed for long."""
+"""The rows that a take-over reads of a definition with many old items."""
 
 from collections.abc import Iterator
 from datetime import timedelta

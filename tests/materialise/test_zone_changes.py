@@ -1,4 +1,4 @@
-"""A newer tz database: what it moves is shown, and applied once; what was begun stays."""
+"""A newer tz database: its changes are shown and applied once; items handed out do not move."""
 
 import os
 import shutil

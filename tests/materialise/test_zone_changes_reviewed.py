@@ -1,4 +1,4 @@
-"""What a newer tz database changes is applied as it was reviewed, as one change, whatever dies."""
+"""A tz change is applied as it was reviewed, as one change, even if processes die."""
 
 import signal
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A definition says who settles its kind: handlers of workers, or whoever reads its topic."""
+"""A definition says who settles its kind: handlers of workers, or consumers of its topic."""
 
 import asyncio
 from typing import Any

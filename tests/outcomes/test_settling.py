@@ -148,7 +148,7 @@ async def test_a_retry_that_names_no_time_waits_as_its_kind_says(desk: Desk) -> 
     assert 0 < max(seconds) <= 3000
 
 
-# What came before, too late, or twice.
+# Outcomes that are early, late, or repeated.
 
 
 async def test_an_answer_that_overtakes_our_own_acknowledgement_starts_its_claim(
@@ -277,7 +277,7 @@ async def test_of_two_outcomes_of_one_poll_the_first_is_right(desk: Desk) -> Non
     assert [row["e"] for row in ended] == ["completed", "completed"]
 
 
-# What is forged.
+# Forged outcomes.
 
 
 async def test_an_answer_that_names_what_was_never_handed_out_is_rejected_and_recorded(

@@ -1,4 +1,4 @@
-"""A consumer that is merely down: what nobody answers waits for it, unblamed."""
+"""A consumer that is down: items without an outcome wait for it, and no attempt is counted."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -33,7 +33,7 @@ async def allocator(database: str, bootstrap_servers: str) -> AsyncGenerator[All
 
 
 async def handed_out(desk: Desk) -> list[Handed]:
-    """What waits for an answer now."""
+    """Items that wait for an outcome now."""
     rows = await desk.connection.fetch(
         "select i.id, o.fence, o.position from ledger.open_item o"
         " join ledger.due_item i using (effective_date, item_no) order by o.fence, o.position"

@@ -1,4 +1,4 @@
-"""A preview answers for every kind of `when`, and says in words what the clocks do to it."""
+"""A preview of every kind of `when`, with the effect of changes of the clocks in words."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -94,13 +94,13 @@ async def domain(database: str) -> AsyncGenerator[asyncpg.Connection]:
 
 @pytest.fixture
 def policies(database: str) -> SqlPopulation:
-    """What the domain says is owed."""
+    """The items that the domain says are owed."""
     return SqlPopulation(database, POLICY_QUERY, "policies", complete=True)
 
 
 @pytest.fixture
 def bookings(database: str, kind: str) -> SqlEvidence:
-    """What the domain booked."""
+    """The effects that the domain booked."""
     return SqlEvidence(database, BOOKING_QUERY, "acme", kind, "bookings")
 
 

@@ -202,7 +202,7 @@ STEPS_OF_A_WORLD = (
 
 
 def told(result: PassResult) -> dict[str, Any]:
-    """Return all that a pass says of the ledger."""
+    """Return all that a pass reports of the ledger."""
     return {
         "tallies": dict(result.comparison.tallies),
         "unverified": result.comparison.unverified,

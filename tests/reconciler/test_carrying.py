@@ -1,4 +1,4 @@
-"""What a pass of the loop takes from the one before, and what makes it read again."""
+"""What a pass takes from the partition cache, and what makes it read again."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -334,7 +334,7 @@ async def test_what_is_late_is_counted_again_and_told_once(
         assert first.found == second.found == {FindingType.LATE: 3}
         assert first.omitted == second.omitted
         assert first.watermarks == second.watermarks
-        # What a cap left untold has to be read again: its turn may come.
+        # Findings above a cap have to be read again: they may be below it then.
         assert second.cached_items == (7 if limits.findings_max > 3 else 4)
     rows = await frozen.fetch("select resolution from ledger.finding where type = 'LATE'")
     assert [row["resolution"] for row in rows] == [Resolution.EXPLAINED] * 3

@@ -56,7 +56,7 @@ when: {{cron: "0 * * * *", timezone: UTC}}
 
 
 class Inbox:
-    """A publisher that keeps what it is given: the domain's side of `due-repairs`."""
+    """A publisher that records its messages: the domain's side of `due-repairs`."""
 
     def __init__(self) -> None:
         self.commands: list[RepairCommand] = []

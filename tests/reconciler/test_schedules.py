@@ -243,7 +243,7 @@ where i.nominal = '2027-03-01T12:30' order by i.item_no
 async def test_g11_a_round_that_a_tz_database_skipped_and_a_newer_one_owes_is_accounted_for(
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
-    """Whatever versions do with it afterwards: the last issue is the one that counts."""
+    """The last issue counts, whatever later versions do with it."""
     when = {"cron": "30 * * * *", "timezone": "UTC"}
     hour, cycle = timedelta(hours=1), "2027-03-01T12:30"
     number = await accept(frozen, kind, NOON, when=when)

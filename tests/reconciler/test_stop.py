@@ -14,7 +14,7 @@ NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 
 
 class EndlessPopulation:
-    """A domain that never finishes telling what it owes."""
+    """A domain whose list of owed items never ends."""
 
     name = "endless"
     complete = True

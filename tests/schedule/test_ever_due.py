@@ -1,4 +1,4 @@
-"""What can never fall due is refused at the door, whatever its kind; what can is not."""
+"""A schedule of any kind that can never fall due is refused when it is defined; others are not."""
 
 from datetime import UTC, datetime
 from typing import Any

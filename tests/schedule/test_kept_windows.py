@@ -1,4 +1,4 @@
-"""What definitions share is expanded once: the same window, and never another one's."""
+"""Windows that definitions share are expanded once, and none is used for another."""
 
 from datetime import UTC, datetime, timedelta
 

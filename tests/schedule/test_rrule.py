@@ -192,7 +192,7 @@ def test_what_the_rule_leaves_open_is_that_of_the_start() -> None:
 @pytest.mark.parametrize(
     ("policy", "last"),
     [
-        ({"gap": "skip"}, "2027-03-16T02:30:00"),  # what the gap skips is not counted
+        ({"gap": "skip"}, "2027-03-16T02:30:00"),  # occurrences that the gap skips are not counted
         ({"gap": "shift_forward"}, "2027-03-15T02:30:00"),
         ({"gap": "gap_end"}, "2027-03-15T02:30:00"),
     ],

@@ -1,4 +1,4 @@
-"""COUNT counts what falls due: where it ends, and that finding out ends soon itself."""
+"""COUNT counts occurrences that fall due: where it ends, and that counting takes little time."""
 
 from datetime import datetime
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What a kind is given without a definition, and what a definition leaves out, are the same."""
+"""A kind without a definition and a definition without settings have the same defaults."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""The embedded stack: what it offers, and what it leaves behind, which is nothing."""
+"""The embedded stack: its servers, and that it leaves nothing behind."""
 
 import json
 import os

@@ -71,5 +71,5 @@ def blocks_the_connection(item: DueItem, connection: Connection) -> Verdict:
 
 
 def completes_without_a_reason() -> Verdict:
-    # What is not owed is not owed for a reason.
+    # NotDue needs a reason.
     return NotDue()  # pyright: ignore[reportCallIssue]

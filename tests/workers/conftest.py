@@ -69,13 +69,13 @@ async def _working(settings: WorkerSettings, handlers: Handlers) -> AsyncGenerat
 
 @dataclass(frozen=True)
 class WorkerProcess:
-    """A worker that may be stopped and killed, and what it logged."""
+    """A worker that may be stopped and killed, and its log."""
 
     process: ForkedProcess
     lines: list[dict[str, Any]]
 
     async def read(self) -> None:
-        """Take what it logs, until it ends."""
+        """Read its log until it ends."""
         assert self.process.piped is not None
         async for line in self.process.piped:
             sys.stderr.write(line.decode())
@@ -139,7 +139,7 @@ class Site:
         )
 
     async def grant(self, items: int) -> None:
-        """Want so many items of the kind waiting, in the name of nobody who works; 0 ends it."""
+        """Grant credit for so many items of the kind, without a worker; 0 ends it."""
         topics = [work_topic(self.kind)] if items else []
         await grant_credits(self.connection, self.actor_no, topics, [items][: len(topics)], 3600)
 
@@ -229,7 +229,7 @@ class Site:
         return {row["business_key"]: row["detail"] for row in rows}
 
     async def pending(self) -> dict[str, Record]:
-        """Return what waits: state, attempt, and seconds until it is available."""
+        """Return the pending items: state, attempt, and seconds until they are available."""
         rows = await self.connection.fetch(
             """
             select i.business_key, p.state, p.attempt, p.starts, p.batch_max,

@@ -1,4 +1,4 @@
-"""A handler that blocks is known by name, and what it holds goes to others."""
+"""A handler that blocks is logged by name, and its items go to other workers."""
 
 import asyncio
 import signal

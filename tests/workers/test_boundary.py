@@ -1,4 +1,4 @@
-"""Whatever a handler raises, returns or cancels, its items end and its neighbours go on."""
+"""Whatever a handler raises, returns or cancels, its items end and other items continue."""
 
 import asyncio
 import sys

@@ -1,4 +1,4 @@
-"""A worker is handed what it can start soon, and nothing once it is gone."""
+"""A worker is given items that it can start soon, and none after its end."""
 
 import asyncio
 import signal

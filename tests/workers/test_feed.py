@@ -1,4 +1,4 @@
-"""Offsets never pass what is not settled, in whatever order runs end."""
+"""Offsets never pass an unsettled item, in whatever order runs end."""
 
 import random
 

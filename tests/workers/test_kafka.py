@@ -1,4 +1,4 @@
-"""What Kafka does to a worker: bad records, records again, partitions that move, a full buffer."""
+"""Kafka's effects on a worker: bad and repeated records, reassigned partitions, a full buffer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Collection
@@ -49,7 +49,7 @@ async def nothing_revoked(partitions: Collection[TopicPartitionKey]) -> None:
 
 
 async def rejected_of(producer: AIOKafkaProducer, servers: str, topic: str) -> list[Told]:
-    """Return the headers of what was rejected from a topic."""
+    """Return the headers of the records that were rejected from a topic."""
     found: list[Told] = []
     partitions = [
         TopicPartition(envelope.REJECTED_TOPIC, number)

@@ -1,4 +1,4 @@
-"""A pass of a worker ends by itself: with what is due done, or once nothing more comes."""
+"""A pass of a worker ends by itself: when due items are done, or when none arrive."""
 
 import asyncio
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What Postgres refuses holds up nothing that it takes."""
+"""Outcomes that Postgres refuses do not delay others."""
 
 from collections.abc import Callable
 

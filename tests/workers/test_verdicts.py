@@ -18,7 +18,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 async def worked(
     site: Site, make_drafts: MakeDrafts, handlers: Handlers, *prefixes: str, **changed: object
 ) -> dict[str, list[str]]:
-    """Let a worker answer for one item a prefix; return the journal once all have an entry."""
+    """Let a worker settle one item a prefix; return the journal once all have an entry."""
     await site.emit([draft for prefix in prefixes for draft in make_drafts(1, prefix=prefix)])
     await site.work(handlers, **changed)
     await site.allocate()
@@ -128,7 +128,7 @@ class Unreadable(dict[str, object]):
 async def test_g6_a_verdict_stands_though_its_evidence_cannot_be_kept(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
-    """What was done would be done again, and what may be tried again would not be."""
+    """Otherwise completed items would run again, and items to retry would not."""
     handlers = Handlers()
     answers: dict[str, Verdict] = {
         "set": Completed({"seen": {1, 2}}),

@@ -195,7 +195,7 @@ class Estate:
         return {row["business_key"]: row["events"] for row in rows}
 
     async def pending(self) -> dict[str, Record]:
-        """Return what waits."""
+        """Return the pending items."""
         rows = await self.connection.fetch(
             """
             select i.business_key, p.state, p.attempt, p.starts, p.batch_max

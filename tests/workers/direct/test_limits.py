@@ -1,4 +1,4 @@
-"""What holds a flow back holds a worker back that claims for itself, and nothing else does."""
+"""The limits of a flow apply to direct workers, and nothing else limits them."""
 
 import asyncio
 from collections import Counter
@@ -121,7 +121,7 @@ async def test_a_limit_set_after_a_flow_was_listed_counts_at_the_next_take(
 
     worker = await estate.employ(handlers, direct_claim_items_max=5)
     await worker.claim()
-    await estate.set_flow(concurrency_max=2)  # what runs already is not counted
+    await estate.set_flow(concurrency_max=2)  # items that run already are not counted
     for _ in range(4):
         await worker.claim()
     await asyncio.sleep(0)

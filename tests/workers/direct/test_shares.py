@@ -38,7 +38,7 @@ def is_ready(queue: FlowQueue[str], *, now: float) -> bool:
 def serve(
     queue: FlowQueue[str], capacity: PoolCapacity, owed: dict[int, int], *, items_max: int = 4000
 ) -> list[FlowShare]:
-    """Requeue each share with what its flow is owed."""
+    """Requeue each share with the items left of its flow."""
     shares = next_shares(queue, KIND, capacity, items_max=items_max, flows_max=500)
     for share in shares:
         taken = min(share.quota, owed[share.flow.flow_no])

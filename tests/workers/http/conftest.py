@@ -1,4 +1,4 @@
-"""Endpoints on real sockets that answer byte for byte what a test says, and items to send them."""
+"""Endpoints on real sockets that return the bytes of a test, and items to send them."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable

@@ -45,7 +45,7 @@ def named(names: Names, *, networks: tuple[str, ...] = (), scheme: str = "http")
     return HttpClient(guard, lookup=names, dns_cache_seconds=0)
 
 
-# What is sent, and what comes back.
+# Requests and responses.
 
 
 async def test_a_request_arrives_as_it_was_made(client: HttpClient, endpoint: Endpoint) -> None:
@@ -85,7 +85,7 @@ async def test_neither_cookies_nor_proxies_nor_compression_come_in_between(
     assert "cookie" not in endpoint.received[1].headers
 
 
-# Where it may go.
+# Allowed addresses.
 
 
 async def test_this_machine_is_refused_unless_a_network_is_named(endpoint: Endpoint) -> None:

@@ -1,4 +1,4 @@
-"""What is sent for an item, and what each answer means for it."""
+"""The request for an item, and the outcome of each response."""
 
 import hmac
 import json
@@ -71,7 +71,7 @@ def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
     return head.encode() + body
 
 
-# What is sent.
+# Requests.
 
 
 async def test_an_item_goes_out_signed_with_every_key_and_told_as_in_kafka(
@@ -157,7 +157,7 @@ async def test_a_traceparent_that_is_none_is_not_passed_on(
     assert "x-forged" not in endpoint.received[0].headers
 
 
-# What an answer means.
+# Responses.
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])

@@ -1,4 +1,4 @@
-"""What docs/http-dispatch.md shows is what happens."""
+"""The examples of docs/http-dispatch.md are true."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is kept of a response: bounded, storable, and without the secrets it may repeat."""
+"""The evidence of a response: bounded, storable, and without secrets."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""What may be called: what an operator listed, and of that only what is public."""
+"""Allowed endpoints: those that an operator listed, and of these only public ones."""
 
 from ipaddress import ip_address, ip_network
 

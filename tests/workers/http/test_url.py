@@ -1,4 +1,4 @@
-"""An address means one host, whoever reads it."""
+"""A URL means the same host to every parser."""
 
 from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""Signatures that a receiver's own library accepts, and keys that nobody sees."""
+"""Signatures that a receiver's own library accepts, and keys that are not shown."""
 
 from base64 import b64encode
 

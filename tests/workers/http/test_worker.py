@@ -161,7 +161,7 @@ async def test_items_are_sent_without_kafka_and_those_of_other_tenants_kinds_are
     waiting = await site.pending()
     assert set(waiting) == {"other-000000", "other-000001"}
     starts = await site.connection.fetchval("select max(starts) from ledger.pending")
-    assert starts == 0  # nobody took them and gave them back
+    assert starts == 0  # no worker claimed and released them
 
 
 async def test_one_pass_without_kafka_sends_what_is_due_and_tells_what_it_did(
