@@ -16,8 +16,8 @@ from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.allocator.state import AllocatorState
-from dueledger.ledger.flow_queue import FlowQueue
-from dueledger.ledger.flow_shares import FlowLoad
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dueledger.allocator.allocator import Allocator
 from dueledger.allocator.publish import Publisher, PublisherOptions
 from dueledger.allocator.settings import AllocatorSettings
-from dueledger.ledger.flow_shares import FlowLoad
+from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool

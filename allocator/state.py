@@ -7,7 +7,7 @@ from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.settings import AllocatorSettings
-from dueledger.ledger.flow_queue import FlowQueue
+from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.runtime.service import Signals, Stop
 
 

@@ -17,7 +17,7 @@ from bench.measurements import open_snapshot
 from bench.report import Goal, Measured
 from bench.rig import APPLICATION, Rig
 from bench.workload import DUE_AT, tenant_flows
-from dueledger.ledger.flow_queue import FLOOR_RAISE_ITEMS
+from dueledger.ledger.flows.queue import FLOOR_RAISE_ITEMS
 from dueledger.ledger.store import Record, connect
 from dueledger.ledger.store.claims import (
     Claim,

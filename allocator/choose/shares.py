@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from dueledger.ledger.flow_queue import LIGHT_ITEMS_MAX, FlowQueue
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare, split_by_demand
+from dueledger.ledger.flows.queue import LIGHT_ITEMS_MAX, FlowQueue
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
 from dueledger.ledger.store.claims import DueFlow
 
 COUNTED_FLOWS_MAX: Final = 32

@@ -17,9 +17,9 @@ from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilde
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
 from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.flow_admission import admit_shares, spend_allowances
-from dueledger.ledger.flow_queue import SERIAL_ITEMS_MAX
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare
+from dueledger.ledger.flows.admission import admit_shares, spend_allowances
+from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import CONNECTION_LOST, Connection

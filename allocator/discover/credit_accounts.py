@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Final, final
 
-from dueledger.ledger.flow_shares import FlowLoad
+from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.flow_limits import TopicCredit, read_credits

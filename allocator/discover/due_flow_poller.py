@@ -8,7 +8,7 @@ from dueledger.allocator.choose.shares import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.publish import Publisher
-from dueledger.ledger.flow_queue import FlowQueue
+from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import estimate_allowances

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
-from dueledger.ledger.flow_shares import FlowLoad
+from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent

@@ -10,8 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.ledger.flow_admission import admit_shares
-from dueledger.ledger.flow_shares import FlowShare
+from dueledger.ledger.flows.admission import admit_shares
+from dueledger.ledger.flows.shares import FlowShare
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import Signals

@@ -8,8 +8,8 @@ from dueledger.allocator.choose.shares import (
     admission_group_of,
     next_shares,
 )
-from dueledger.ledger.flow_queue import FlowQueue
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.store.claims import DueFlow
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.allocator.choose.shares import AdmissionGroup, admission_group_of, next_shares
-from dueledger.ledger.flow_queue import (
+from dueledger.ledger.flows.queue import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,
     FLOOR_RAISE_ITEMS,
@@ -18,7 +18,7 @@ from dueledger.ledger.flow_queue import (
     LIMIT_RETRY_SECONDS_MAX,
     FlowQueue,
 )
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare, NextDueQuery, split_by_demand
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, split_by_demand
 from dueledger.ledger.store.claims import FLOOR_MIN, OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
 from dueledger.ledger.store.flow_limits import FlowAllowance
 

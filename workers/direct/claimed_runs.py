@@ -9,7 +9,7 @@ from dueledger.workers.claim_slices import ClaimSlice
 from dueledger.workers.run.open_run import OpenRun
 
 if TYPE_CHECKING:
-    from dueledger.ledger.flow_shares import ShareResult
+    from dueledger.ledger.flows.shares import ShareResult
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.runs import StartResult
     from dueledger.workers.direct.direct_item import DirectItem

@@ -6,8 +6,8 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.flow_admission import Admission, admit_shares, spend_allowances
-from dueledger.ledger.flow_shares import FlowShare, ShareResult
+from dueledger.ledger.flows.admission import Admission, admit_shares, spend_allowances
+from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.store.claims import (
     FLOOR_MIN,
     Claim,

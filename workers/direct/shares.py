@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare, split_by_demand
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from dueledger.ledger.flow_queue import FlowQueue
+    from dueledger.ledger.flows.queue import FlowQueue
 
 HEAVY_CLAIM_DIVISOR: Final = 4
 """While light flows wait, heavy claims have a quarter of the items: light flows wait less."""

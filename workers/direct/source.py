@@ -8,8 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, TypeVar, final
 
 from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.flow_queue import FlowQueue
-from dueledger.ledger.flow_shares import FlowShare, ShareResult
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.item_check import ItemCheck
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point

@@ -8,8 +8,8 @@ from operator import attrgetter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dueledger.ledger.flow_queue import FlowQueue
-from dueledger.ledger.flow_shares import FlowShare, ShareResult, split_by_demand
+from dueledger.ledger.flows.queue import FlowQueue
+from dueledger.ledger.flows.shares import FlowShare, ShareResult, split_by_demand
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
 from dueledger.workers.direct.shares import PoolCapacity, next_shares
 

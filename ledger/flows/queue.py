@@ -21,7 +21,7 @@ from itertools import count
 from math import inf
 from typing import Final, Generic, TypeVar, final
 
-from dueledger.ledger.flow_shares import FlowLoad, FlowShare, NextDueQuery, ShareResult
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare, NextDueQuery, ShareResult
 from dueledger.ledger.store.claims import OVERLAP_SECONDS, DueFlow, NextDue, PendingFloor
 from dueledger.ledger.store.flow_limits import FlowAllowance
 

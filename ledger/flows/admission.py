@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dueledger.ledger.flow_shares import FlowShare, ShareResult
+from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.flow_limits import (
     FlowAllowance,
