@@ -157,7 +157,7 @@ async def test_a_session_that_a_test_leaves_open_is_ended(database_pool: Databas
         await asyncpg.connect(dsn)
 
 
-async def test_an_item_that_stands_nowhere_fails_its_test(
+async def test_an_item_without_a_state_fails_its_test(
     database_pool: DatabasePool, make_drafts: MakeDrafts
 ) -> None:
     async def lose_an_item() -> None:

@@ -150,7 +150,7 @@ def test_whatever_definition_of_the_tests_is_read_is_valid() -> None:
     ("text", "changes", "field"),
     [row[:3] for row in REFUSED if any(reason in row[3] for reason in EXPRESSED)],
 )
-def test_what_a_schema_can_refuse_it_refuses_where_it_stands(
+def test_what_a_schema_can_refuse_it_refuses_at_its_path(
     text: str, changes: dict[str, object], field: str
 ) -> None:
     (error, *_) = VALIDATOR.iter_errors(document(text, **changes))

@@ -219,7 +219,7 @@ def test_a_named_calendar_is_observed_where_its_days_are_given() -> None:
         unbound.observance()
 
 
-def test_a_calendar_that_nobody_knows_is_told_with_the_names_there_are_the_nearest_first() -> None:
+def test_an_unknown_calendar_is_reported_with_the_known_names_the_nearest_first() -> None:
     raw = document(NIGHTLY, calendar={"name": "us-setlement", "roll": "following"})
     known = {name: Calendar(name=name, weekend=(Weekday.SUN,)) for name in ("a", "us-settlement")}
     with pytest.raises(InvalidDefinition, match=r"Write: us-settlement or a, or inline"):

@@ -57,14 +57,14 @@ def test_zones_come_from_the_pinned_database_whatever_the_machine_has() -> None:
     assert noon.astimezone(load_zone(BERLIN)).utcoffset() == timedelta(hours=1)
 
 
-def test_how_far_a_calendar_reaches_is_told_by_the_pinned_database() -> None:
+def test_the_pinned_database_decides_how_far_a_calendar_is_known() -> None:
     definition = every_four_hours()
     assert YEARS_END in calendar_ends(definition)
     start = YEARS_END - timedelta(days=2)
     assert known_until(definition, start, YEARS_END + timedelta(days=2)) == YEARS_END
 
 
-def test_whether_a_calendar_has_ended_is_told_by_the_pinned_database() -> None:
+def test_the_pinned_database_decides_whether_a_calendar_has_ended() -> None:
     rule: dict[str, Any] = {
         "definition": "rule",
         "tenant": "acme",

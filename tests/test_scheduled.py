@@ -138,7 +138,7 @@ def test_items_that_a_calendar_rolls_are_smeared_from_there_and_never_to_the_nex
     assert [*halves[0], *halves[1]] == drafts
 
 
-def test_a_smear_looks_no_further_than_the_calendar_knows() -> None:
+def test_a_smear_reads_no_further_than_the_calendar_is_known() -> None:
     days = {"weekend": ["sat", "sun"], "last_day": "2027-03-03", "roll": "skip"}
     smeared = schedule({"cron": "0 9 * * *", "timezone": "UTC"}, smear="PT4H", calendar=days)
     assert len(draft_occurrences(smeared, START, START + timedelta(days=3)).drafts) == 3

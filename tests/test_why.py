@@ -32,7 +32,7 @@ async def why(connection: Connection, item: UUID) -> str:
         ("gap", ": 2027-03-14 02:30 in America/New_York does not exist"),
     ],
 )
-async def test_g2_what_was_skipped_is_told_with_its_reason(
+async def test_g2_a_skipped_item_is_shown_with_its_reason(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts, reason: str, told: str
 ) -> None:
     (draft,) = make_drafts()
@@ -51,7 +51,7 @@ async def test_g2_what_was_skipped_is_told_with_its_reason(
         (TransitionEvent.SUPERSEDED, "PolicyRenewed", ": PolicyRenewed."),
     ],
 )
-async def test_what_was_withdrawn_is_told_with_its_reason(
+async def test_a_withdrawn_item_is_shown_with_its_reason(
     connection: Connection,
     actor_no: int,
     make_drafts: MakeDrafts,

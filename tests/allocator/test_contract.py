@@ -222,13 +222,13 @@ def test_murmur2_equals_kafkas_vectors(key: bytes, signed: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=12), max_size=200), st.integers(1, 50))
-def test_keys_hashed_together_land_where_each_lands_alone(
+def test_keys_hashed_together_have_the_partitions_of_each_alone(
     keys: list[bytes], partitions: int
 ) -> None:
     assert partitions_of(keys, partitions) == [partition_of(key, partitions) for key in keys]
 
 
-async def test_another_producer_with_the_same_key_lands_on_the_same_partition(
+async def test_another_producer_with_the_same_key_chooses_the_same_partition(
     bootstrap_servers: str, kind: str
 ) -> None:
     topic = f"copartitioned-{kind}"

@@ -99,7 +99,7 @@ async def test_a_worker_that_is_silent_is_given_nothing_more(
     assert await scheduled(connection) == 20
 
 
-async def test_what_is_started_makes_room_and_what_waits_does_not(
+async def test_started_items_free_credit_and_waiting_items_do_not(
     start_allocator: Start, emit_unwanted: Emit, grant: Grant, make_drafts: Drafts, crew: Crew
 ) -> None:
     await emit_unwanted(make_drafts(30))

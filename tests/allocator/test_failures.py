@@ -305,7 +305,7 @@ async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_ou
     assert (account.pending, account.handed_out) == (0, 30)
 
 
-async def test_a_broker_that_says_duplicate_may_have_the_batch_nobody_knows_where(
+async def test_a_broker_that_says_duplicate_may_have_the_batch_at_an_unknown_offset(
     start_allocator: Start,
     emit: Emit,
     make_drafts: Drafts,

@@ -31,7 +31,7 @@ def test_a_day_of_the_weekend_that_is_worked_instead_is_a_workday() -> None:
     assert document.calendar("cn").is_business_day(date(2025, 1, 26))
 
 
-def test_days_that_are_only_estimated_are_told() -> None:
+def test_days_that_are_only_estimated_are_reported() -> None:
     found = read_holidays("AE", None, DayRange(date(2030, 1, 1), date(2030, 12, 31)))
     assert "estimated" in found.remarks[0]
 
@@ -49,7 +49,7 @@ def test_what_the_library_does_not_know_is_refused(place: str, span: DayRange, s
         read_holidays(place, None, span)
 
 
-def test_a_day_without_a_session_is_a_holiday_and_half_days_are_told() -> None:
+def test_a_day_without_a_session_is_a_holiday_and_half_days_are_reported() -> None:
     found = read_exchange("XNYS", YEAR)
     calendar = found.document.calendar("nyse")
     assert not calendar.is_business_day(date(2025, 1, 9)), "a day of mourning, by no rule"

@@ -126,7 +126,7 @@ async def test_g13_a_version_whose_calendar_cannot_be_had_takes_over_nothing(
     assert await site.found() == {FindingType.DEFINITION_FAILED}
 
 
-async def test_g13_a_stretch_that_one_calendar_began_is_finished_by_it(
+async def test_g13_a_window_that_one_calendar_began_is_finished_by_it(
     put: Put, site: Site, database: str
 ) -> None:
     """Too many pending items to end at once; meanwhile a new calendar moves others there."""

@@ -55,7 +55,7 @@ def test_every_process_takes_json(dueledger: Command, command: str) -> None:
 @pytest.mark.parametrize(
     "arguments", [("--direct",), ("--direct", "--outcomes"), ("--http", "--outcomes")]
 )
-def test_a_worker_that_is_told_nothing_or_two_things_is_a_usage_error(
+def test_a_worker_without_handlers_or_with_two_modes_is_a_usage_error(
     dueledger: Command, arguments: tuple[str, ...]
 ) -> None:
     ran = dueledger("work", *arguments, "--json")
@@ -267,7 +267,7 @@ def test_an_argument_that_is_not_utf8_is_refused(dueledger: Command) -> None:
         ("datestyle=nonsense", 2, "unknown to Postgres or refused"),
     ],
 )
-def test_a_parameter_of_the_address_that_cannot_be_is_told(
+def test_an_impossible_parameter_of_the_address_is_reported(
     dueledger_on: Command, database: str, parameter: str, code: int, said: str
 ) -> None:
     ran = dueledger_on("items", "--dsn", f"{database}?{parameter}")

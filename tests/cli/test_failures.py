@@ -23,7 +23,7 @@ from dueledger.ledger.errors import InvalidSetting
         asyncpg.InterfaceError("cannot perform operation: connection is closed"),
     ],
 )
-def test_a_connection_that_broke_is_told_as_out_of_reach(error: Exception) -> None:
+def test_a_broken_connection_is_reported_as_out_of_reach(error: Exception) -> None:
     failure = describe(error)
     assert failure is not None
     assert (failure.exit, failure.code) == (ExitCode.UNREACHABLE, "CONNECTION_LOST")
@@ -37,7 +37,7 @@ def test_a_connection_that_broke_is_told_as_out_of_reach(error: Exception) -> No
         ValueError("a defect"),
     ],
 )
-def test_what_is_no_broken_connection_is_not_told_as_one(error: Exception) -> None:
+def test_other_errors_are_not_reported_as_a_broken_connection(error: Exception) -> None:
     assert describe(error) is None
 
 
@@ -49,7 +49,7 @@ def test_what_is_no_broken_connection_is_not_told_as_one(error: Exception) -> No
         (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "repeat it"),
     ],
 )
-def test_what_postgres_refuses_is_told_in_words(
+def test_an_error_of_postgres_is_reported_in_words(
     error: asyncpg.PostgresError, code: str, said: str
 ) -> None:
     failure = describe(error)

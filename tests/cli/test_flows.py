@@ -127,7 +127,7 @@ def test_an_item_is_started_before_its_time_in_a_persons_name(dueledger_on: Comm
     assert timeline[1]["actor"].startswith("person:")
 
 
-def test_a_schedule_is_triggered_once_a_cycle_beside_its_rounds(
+def test_a_schedule_is_triggered_once_a_cycle_beside_its_occurrences(
     dueledger_on: Command, tmp_path: Path
 ) -> None:
     document = tmp_path / "nightly.yaml"

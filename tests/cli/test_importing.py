@@ -29,7 +29,7 @@ def crontab(tmp_path: Path) -> str:
     return str(tmp_path / "tab")
 
 
-def test_definitions_stand_on_stdout_alone_and_what_is_left_out_is_told(
+def test_only_definitions_are_on_stdout_and_what_is_left_out_is_reported(
     dueledger: Command, crontab: str
 ) -> None:
     ran = dueledger("import", "crontab", crontab, "--timezone", "Europe/Berlin")

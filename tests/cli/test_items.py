@@ -68,7 +68,7 @@ def test_nothing_is_found_under_a_key_that_nobody_owes(dueledger_on: Command) ->
     assert ran.document["error"]["code"] == "NOT_FOUND"
 
 
-def test_what_is_parked_and_what_was_refused_can_be_looked_through(dueledger_on: Command) -> None:
+def test_parked_items_and_refused_writes_can_be_listed(dueledger_on: Command) -> None:
     item = dueledger_on(
         "emit", *OWED, "--key", "INV-1", "--due-at", "2199-01-01", "--json"
     ).document["id"]

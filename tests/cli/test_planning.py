@@ -91,7 +91,7 @@ def test_a_person_sees_a_chart_the_peaks_and_the_quiet(
     assert "No quiet window of 2:00:00" in ran.err
 
 
-def test_a_plan_of_files_must_be_told_from_when(dueledger: Command, definitions: str) -> None:
+def test_a_plan_of_files_needs_its_start(dueledger: Command, definitions: str) -> None:
     refused = dueledger("plan", definitions, "--json")
     assert refused.code == 2
     assert "--from" in refused.document["error"]["detail"]

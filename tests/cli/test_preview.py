@@ -26,7 +26,7 @@ EVENT = """{"data": {"policy_number": "P-1", "term": "1", "region": "n", "produc
     "expires_on": "2027-03-31"}}"""
 
 
-def test_one_of_several_is_chosen_by_name_and_its_clock_changes_are_told(
+def test_one_of_several_is_chosen_by_name_and_its_clock_changes_are_shown(
     dueledger: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "two.yaml").write_text(SCHEDULES, encoding="utf-8")

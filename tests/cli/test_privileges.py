@@ -21,7 +21,7 @@ async def role(connection: Connection) -> AsyncGenerator[str]:
     await connection.execute(f"drop role {name}")
 
 
-async def test_the_doctor_serves_a_member_and_tells_others_what_they_lack(
+async def test_the_doctor_serves_a_member_and_names_what_others_lack(
     dueledger_on: Command, role: str, database: str, connection: Connection
 ) -> None:
     parts = urlsplit(database)

@@ -82,7 +82,7 @@ async def _ended(process: ForkedProcess) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
-async def test_g5_a_process_whose_postgres_hangs_ends_when_it_is_told_to(
+async def test_g5_a_process_whose_postgres_hangs_ends_after_sigterm(
     arguments: tuple[str, ...], start: Start, wire: tuple[Wire, str]
 ) -> None:
     process = await start(*arguments)
@@ -96,7 +96,7 @@ async def test_g5_a_process_whose_postgres_hangs_ends_when_it_is_told_to(
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
-async def test_a_process_that_still_connects_ends_when_it_is_told_to(
+async def test_a_process_that_still_connects_ends_after_sigterm(
     arguments: tuple[str, ...], start: Start, wire: tuple[Wire, str], eventually: Eventually
 ) -> None:
     wire[0].cut()

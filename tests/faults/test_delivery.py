@@ -211,7 +211,7 @@ async def test_g5_members_that_come_and_go_without_end_lose_nothing(
     assert await site.count_completed() == len(site.emitted)
 
 
-async def test_g4_two_allocators_serve_one_flow_and_no_item_is_in_two_hands(site: Site) -> None:
+async def test_g4_two_allocators_serve_one_flow_and_no_item_is_handed_out_twice(site: Site) -> None:
     kind = await site.add_kind("batch")
     allocators = [await site.start_allocator(), await site.start_allocator()]
     await site.start_worker()
@@ -230,7 +230,7 @@ async def test_g4_two_allocators_serve_one_flow_and_no_item_is_in_two_hands(site
     assert await site.count_effects() == await site.count_completed() == len(site.emitted)
 
 
-async def test_g9_poison_every_thousandth_item_parks_and_holds_nobody_up(site: Site) -> None:
+async def test_g9_poison_every_thousandth_item_parks_and_delays_no_other(site: Site) -> None:
     kind = await site.add_kind("batch", attempt_max=3)
     # No item of it is released, however long it waits.
     other = await site.add_kind("single", dispatch_seconds=60, queue_seconds=60)

@@ -17,7 +17,7 @@ async def refusals(site: Site, verb: str) -> int:
     return await site.fetchval("select count(*) from ledger.rejected_write where verb = $1", verb)
 
 
-async def test_g4_an_allocator_that_slept_past_its_deadline_publishes_for_nobody(
+async def test_g4_an_allocator_that_slept_past_its_deadline_publishes_without_effect(
     site: Site,
 ) -> None:
     kind = await site.add_kind("batch", queue_seconds=1, dispatch_seconds=1)

@@ -204,7 +204,7 @@ def test_a_command_that_seems_to_hold_a_secret_is_asked_about(command: str) -> N
     assert OpenQuestion.SECRET not in job("0 1 * * * /opt/dump --all").known.questions
 
 
-def test_jobs_of_one_program_have_names_that_do_not_hang_on_their_place() -> None:
+def test_jobs_of_one_program_have_names_that_do_not_depend_on_their_order() -> None:
     lines = ["0 1 * * * dump a", "0 2 * * * dump b", "0 3 * * * sweep"]
     there = {one.definition.definition for one in read("\n".join(lines)).jobs}
     back = {one.definition.definition for one in read("\n".join(reversed(lines))).jobs}
@@ -220,7 +220,7 @@ def test_the_same_line_twice_is_carried_over_once_and_the_other_is_named() -> No
     assert "tab:1" in found.skipped[0].reason
 
 
-def test_a_last_line_without_an_end_is_told() -> None:
+def test_a_last_line_without_an_end_is_reported() -> None:
     found = import_crontab("0 1 * * * dump", "tab", BERLIN)
     assert len(found.jobs) == 1
     assert "several crons ignore it" in found.reported[0].meaning

@@ -163,7 +163,7 @@ async def test_any_order_of_activation_and_cancellation_leaves_the_very_same_sta
         assert list(states.values()) == ["cancelled", "cancelled", "open"], seed
 
 
-async def test_two_processes_that_land_a_keys_events_at_once_miss_neither(
+async def test_two_processes_that_record_a_keys_events_at_once_miss_neither(
     database: str,
     take: Take,
     set_rule: SetRule,

@@ -51,7 +51,7 @@ def test_an_event_does_not_withdraw_what_it_implies_itself() -> None:
     assert find_item_endings(born, [supersede(5, ITEMS[0])]) == []
 
 
-def test_of_two_amendments_at_one_instant_exactly_one_stands() -> None:
+def test_of_two_amendments_at_one_instant_exactly_one_counts() -> None:
     born = first_implied([ImpliedItem(at(5, "a"), ITEMS[0]), ImpliedItem(at(5, "b"), ITEMS[1])])
     (ending,) = find_item_endings(born, [supersede(5, ITEMS[0], "a"), supersede(5, ITEMS[1], "b")])
     assert (ending.item, ending.replacement) == (ITEMS[0], ITEMS[1])
@@ -63,7 +63,7 @@ def test_the_first_withdrawal_after_the_birth_is_the_one_that_ends_it() -> None:
     assert ending.event is TransitionEvent.SUPERSEDED
 
 
-def test_an_item_told_of_twice_was_born_at_the_earlier_time() -> None:
+def test_an_item_implied_twice_was_implied_at_the_earlier_time() -> None:
     told = [ImpliedItem(at(9), ITEMS[0]), ImpliedItem(at(1), ITEMS[0])]
     assert find_item_endings(first_implied(told), [cancel(5)])
 

@@ -264,7 +264,7 @@ async def test_what_an_emitters_transaction_took_back_is_not_owed(
     assert await read_states() == {"P-2 2027-03-01": "open"}
 
 
-async def test_an_idle_tick_tells_the_same_counts(
+async def test_an_idle_tick_returns_the_same_counts(
     intake: TopicIntake, send: Send, take_all: TakeAll
 ) -> None:
     idle = await intake.tick()

@@ -219,7 +219,7 @@ async def test_g3_a_simulated_clock_is_refused_to_an_application_role(emitter: s
     await service.close()
 
 
-async def test_an_items_story_is_told_in_order(ledger: Ledger) -> None:
+async def test_an_items_timeline_is_in_order(ledger: Ledger) -> None:
     placed = await ledger.place(State.COMPLETED)
     story = await item_timeline(ledger.connection, placed.id)
     assert [entry["event"] for entry in story] == ["emitted", "claimed", "started", "completed"]

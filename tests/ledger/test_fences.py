@@ -125,7 +125,7 @@ async def test_g4_a_direct_worker_starts_what_it_claimed_itself(ledger: Ledger) 
     assert (await ledger.start(fence)).run_no is not None
 
 
-async def test_g4_a_stretch_is_started_once_and_in_order(ledger: Ledger) -> None:
+async def test_g4_a_claim_slice_is_started_once_and_in_order(ledger: Ledger) -> None:
     await ledger.emit(10)
     fence = (await ledger.claim()).fence
 
@@ -144,7 +144,9 @@ async def test_g4_a_stretch_is_started_once_and_in_order(ledger: Ledger) -> None
     await ledger.check_balance()
 
 
-async def test_g4_only_one_of_many_workers_starts_a_stretch(ledger: Ledger, database: str) -> None:
+async def test_g4_only_one_of_many_workers_starts_a_claim_slice(
+    ledger: Ledger, database: str
+) -> None:
     await ledger.emit(50)
     fence = (await ledger.claim()).fence
     rivals = [await connect(database, application_name="rival") for _ in range(8)]
@@ -270,7 +272,9 @@ async def test_business_time_flows_at_the_rate_that_is_set(ledger: Ledger, noon:
     assert abs((machine - noon).days) > 30
 
 
-async def test_a_stretch_can_be_started_as_runs_of_one_that_settle_apart(ledger: Ledger) -> None:
+async def test_a_claim_slice_can_be_started_as_runs_of_one_that_settle_apart(
+    ledger: Ledger,
+) -> None:
     items = await ledger.emit(5)
     claim = await ledger.claim()
     assert await ledger.cancel(items[3]) is RequestResult.REQUESTED

@@ -54,7 +54,7 @@ def test_a_number_out_of_its_bounds_is_refused_by_name(name: str, number: float)
     assert refused.value.problems[0].reason.endswith(FLOW_BOUNDS[name].text)
 
 
-async def test_what_the_table_refuses_is_told_in_the_same_words(ledger: Ledger) -> None:
+async def test_what_the_table_refuses_is_reported_in_the_same_words(ledger: Ledger) -> None:
     await ledger.emit()
     words = re.escape(FLOW_BOUNDS["rate_per_second"].text)
     with pytest.raises(InvalidItem, match=words), mapped_errors():

@@ -181,7 +181,7 @@ async def test_what_does_not_wait_cannot_be_expedited(ledger: Ledger) -> None:
     assert ("trigger", "illegal") in await ledger.rejected()
 
 
-async def test_a_flow_born_beside_a_pause_is_paused_by_the_next_look(
+async def test_a_flow_made_beside_a_pause_is_paused_by_the_next_tick(
     ledger: Ledger, database: str
 ) -> None:
     other = await connect(database, application_name="emitter")

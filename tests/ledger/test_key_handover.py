@@ -245,7 +245,9 @@ async def test_a_failure_frees_the_key_only_where_its_kind_says_so(
     assert await ordered.connection.fetchval("select count(*) from ledger.following") == 1
 
 
-async def test_g2_a_round_skipped_for_its_overlap_is_followed_by_the_next(ledger: Ledger) -> None:
+async def test_g2_an_occurrence_skipped_for_its_overlap_is_followed_by_the_next(
+    ledger: Ledger,
+) -> None:
     definition_no = await _define(ledger)
     await _owe(ledger, overlap=Overlap.SKIP, overlap_key="round")
     await _run(ledger)

@@ -66,7 +66,7 @@ async def _check_all(ledger: Ledger, check: ItemCheck) -> int:
     return sum([await _tick(check) for _ in range(months)])
 
 
-async def test_g5_what_stands_nowhere_waits_again_and_is_worked(
+async def test_g5_an_item_without_a_state_is_pending_again_and_is_worked(
     ledger: Ledger, check: ItemCheck
 ) -> None:
     whole = [await ledger.place(state) for state in State]
@@ -136,7 +136,7 @@ async def test_more_than_a_claim_can_lose_is_reported_and_left_to_a_person(
 
 
 @pytest.mark.damages
-async def test_an_item_that_stands_twice_is_reported(ledger: Ledger, check: ItemCheck) -> None:
+async def test_an_item_with_two_states_is_reported(ledger: Ledger, check: ItemCheck) -> None:
     placed = await ledger.place(State.COMPLETED)
     await ledger.connection.execute(
         "insert into ledger.pending (item_no, effective_date, flow_no, available_at)"
@@ -200,7 +200,7 @@ async def test_each_month_is_taken_once_an_hour_the_one_first_that_waits_longest
 
 
 @pytest.mark.damages
-async def test_g5_an_item_that_was_deleted_by_hand_keeps_no_other_from_being_given_back(
+async def test_g5_an_item_that_was_deleted_by_hand_prevents_no_release_of_others(
     ledger: Ledger,
 ) -> None:
     # One claim is released and one is late; one run fails and the lease of one lapses.

@@ -232,7 +232,9 @@ async def test_an_older_one_that_comes_late_does_not_oust_the_holder(ledger: Led
     assert await ledger.connection.fetchval("select count(*) from ledger.withdrawal") == 0
 
 
-async def test_g2_a_retry_that_lost_its_key_is_cancelled_by_a_newer_round(ledger: Ledger) -> None:
+async def test_g2_a_retry_that_lost_its_key_is_cancelled_by_a_newer_occurrence(
+    ledger: Ledger,
+) -> None:
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, failure_holds=False))
     (first,) = await _owe(ledger, 1, Overlap.CANCEL_OTHER)
     await ledger.settle((await _hand_out(ledger))[first], FAILED, after_seconds=0)
@@ -254,7 +256,7 @@ async def test_g2_nothing_ends_or_waits_because_of_what_a_paused_lane_holds(
     assert list(await _hand_out(ledger)) == [free]
 
 
-async def test_g2_what_was_redriven_ends_no_round_and_is_ended_by_none(ledger: Ledger) -> None:
+async def test_g2_a_redriven_item_ends_no_other_and_is_ended_by_none(ledger: Ledger) -> None:
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, failure_holds=False))
     (parked,) = await _owe(ledger, 1, Overlap.SKIP)
     await ledger.settle((await _hand_out(ledger))[parked], TransitionEvent.PARKED)
@@ -302,7 +304,7 @@ async def test_g5_the_sweep_wakes_what_no_settlement_woke(ledger: Ledger) -> Non
     assert list(await _hand_out(ledger)) == [second]
 
 
-async def test_the_sweep_visits_every_key_a_stretch_at_a_time(ledger: Ledger) -> None:
+async def test_upkeep_visits_every_key_some_at_a_time(ledger: Ledger) -> None:
     await _order_by_key(ledger)
     for number in range(5):
         await _owe(ledger, 2, key=f"key-{number}")
@@ -319,7 +321,7 @@ async def test_the_sweep_visits_every_key_a_stretch_at_a_time(ledger: Ledger) ->
     assert reached is None
 
 
-async def test_one_pass_of_upkeep_wakes_many_keys_and_looks_at_few_that_are_held(
+async def test_one_pass_of_upkeep_wakes_many_keys_and_reads_few_that_are_held(
     ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upkeep, "KEYS_MAX", 1)

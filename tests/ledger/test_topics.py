@@ -28,7 +28,7 @@ async def test_a_topic_that_cannot_be_made_is_named_and_the_others_are_made(
     assert await partitions_of(bootstrap_servers, good) == {0, 1}
 
 
-async def test_a_process_tells_which_of_its_topics_are_refused_and_goes_on(
+async def test_a_process_reports_which_of_its_topics_are_refused_and_goes_on(
     bootstrap_servers: str, kind: str
 ) -> None:
     settings = Settings(
@@ -44,6 +44,6 @@ async def test_a_process_tells_which_of_its_topics_are_refused_and_goes_on(
     assert await partitions_of(bootstrap_servers, good) == {0, 1, 2}
 
 
-async def test_without_a_broker_the_caller_is_told_what_to_look_at() -> None:
+async def test_without_a_broker_the_error_names_what_to_check() -> None:
     with pytest.raises(Unavailable, match="DUELEDGER_BOOTSTRAP_SERVERS"):
         await make_missing_topics("127.0.0.1:9", ["any"], partitions=1, replication=1)

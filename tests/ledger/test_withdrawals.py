@@ -48,7 +48,7 @@ async def test_a_run_whose_every_item_was_withdrawn_is_closed_at_once(ledger: Le
     await ledger.check_balance()
 
 
-async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion_stands(
+async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion_stays(
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)

@@ -50,7 +50,7 @@ async def test_the_first_is_due_when_its_definition_comes_into_force(
 
 
 @pytest.mark.parametrize("event", [TransitionEvent.COMPLETED, TransitionEvent.CANCELLED])
-async def test_g1_whoever_ends_an_item_owes_the_next_in_the_same_transaction(
+async def test_g1_the_transaction_that_ends_an_item_emits_the_next(
     connection: Connection,
     materialiser: Materialiser,
     set_schedule: SetSchedule,

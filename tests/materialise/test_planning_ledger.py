@@ -64,7 +64,7 @@ async def settle(
 
 
 @pytest.mark.parametrize("smear", [None, "PT40M"])
-async def test_rounds_that_are_there_already_are_counted_once(
+async def test_occurrences_that_are_items_already_are_counted_once(
     materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan, smear: str | None
 ) -> None:
     await set_schedule("d", HOURLY, smear=smear)
@@ -130,7 +130,7 @@ async def test_retries_and_snoozes_are_counted_when_they_are_tried_again(
     assert due(await plan()) == hourly() | again
 
 
-async def test_a_triggered_round_is_counted_beside_the_schedules_own(
+async def test_a_triggered_occurrence_is_counted_beside_the_schedules_own(
     connection: Connection,
     materialiser: Materialiser,
     set_schedule: SetSchedule,
@@ -157,7 +157,7 @@ async def test_what_an_older_version_has_waiting_is_counted_with_the_newer_one(
     assert due(await plan()) == expected
 
 
-async def test_rounds_that_wait_are_counted_where_their_schedule_cannot_be_told(
+async def test_pending_occurrences_are_counted_if_their_schedule_is_unknown(
     connection: Connection, materialiser: Materialiser, set_schedule: SetSchedule, plan: MakePlan
 ) -> None:
     calendar = {"weekend": ["sat", "sun"], "last_day": "2027-03-01", "roll": "skip"}
@@ -197,7 +197,7 @@ async def test_what_was_due_before_is_said_apart_and_what_a_key_holds_back_with_
     assert sum(each.waiting for each in made.quarters) == 0
 
 
-async def test_a_round_that_came_late_is_counted_once(
+async def test_an_occurrence_that_came_late_is_counted_once(
     materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime, plan: MakePlan
 ) -> None:
     await set_schedule("d", HOURLY)

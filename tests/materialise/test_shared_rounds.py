@@ -27,7 +27,7 @@ async def failures(connection: Connection) -> dict[str, str]:
     return {row["name"]: row["failure"] for row in rows}
 
 
-async def test_g2_a_round_that_is_another_schedules_item_fails_and_does_not_get_lost(
+async def test_g2_an_occurrence_that_is_another_schedules_item_fails_and_is_not_lost(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     set_time: SetTime,
@@ -55,7 +55,7 @@ async def test_g2_a_round_that_is_another_schedules_item_fails_and_does_not_get_
     ]
 
 
-async def test_g2_two_schedules_of_one_pass_do_not_share_their_rounds_unseen(
+async def test_g2_two_schedules_of_one_pass_do_not_share_their_occurrences_unseen(
     materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
 ) -> None:
     for name in ("one", "other"):
@@ -65,7 +65,7 @@ async def test_g2_two_schedules_of_one_pass_do_not_share_their_rounds_unseen(
     assert len(await failures(connection)) == 1
 
 
-async def test_g2_a_skipped_round_and_a_fixed_delay_are_not_taken_for_anothers_either(
+async def test_g2_a_skipped_occurrence_and_a_fixed_delay_are_not_mixed_up_with_anothers(
     materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
 ) -> None:
     friday = {"weekend": ["mon", "tue", "wed", "thu"], "roll": "skip"}

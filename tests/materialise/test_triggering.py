@@ -34,7 +34,7 @@ def trigger(connection: Connection, actor_no: int) -> Trigger:
     return ask
 
 
-async def test_g1_a_round_triggered_before_it_is_there_is_owed_at_its_time_all_the_same(
+async def test_g1_an_occurrence_triggered_ahead_is_still_owed_at_its_time(
     materialiser: Materialiser, connection: Connection, set_schedule: SetSchedule, trigger: Trigger
 ) -> None:
     await set_schedule("nightly", EVENING)
@@ -44,7 +44,7 @@ async def test_g1_a_round_triggered_before_it_is_there_is_owed_at_its_time_all_t
     assert await due_times(connection, "nightly") == [NOON + timedelta(hours=5)]
 
 
-async def test_a_waiting_round_that_is_named_is_refused_with_the_item_to_start_instead(
+async def test_a_pending_occurrence_that_is_named_is_refused_with_the_item_to_start_instead(
     materialiser: Materialiser,
     connection: Connection,
     set_schedule: SetSchedule,
@@ -70,7 +70,7 @@ async def test_a_waiting_round_that_is_named_is_refused_with_the_item_to_start_i
     "spelled",
     [SIX, f"{SIX}#2", f"{SIX}:00", "2027-03-01 18:00", f"{SIX}:00.000000", f"{SIX}+01:00", ""],
 )
-async def test_whatever_spells_a_round_or_nothing_is_no_name_for_one(
+async def test_the_name_of_an_occurrence_or_an_empty_name_is_refused(
     materialiser: Materialiser,
     connection: Connection,
     set_schedule: SetSchedule,
@@ -113,7 +113,7 @@ async def test_two_who_trigger_one_cycle_at_once_meet_in_one_item(
 
 
 @pytest.mark.usefixtures("materialiser")
-async def test_without_a_cycle_every_second_has_a_round_of_its_own(
+async def test_without_a_cycle_every_second_has_an_occurrence_of_its_own(
     set_schedule: SetSchedule, set_time: SetTime, trigger: Trigger
 ) -> None:
     await set_schedule("nightly", EVENING)
@@ -124,7 +124,7 @@ async def test_without_a_cycle_every_second_has_a_round_of_its_own(
 
 
 @pytest.mark.usefixtures("materialiser")
-async def test_a_round_triggered_before_is_told_with_what_can_be_done(
+async def test_an_occurrence_triggered_before_is_reported_with_the_remedy(
     connection: Connection, set_schedule: SetSchedule, trigger: Trigger, actor_no: int
 ) -> None:
     await set_schedule("nightly", EVENING)

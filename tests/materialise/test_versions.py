@@ -78,7 +78,7 @@ async def test_g13_what_waits_beyond_the_change_ends_as_superseded_and_the_newer
     assert {row["version"] for row in found if row["waits"] and row["due_at"] >= change} == {2}
 
 
-async def test_g13_a_round_that_both_owe_stays_under_the_newer_terms_with_the_older_on_record(
+async def test_g13_an_occurrence_that_both_owe_stays_under_the_newer_terms_with_the_older_on_record(
     materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
 ) -> None:
     await set_schedule("d", HOURLY, labels={"region": "north"})
@@ -269,7 +269,7 @@ async def test_what_is_to_be_withdrawn_is_withdrawn_in_bounded_batches(
     assert len(standing(found, "superseded")) > 4_000
 
 
-async def test_while_the_newer_version_fails_what_stands_of_the_older_is_still_owed(
+async def test_while_the_newer_version_fails_the_older_ones_items_are_still_owed(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     connection: Connection,
@@ -321,7 +321,7 @@ async def test_an_event_rule_after_a_schedule_withdraws_what_the_schedule_still_
         {"lane": "region", "labels": {"region": "x"}},
     ],
 )
-async def test_a_change_of_what_names_a_round_or_its_flow_leaves_each_owed_once(
+async def test_a_change_of_an_occurrences_name_or_flow_leaves_each_owed_once(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     connection: Connection,

@@ -59,7 +59,7 @@ def owed(
 
 
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.full)])
-async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_round_owed_once(  # noqa: C901 - a story of its own
+async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_occurrence_owed_once(  # noqa: C901 - a story of its own
     set_schedule: SetSchedule,
     set_time: SetTime,
     run_process: RunProcess,

@@ -11,7 +11,7 @@ from dueledger.ledger.store.statements import statement
 from .conftest import NOON, SetSchedule, SetTime, due_times, tick_until_idle
 
 
-async def test_a_take_over_reads_the_days_around_its_stretch_and_no_more(
+async def test_a_take_over_reads_the_days_around_its_window_and_no_more(
     materialiser: Materialiser, set_schedule: SetSchedule, set_time: SetTime, connection: Connection
 ) -> None:
     """Six weeks of items are before it."""

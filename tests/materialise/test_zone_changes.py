@@ -200,7 +200,7 @@ async def test_g13_what_falls_into_a_gap_that_the_newer_database_makes_ends_as_i
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 
 
-async def test_g13_what_a_tz_database_moves_is_looked_for_by_the_calendar_that_placed_it(
+async def test_g13_what_a_tz_database_moves_is_found_by_the_calendar_that_placed_it(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     set_time: SetTime,

@@ -64,7 +64,7 @@ def changes(documents: list[dict[str, list[Mapping[str, str]]]]) -> list[tuple[s
     return [(one["change"], one["cycle"]) for each in documents for one in each["items"]]
 
 
-async def test_g13_a_round_in_a_gap_that_a_newer_database_closes_is_owed_as_its_next_issue(
+async def test_g13_an_occurrence_in_a_gap_that_a_newer_database_closes_is_owed_as_its_next_issue(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     set_time: SetTime,
@@ -99,7 +99,7 @@ async def test_g13_a_round_in_a_gap_that_a_newer_database_closes_is_owed_as_its_
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 
 
-async def test_g13_a_round_that_a_database_withdrew_is_owed_again_by_the_next_that_has_it(
+async def test_g13_an_occurrence_that_a_database_withdrew_is_owed_again_by_the_next_that_has_it(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     set_time: SetTime,

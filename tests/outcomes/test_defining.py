@@ -135,7 +135,7 @@ async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
 
 
 @pytest.mark.parametrize("held", ["kind", "materialised"])
-async def test_who_waits_too_long_for_another_is_told_for_what(
+async def test_a_lock_wait_that_is_too_long_is_reported_with_what_it_waits_for(
     database: str, connection: Connection, actor_no: int, kind: str, held: str
 ) -> None:
     definition = parse_definition(document(kind))

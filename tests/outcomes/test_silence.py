@@ -50,7 +50,7 @@ async def let_leases_lapse(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("run_seconds", [None, 300.0])
-async def test_g5_ten_leases_that_nobody_answers_blame_nothing_and_park_nothing(
+async def test_g5_ten_leases_without_an_outcome_blame_nothing_and_park_nothing(
     desk: Desk, run_seconds: float | None
 ) -> None:
     await desk.put_policy(attempt_max=1, run_seconds=run_seconds)

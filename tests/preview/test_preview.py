@@ -122,7 +122,7 @@ def test_what_a_change_of_the_clocks_does_is_said_in_words(
     assert row["by"] == ("1 h forward" if since is SPRING else "1 h back")
 
 
-def test_a_change_that_nothing_falls_into_is_told_as_well() -> None:
+def test_a_change_that_nothing_falls_into_is_shown_as_well() -> None:
     definition = schedule('{cron: "0 9 * * *", timezone: Europe/Berlin}')
     window = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     [row] = change_rows(window, "Europe/Berlin", MARCH, APRIL)
@@ -174,7 +174,7 @@ def test_what_a_calendar_does_is_said_in_words(roll: str, words: str) -> None:
     assert said == [words]
 
 
-def test_a_gap_on_the_day_that_a_calendar_gives_tells_the_gap_alone() -> None:
+def test_a_gap_on_the_day_that_a_calendar_gives_shows_the_gap_alone() -> None:
     calendar = "{weekend: [fri, sat], roll: following}"
     definition = schedule(
         f"{{at: 2027-03-26T02:30, timezone: Europe/Berlin}}\ncalendar: {calendar}"

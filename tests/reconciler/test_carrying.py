@@ -317,7 +317,7 @@ async def test_an_hour_after_the_last_whole_pass_everything_is_read(
 
 
 @pytest.mark.usefixtures("standing")
-async def test_what_is_late_is_counted_again_and_told_once(
+async def test_late_items_are_counted_again_and_reported_once(
     frozen: Connection,
     make_reconciler: Make,
     complete_all: Callable[..., Awaitable[None]],
@@ -381,7 +381,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
 
 @pytest.mark.damages
 @pytest.mark.usefixtures("standing")
-async def test_g11_an_item_that_stands_nowhere_unbalances_though_its_month_is_carried(
+async def test_g11_an_item_without_a_state_unbalances_though_its_month_is_cached(
     frozen: Connection, make_reconciler: Make, counted: Counted
 ) -> None:
     reconciler = make_reconciler()
@@ -441,7 +441,7 @@ class Hanging:
         return []
 
 
-async def test_a_pass_that_is_cut_off_hands_nothing_on(
+async def test_a_pass_that_is_cut_off_caches_nothing(
     frozen: Connection,
     make_reconciler: Make,
     standing: list[ItemDraft],

@@ -53,7 +53,7 @@ async def test_what_follows_an_item_that_ended_is_not_unexpected(
     assert (await make_reconciler().run_pass()).found == {}
 
 
-async def test_what_a_person_triggered_is_accounted_for_and_what_nobody_did_is_not(
+async def test_a_triggered_item_is_accounted_for_and_an_unknown_one_is_not(
     frozen: Connection,
     make_reconciler: Callable[..., Reconciler],
     make_drafts: Callable[..., list[ItemDraft]],

@@ -64,7 +64,7 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
 
 
 @given(owed=keys, standing=keys, cancelled=keys, chunk=st.integers(1, 7))
-def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
+def test_g11_a_window_reports_exactly_the_difference_of_both_sides(
     owed: set[int], standing: set[int], cancelled: set[int], chunk: int
 ) -> None:
     flow = FlowRules(
@@ -101,7 +101,7 @@ def test_g11_a_window_tells_exactly_the_difference_of_both_sides(
         (None, True, [], ["1~2"]),
     ],
 )
-def test_g11_the_next_issue_of_a_round_is_expected_as_the_one_before_ended(
+def test_g11_the_next_issue_of_an_occurrence_is_expected_as_the_one_before_ended(
     ended: TransitionEvent | None,
     issued: bool,  # noqa: FBT001 - a column of the table
     missing: list[str],

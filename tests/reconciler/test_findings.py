@@ -117,7 +117,7 @@ async def test_g11_a_healthy_ledger_has_no_findings(
     assert [mark.complete_before for mark in result.watermarks] == [NOON, NOON]
 
 
-async def test_g11_what_a_population_owes_and_no_item_stands_for_is_missing_until_materialised(
+async def test_g11_what_a_population_owes_without_an_item_is_missing_until_materialised(
     frozen: Connection,
     make_reconciler: Make,
     make_drafts: Drafts,
@@ -165,7 +165,7 @@ async def test_g11_an_item_in_no_source_is_unexpected_until_cancelled(
     assert await resolutions(frozen, FindingType.UNEXPECTED) == [Resolution.REPAIRED]
 
 
-async def test_g11_two_cycles_of_one_occurrence_are_a_duplicate_of_the_one_nobody_named(
+async def test_g11_two_cycles_of_one_occurrence_are_a_duplicate_of_the_unnamed_one(
     frozen: Connection,
     make_reconciler: Make,
     make_drafts: Drafts,
@@ -317,7 +317,7 @@ async def test_g11_evidence_may_be_keyed_by_business_key_and_cycle(
     }
 
 
-async def test_g11_an_item_that_stands_nowhere_unbalances_the_ledger(
+async def test_g11_an_item_without_a_state_unbalances_the_ledger(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, actor_no: int
 ) -> None:
     await emit_items(frozen, make_drafts(5, due_at=NOON + timedelta(days=1)), actor_no=actor_no)
@@ -395,7 +395,7 @@ async def test_g1_what_a_schedule_owes_is_recomputed_from_the_version_in_force_t
     assert (await reconciler.run_pass()).found[FindingType.MISSING] == 0
 
 
-async def test_g11_a_source_that_cannot_tell_is_itself_the_finding_and_never_means_gone(
+async def test_g11_a_source_that_cannot_be_read_is_itself_the_finding_and_never_means_gone(
     frozen: Connection,
     make_reconciler: Make,
     make_drafts: Drafts,
@@ -425,7 +425,7 @@ async def test_g11_a_source_that_cannot_tell_is_itself_the_finding_and_never_mea
 
 
 @pytest.mark.parametrize("address", ["postgresql://u:hunter2@127.0.0.1:1/nowhere", "hunter2"])
-async def test_a_source_that_cannot_be_reached_does_not_tell_its_address(
+async def test_a_source_that_cannot_be_reached_does_not_show_its_address(
     frozen: Connection, make_reconciler: Make, address: str
 ) -> None:
     away = SqlPopulation(address, "select 1", "policies")
@@ -457,7 +457,7 @@ async def test_g11_rows_that_cannot_be_read_are_skipped_with_their_reason(
     assert "business_key is null" in {skipped.reason for skipped in source.skipped}
 
 
-async def test_the_watermark_stands_at_what_is_due_and_still_within_its_grace(
+async def test_the_watermark_is_at_what_is_due_and_still_within_its_grace(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, kind: str, actor_no: int
 ) -> None:
     await put_kind_policy(frozen, KindPolicy("acme", kind, grace_seconds=3_600))

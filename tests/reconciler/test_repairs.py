@@ -97,7 +97,7 @@ async def test_g11_two_reconcilers_at_once_apply_each_repair_once(
     assert (await counts(frozen))["due_item"] == 40
 
 
-async def test_a_dry_run_changes_nothing_and_tells_what_it_would_do(
+async def test_a_dry_run_changes_nothing_and_shows_what_it_would_do(
     frozen: Connection,
     make_reconciler: Make,
     make_drafts: Drafts,

@@ -169,7 +169,7 @@ async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_
     assert await found_types(reconciler) == set()
 
 
-async def test_g11_a_round_that_a_version_withdrew_and_a_later_one_owes_is_expected_once_more(
+async def test_g11_an_occurrence_that_a_version_withdrew_and_a_later_one_owes_is_expected_again(
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
     hour = timedelta(hours=1)
@@ -195,7 +195,7 @@ async def test_g11_a_round_that_a_version_withdrew_and_a_later_one_owes_is_expec
     assert await found_types(reconciler) == set()
 
 
-async def test_g11_schedules_that_share_their_rounds_are_a_finding_until_each_has_its_own(
+async def test_g11_schedules_that_share_their_occurrences_are_a_finding_until_each_has_its_own(
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
     since = NOON - timedelta(hours=3)
@@ -240,7 +240,7 @@ where i.nominal = '2027-03-01T12:30' order by i.item_no
 """
 
 
-async def test_g11_a_round_that_a_tz_database_skipped_and_a_newer_one_owes_is_accounted_for(
+async def test_g11_an_occurrence_that_a_tz_database_skipped_and_a_newer_one_owes_is_accounted_for(
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
     """The last issue counts, whatever later versions do with it."""

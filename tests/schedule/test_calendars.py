@@ -37,7 +37,7 @@ def calendars() -> st.SearchStrategy[Calendar]:
 
 
 @given(calendars(), DATES, ROLLS)
-def test_a_day_is_rolled_as_a_look_at_every_day_says(
+def test_a_day_is_rolled_as_a_check_of_every_day_says(
     calendar: Calendar, day: date, roll: Roll
 ) -> None:
     assert calendar.roll(day, roll) == rolled(calendar, day, roll)

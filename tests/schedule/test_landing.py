@@ -132,7 +132,7 @@ def nominals(when: Recurring, low: datetime, high: datetime) -> Iterator[datetim
 
 @settings(max_examples=60)
 @given(cases(), st.lists(st.integers(-3000, 3000), min_size=3, max_size=5))
-def test_a_frequent_schedule_lands_as_each_time_by_itself_and_windows_compose(
+def test_a_frequent_schedule_is_rolled_as_each_time_by_itself_and_windows_add_up(
     case: tuple[Recurring, Calendar, Roll, datetime], cuts: list[int]
 ) -> None:
     when, calendar, roll, change = case
@@ -174,7 +174,7 @@ class Watched:
         return self.rule.times_on(day)
 
 
-def test_days_left_out_are_not_looked_into_for_what_falls_due() -> None:
+def test_days_left_out_are_not_expanded_for_what_falls_due() -> None:
     when = Cron(cron="* * * * * *", timezone="America/New_York")
     watched = Watched(when)
     observance = Observance(closed_from(date(2027, 1, 1), 330), Roll.SKIP)

@@ -65,7 +65,7 @@ def calendars(draw: st.DrawFn, last_days: st.SearchStrategy[int | None]) -> Cale
     st.sampled_from(ROLLS),
     st.integers(-60, 60),
 )
-def test_what_is_overtaken_is_found_wherever_it_may_stand(
+def test_what_is_overtaken_is_found_wherever_it_may_be(
     when: dict[str, object],
     before: Calendar,
     after: Calendar,

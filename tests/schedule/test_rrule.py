@@ -138,7 +138,7 @@ def check_rule(rule: str, start: datetime, skip_days: int, days: int) -> None:
 
 @settings(max_examples=60)
 @given(rules(), STARTS, st.integers(0, 900), st.integers(1, 500))
-def test_a_rule_equals_its_oracle_in_any_stretch_of_naive_time(
+def test_a_rule_equals_its_oracle_in_any_window_of_naive_time(
     rule: str, start: datetime, skip_days: int, days: int
 ) -> None:
     check_rule(rule, start, skip_days, days)
@@ -147,7 +147,7 @@ def test_a_rule_equals_its_oracle_in_any_stretch_of_naive_time(
 @pytest.mark.full
 @settings(max_examples=5000)
 @given(rules(), STARTS, st.integers(0, 3000), st.integers(1, 1500))
-def test_many_rules_equal_their_oracle_in_any_stretch_of_naive_time(
+def test_many_rules_equal_their_oracle_in_any_window_of_naive_time(
     rule: str, start: datetime, skip_days: int, days: int
 ) -> None:
     check_rule(rule, start, skip_days, days)

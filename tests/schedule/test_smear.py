@@ -116,7 +116,7 @@ def occurrences(*minutes: int) -> tuple[Occurrence, ...]:
     return tuple(found[minute] for minute in minutes)
 
 
-def test_room_is_the_time_to_the_next_and_endless_where_none_follows() -> None:
+def test_the_smear_is_bounded_by_the_next_time_and_unbounded_if_none_follows() -> None:
     assert gaps_after(occurrences(0, 5, 7), occurrences(10, 11)) == [
         5 * MINUTE,
         2 * MINUTE,

@@ -89,7 +89,7 @@ async def test_g9_a_loop_that_never_turns_again_takes_its_process_with_it(
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["thread", "deaf"])
-async def test_g9_a_crew_whose_calls_never_end_wants_nothing_more_and_makes_room_for_another(
+async def test_g9_a_pool_whose_calls_never_end_wants_no_items_and_ends_its_worker(
     site: Site,
     make_drafts: MakeDrafts,
     is_async: bool,  # noqa: FBT001  # what is parametrized

@@ -113,7 +113,7 @@ async def test_g5_g9_an_item_ends_whatever_its_handler_raises_returns_or_cancels
     assert await site.open_runs() == 0
 
 
-async def test_g9_a_handler_that_swallows_its_cancelling_loses_its_item_and_stalls_nobody(
+async def test_g9_a_handler_that_swallows_its_cancellation_loses_its_item_and_stalls_no_other(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()

@@ -21,7 +21,7 @@ from .test_kafka import completing
 MakeDrafts = Callable[..., list[ItemDraft]]
 
 
-async def test_a_worker_wants_a_crew_full_from_its_beginning_and_nothing_once_it_drains(
+async def test_a_worker_grants_a_full_pool_from_its_start_and_nothing_once_it_drains(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()
@@ -51,7 +51,7 @@ async def test_a_worker_wants_a_crew_full_from_its_beginning_and_nothing_once_it
 
 
 @pytest.mark.parametrize(("timeout_seconds", "wanted"), [(30, 100), (300, 10), (36_000, 1)])
-async def test_g9_a_crew_that_may_take_long_lets_few_wait_until_it_was_seen_at_work(
+async def test_g9_a_pool_that_may_take_long_has_few_waiting_until_it_was_measured(
     site: Site, timeout_seconds: float, wanted: int
 ) -> None:
     handlers = Handlers()
@@ -100,7 +100,7 @@ async def test_a_worker_wants_no_more_than_its_buffer_takes(
     assert list((await site.credits()).values()) == [200]
 
 
-async def test_g9_what_a_full_crew_cannot_start_stays_scheduled(
+async def test_g9_items_that_a_full_pool_cannot_start_stay_scheduled(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()

@@ -99,7 +99,7 @@ async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
     assert all(headers[envelope.REJECTED_REASON] for headers in rejected)
 
 
-async def test_a_few_bytes_that_would_become_too_many_hold_up_nobody(
+async def test_a_few_bytes_that_would_become_too_many_delay_no_other_record(
     site: Site, make_drafts: MakeDrafts, producer: AIOKafkaProducer, bootstrap_servers: str
 ) -> None:
     topic = envelope.work_topic(site.kind)
@@ -127,7 +127,7 @@ async def test_a_few_bytes_that_would_become_too_many_hold_up_nobody(
     await site.eventually(all_rejected)
 
 
-async def test_a_header_whose_name_is_no_text_holds_up_nobody(
+async def test_a_header_whose_name_is_no_text_delays_no_other_record(
     site: Site, make_drafts: MakeDrafts, producer: AIOKafkaProducer, bootstrap_servers: str
 ) -> None:
     topic = envelope.work_topic(site.kind)

@@ -43,13 +43,13 @@ def test_the_mean_follows_calls_that_become_long() -> None:
     assert one.ahead_calls == 0
 
 
-def test_there_is_room_once_half_of_those_ahead_have_begun() -> None:
+def test_there_is_capacity_once_half_of_those_ahead_have_begun() -> None:
     one = places(8, AHEAD_SECONDS / 5)  # 40 ahead
     assert [one.startable_calls(busy) for busy in (0, 28, 29, 48)] == [48, 20, 0, 0]
     assert CallSlots(8, goes_ahead=False).startable_calls(7) == 1
 
 
-async def test_places_are_given_in_the_order_asked_for() -> None:
+async def test_call_slots_are_given_in_the_order_of_requests() -> None:
     one = places(1, 0.0)
     assert await one.acquire(LONG)
     waiting = [asyncio.ensure_future(one.acquire(LONG)) for _ in range(3)]
@@ -71,7 +71,7 @@ async def test_who_waits_longer_than_calls_were_gives_up_and_nothing_more_is_ahe
     assert await one.acquire(LONG)
 
 
-async def test_a_place_that_came_free_for_one_who_was_cancelled_goes_on() -> None:
+async def test_a_call_slot_given_to_a_cancelled_call_goes_to_the_next() -> None:
     one = places(1, 0.0)
     assert await one.acquire(LONG)
     first, second = (asyncio.ensure_future(one.acquire(LONG)) for _ in range(2))
@@ -84,7 +84,7 @@ async def test_a_place_that_came_free_for_one_who_was_cancelled_goes_on() -> Non
     assert first.cancelled()
 
 
-async def test_a_place_that_a_call_keeps_is_not_given() -> None:
+async def test_a_call_slot_that_a_call_keeps_is_not_given() -> None:
     one = places(1, 0.0)
     one.acquire_overdue()
     waiting = asyncio.ensure_future(one.acquire(LONG))

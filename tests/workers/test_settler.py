@@ -21,7 +21,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 @pytest.mark.parametrize(
     "number", ["1e-20000", "1E+301", "9" * 20_000, "0." + "1" * 20_000, "-1e-0301"]
 )
-def test_evidence_with_a_number_that_nobody_can_store_is_refused_by_name(number: str) -> None:
+def test_evidence_with_a_number_that_cannot_be_stored_is_refused_by_name(number: str) -> None:
     ending = outcome_of_verdict(
         Completed(f'{{"text": "1e9", "a": {number}}}'),
         DueItem(record(0, 1, 1), 1, 1),
@@ -42,7 +42,7 @@ def test_evidence_keeps_its_text_where_its_numbers_can_be_stored() -> None:
     assert ending.detail == text
 
 
-async def test_g2_evidence_that_postgres_refuses_parks_alone_and_holds_up_nobody(
+async def test_g2_evidence_that_postgres_refuses_parks_alone_and_delays_no_other(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()

@@ -78,7 +78,7 @@ def shape(stretch: ClaimSlice) -> tuple[int, str, int, int, int]:
     )
 
 
-def test_a_claim_in_order_is_one_stretch() -> None:
+def test_a_claim_in_order_is_one_slice() -> None:
     shapes, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
     assert shapes == [(7, "RenewalDue", 1, 5, 41)]
     assert [item.position for item in cutter.slices[0].items if isinstance(item, DueItem)] == [
@@ -86,7 +86,7 @@ def test_a_claim_in_order_is_one_stretch() -> None:
     ]  # fmt: skip
 
 
-def test_a_new_claim_kind_or_place_opens_a_new_stretch() -> None:
+def test_a_new_claim_kind_or_position_opens_a_new_slice() -> None:
     shapes, _ = cut(
         record(0, 7, 1),
         record(1, 7, 2),
@@ -155,7 +155,7 @@ def test_an_item_with_a_broken_header_names_it_when_asked() -> None:
         _ = item.effective_date
 
 
-def test_a_stretch_splits_where_it_is_told() -> None:
+def test_a_slice_splits_at_the_given_position() -> None:
     _, cutter = cut(*(record(40 + n, 7, n) for n in range(1, 6)))
     rest = cutter.slices[0]
     head = rest.split(2)

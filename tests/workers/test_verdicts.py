@@ -125,7 +125,7 @@ class Unreadable(dict[str, object]):
         raise RuntimeError("not for you")
 
 
-async def test_g6_a_verdict_stands_though_its_evidence_cannot_be_kept(
+async def test_g6_a_verdict_counts_though_its_evidence_cannot_be_kept(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     """Otherwise completed items would run again, and items to retry would not."""
@@ -370,7 +370,7 @@ async def test_g2_an_unknown_kind_parks_with_its_payload(
     assert payload == {"premium": "123.45"}
 
 
-async def test_an_item_tells_its_handler_what_was_emitted(
+async def test_an_item_gives_its_handler_what_was_emitted(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()

@@ -69,7 +69,7 @@ async def test_a_handler_is_shown_what_was_emitted_byte_for_byte(
     assert await estate.completed() == 2
 
 
-async def test_g4_g7_one_claim_and_one_run_tell_who_took_and_settled_which_item(
+async def test_g4_g7_one_claim_and_one_run_record_who_claimed_and_settled_which_item(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
     await estate.emit(make_drafts(30))
@@ -164,7 +164,7 @@ async def test_it_wakes_when_the_next_item_is_due(estate: Estate, make_drafts: M
     assert early == 0
 
 
-async def test_it_takes_no_more_than_its_crew_has_room_for(
+async def test_it_claims_no_more_than_the_capacity_of_its_pool(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
     await estate.emit(make_drafts(50))

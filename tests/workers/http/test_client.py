@@ -95,7 +95,7 @@ async def test_this_machine_is_refused_unless_a_network_is_named(endpoint: Endpo
     assert endpoint.connections == 0
 
 
-async def test_a_name_that_stands_for_this_machine_is_refused(endpoint: Endpoint) -> None:
+async def test_a_name_that_means_this_machine_is_refused(endpoint: Endpoint) -> None:
     async with named(Names([LOOPBACK])) as strict:
         with pytest.raises(TargetRefused, match=r"not allowed \(loopback"):
             await strict.send(request(f"http://{NAME}:{endpoint.port}/"))
@@ -162,7 +162,7 @@ async def _unchecked(_: object, host: str, port: int = 0, family: int = 0) -> li
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_told_and_not_followed(
+async def test_a_redirect_is_reported_and_not_followed(
     client: HttpClient, make_endpoint: MakeEndpoint, status: int
 ) -> None:
     first, inside = await make_endpoint(), await make_endpoint()
@@ -270,7 +270,7 @@ async def test_a_connection_that_breaks_may_be_tried_again(
         await client.send(request(endpoint.url))
 
 
-async def test_a_name_that_nobody_knows_may_be_tried_again() -> None:
+async def test_an_unknown_name_may_be_retried() -> None:
     async def unknown(host: str, port: int) -> list[str]:
         del host, port
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -280,7 +280,7 @@ async def test_a_name_that_nobody_knows_may_be_tried_again() -> None:
             await client.send(request(f"http://{NAME}/"))
 
 
-async def test_no_failure_tells_a_header_or_a_query(endpoint: Endpoint) -> None:
+async def test_no_failure_shows_a_header_or_a_query(endpoint: Endpoint) -> None:
     async with HttpClient(AllowList([read_origin("https://elsewhere.example")])) as client:
         with pytest.raises(TargetRefused) as refused:
             await client.send(request(endpoint.url + "?token=hunter22"))
@@ -328,7 +328,7 @@ async def test_tls_verifies_the_name_at_the_checked_address(
     assert len(tls_endpoint.received) == 1
 
 
-async def test_a_certificate_that_nobody_vouches_for_is_not_accepted(
+async def test_an_untrusted_certificate_is_not_accepted(
     tls_endpoint: Endpoint,
 ) -> None:
     async with named(Names([LOOPBACK]), networks=("127.0.0.0/8",), scheme="https") as client:

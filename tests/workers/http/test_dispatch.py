@@ -74,7 +74,7 @@ def answer(status: int, body: bytes = b"", **headers: str) -> bytes:
 # Requests.
 
 
-async def test_an_item_goes_out_signed_with_every_key_and_told_as_in_kafka(
+async def test_an_item_is_sent_signed_with_every_key_and_with_the_headers_of_kafka(
     configure: Configure, endpoint: Endpoint
 ) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -51,7 +51,7 @@ def test_the_documented_request_is_signed_as_we_sign() -> None:
     assert told["webhook-signature"] == [signature]
 
 
-def test_the_documented_definition_is_accepted_as_it_stands() -> None:
+def test_the_documented_definition_is_accepted_unchanged() -> None:
     (definition,) = load_definitions(block("yaml"), source="docs")
     assert definition.dispatch.http is not None
     assert definition.dispatch.http.secret == "renewals"  # noqa: S105 - its name

@@ -129,7 +129,7 @@ def test_whatever_is_answered_can_be_stored(body: bytes, header: str) -> None:
     assert len(str(evidence["body"])) <= SNIPPET_CHARS_MAX
 
 
-def test_a_body_that_is_packed_is_told_by_its_size() -> None:
+def test_a_compressed_body_is_recorded_by_its_size() -> None:
     packed = response(b"\x1f\x8b\x08\x00", content_encoding="gzip")
     assert body_text(packed, NOBODY, 100) == "[4 bytes encoded as gzip]"
 

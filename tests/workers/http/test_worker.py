@@ -70,7 +70,7 @@ def until(site: Site, *, completed: int) -> Callable[[], Awaitable[bool | None]]
     return reached
 
 
-async def test_g7_an_items_answer_stands_in_the_journal(
+async def test_g7_an_items_response_is_in_the_journal(
     site: Site,
     make_drafts: MakeDrafts,
     endpoint: Endpoint,
@@ -164,7 +164,7 @@ async def test_items_are_sent_without_kafka_and_those_of_other_tenants_kinds_are
     assert starts == 0  # no worker claimed and released them
 
 
-async def test_one_pass_without_kafka_sends_what_is_due_and_tells_what_it_did(
+async def test_one_pass_without_kafka_sends_due_items_and_reports_them(
     site: Site, make_drafts: MakeDrafts, endpoint: Endpoint
 ) -> None:
     nothing = await run_http_worker(direct_settings(site), Stop(), once=True)
@@ -177,7 +177,7 @@ async def test_one_pass_without_kafka_sends_what_is_due_and_tells_what_it_did(
     assert (counts.settled, len(endpoint.received)) == (3, 3)
 
 
-async def test_one_pass_through_kafka_sends_what_is_due_and_tells_what_it_did(
+async def test_one_pass_through_kafka_sends_due_items_and_reports_them(
     site: Site, make_drafts: MakeDrafts, endpoint: Endpoint
 ) -> None:
     await define(site, site.kind, endpoint.url)
@@ -203,7 +203,7 @@ async def test_nothing_is_sent_while_no_origin_may_be_called(site: Site) -> None
 
 
 @pytest.mark.parametrize("direct", [False, True], ids=["through Kafka", "without Kafka"])
-async def test_an_endpoint_that_hangs_gets_its_own_bound_and_takes_no_place_of_anothers(
+async def test_an_endpoint_that_hangs_has_its_own_bound_and_uses_no_call_slot_of_anothers(
     *, site: Site, make_drafts: MakeDrafts, make_endpoint: MakeEndpoint, direct: bool
 ) -> None:
     hanging, other = await make_endpoint(), await make_endpoint()
