@@ -20,7 +20,7 @@ from dueledger.workers.poll.work_consumer import WorkConsumer
 from dueledger.workers.settings import WorkerSettings
 
 from .conftest import Site
-from .test_stretch import Written
+from .test_claim_slices import Written
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 Told = dict[str, bytes]

@@ -17,7 +17,7 @@ from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.item import DueItem
 
-from .test_stretch import Written, batch_of, fetched, record
+from .test_claim_slices import Written, batch_of, fetched, record
 
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 

@@ -13,7 +13,7 @@ from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.verdict_outcomes import outcome_of_verdict
 
 from .conftest import Site
-from .test_stretch import record
+from .test_claim_slices import record
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 
