@@ -32,7 +32,7 @@ EVENTUALLY_SECONDS = 180.0
 LOOK_AGAIN_SECONDS = 0.02
 LOOK_AGAIN_SECONDS_MAX = 0.25
 LOOK_AGAIN_SHARE = 0.1
-"""Of the time that was waited so far: what takes long is asked less often, and noticed as soon."""
+"""Part of the time waited so far: longer waits poll less often, with the same relative delay."""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
 

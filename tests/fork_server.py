@@ -55,7 +55,7 @@ def receive(connection: socket.socket) -> tuple[Mapping[str, Any], list[int]]:
 
 
 def watch(connection: socket.socket) -> Callable[[], None]:
-    """Fork the program asked for and answer; in the fork, return what runs it."""
+    """Fork the requested program and respond; in the fork, return the function that runs it."""
     request, descriptors = receive(connection)
     watcher = os.getpid()
     program = os.fork()

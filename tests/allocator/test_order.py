@@ -29,7 +29,7 @@ PARKED = TransitionEvent.PARKED
 
 @pytest.fixture
 def of_keys(make_drafts: Drafts) -> Drafts:
-    """Make drafts of one partition key each in turn, due a minute apart."""
+    """Make drafts of alternating partition keys, due a minute apart."""
 
     def make(count: int, *keys: str) -> list[ItemDraft]:
         return [

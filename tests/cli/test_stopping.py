@@ -1,4 +1,4 @@
-"""SIGTERM ends every process, though Postgres is there and answers nothing."""
+"""SIGTERM ends every process, even if Postgres accepts connections and does not respond."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ PROCESSES = [
     ("intake",),
     ("materialise",),
 ]
-ENDED_SECONDS = 45.0  # a statement alone waits a minute for its answer
+ENDED_SECONDS = 45.0  # a statement alone waits a minute for its result
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def answer_to(headers: Mapping[str, bytes | None]) -> tuple[bytes, list[tuple[st
 async def work(
     records: list[ConsumerRecord], producer: AIOKafkaProducer, evidence: "asyncpg.Connection"
 ) -> None:
-    """Work records and answer; return once the answers are acknowledged."""
+    """Work records and report; return once the reports are acknowledged."""
     told = [dict(record.headers) for record in records]
     numbers = ("ce_duefence", "ce_dueposition", "ce_dueattempt")
     await evidence.executemany(

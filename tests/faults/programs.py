@@ -31,7 +31,7 @@ async def moment(seconds: float) -> None:
 async def eventually(
     question: Callable[[], Awaitable[T]], *, seconds: float = EVENTUALLY_SECONDS
 ) -> T:
-    """Ask until the answer is true; a server that is down meanwhile is no answer."""
+    """Poll until the result is true; a server that is down meanwhile gives no result."""
     began = monotonic()
     answer: object = None
     while (waited := monotonic() - began) < seconds:

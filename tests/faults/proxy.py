@@ -26,7 +26,7 @@ class Wiretap(Protocol):
 
 
 class Breakpoint:
-    """Holds one message, or the answer to it, until somebody lets it pass or cuts it off."""
+    """Holds one message, or the response to it, until a test forwards it or cuts it off."""
 
     def __init__(self, label: str, *, answered: bool) -> None:
         self.label, self.is_of_answer = label, answered
@@ -66,7 +66,7 @@ class Proxy:
         await self.reset()
 
     def silence(self) -> None:
-        """Let requests through and hold every answer back."""
+        """Forward requests and hold every response."""
         self._audible.clear()
 
     def heal(self) -> None:

@@ -39,7 +39,7 @@ class Backoff(TypedDict):
 
 
 async def note(evidence: Evidence, items: Sequence[DueItem]) -> None:
-    """Leave the evidence that the items were worked, whatever becomes of it."""
+    """Record that the items were worked, whatever their outcome."""
     await evidence.execute(
         "insert into effect (item, fence, position, attempt, worker)"
         " select *, $5 from unnest($1::uuid[], $2::bigint[], $3::integer[], $4::integer[])",

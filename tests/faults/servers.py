@@ -41,7 +41,7 @@ class Servers:
         return self.stack.endpoints.dsn
 
     async def heal(self) -> None:
-        """Undo whatever was broken."""
+        """Undo all faults."""
         self.postgres.heal()
         self.kafka.heal()
         await asyncio.to_thread(self.stack.postgres.start)

@@ -167,11 +167,11 @@ class Site:
         return await self._start("direct", command, environment)
 
     async def start_foreign(self, kind: str) -> Program:
-        """Start a consumer that answers on the outcome topic."""
+        """Start a consumer that reports on the outcome topic."""
         return await self._start("foreign", (str(FOREIGN), kind), {})
 
     async def start_outcomes(self) -> Program:
-        """Start what records those answers."""
+        """Start the outcome intake, which records those reports."""
         command = ("-m", "dueledger", "work", "--outcomes")
         return await self._start("outcomes", command, {})
 

@@ -92,7 +92,7 @@ async def test_a_worker_and_an_allocator_end_in_order_though_kafka_is_gone(
 async def test_g5_a_partition_without_a_leader_delays_and_no_more(
     tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    """Kafka answers all the while, but the broker that leads the topic is gone."""
+    """Kafka responds, but the broker that leads the topic is down."""
     async with (
         open_servers() as servers,  # its own: a cluster remembers a broker that is gone
         open_site(servers, tmp_path, fork_server) as site,

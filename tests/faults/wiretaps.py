@@ -25,7 +25,7 @@ class PostgresTap:
     A statement outside a transaction block commits as it is executed.
     """
 
-    answer_end = b"Z\0\0\0\5"  # ReadyForQuery: whatever was asked has been done, or has failed
+    answer_end = b"Z\0\0\0\5"  # ReadyForQuery: all requests are done, or have failed
 
     def __init__(self) -> None:
         self._rest = b""

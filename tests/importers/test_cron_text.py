@@ -1,4 +1,4 @@
-"""Day fields held against what each scheduler's own source says of them, day by day.
+"""Day fields compared with what each scheduler's own source says of them, day by day.
 
 The oracle knows the sets from which an expression was written, and never reads the expression.
 """

@@ -1,4 +1,4 @@
-"""Events that come after the window of their rule: skipped by their own row, whatever the order."""
+"""Events that are received after the window of their rule: skipped with a row, in any order."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta

@@ -53,7 +53,7 @@ class Placed:
 
 @dataclass
 class Ledger:
-    """One connection that plays allocator, worker and operator in turn."""
+    """One connection that is used as allocator, worker and operator."""
 
     connection: Connection
     worker_no: int

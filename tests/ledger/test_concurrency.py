@@ -58,7 +58,7 @@ class World:
 
 
 class Actor:
-    """One connection that does whatever a process or a person may do, in random order."""
+    """One connection that runs all actions of processes and persons, in random order."""
 
     def __init__(
         self, ledger: Ledger, world: World, chance: random.Random, drafts: list[ItemDraft]

@@ -30,6 +30,6 @@ async def test_a_kept_connection_that_was_cut_off_is_followed_by_another(pool: P
     first = await backend_of(kept)
     async with pool.acquire() as other:
         assert await other.fetchval("select pg_terminate_backend($1, 5000)", first)
-        # An answer to somebody else comes after the news of the end to the one that was cut off.
+        # The server notifies the cut connection before it responds to another one.
         await other.fetchval("select 1")
     assert await backend_of(kept) != first

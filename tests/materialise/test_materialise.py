@@ -1,4 +1,4 @@
-"""Schedules become items: complete, once, in bounded passes, whatever dies and whatever fails."""
+"""Schedules become items: complete, once, in bounded passes, despite crashes and failures."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""Versions that supersede each other while materialisers are killed: owed once, whatever dies."""
+"""Versions that supersede each other while materialisers are killed: each item is owed once."""
 
 import asyncio
 import random

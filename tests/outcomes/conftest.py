@@ -1,4 +1,4 @@
-"""Claims that a topic settles, and the records with which its consumers answer."""
+"""Claims settled by topic, and the records with which its consumers report."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Real records held against the message in docs/asyncapi.yaml."""
+"""Real records compared with the message in docs/asyncapi.yaml."""
 
 import re
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""Reported outcomes against a real ledger: each verdict, any order, and whatever is wrong."""
+"""Reported outcomes on a real ledger: each verdict, any order, and all errors."""
 
 import asyncio
 import random

@@ -1,4 +1,4 @@
-"""The load to come, held against a count minute by minute that knows no schedule code."""
+"""The coming load, compared with a count minute by minute that shares no schedule code."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""Passes that carry over say what a whole pass says, whatever happens to the ledger in between."""
+"""Passes with a partition cache report what a full pass reports, after any change of the ledger."""
 
 import random
 from collections.abc import Awaitable, Callable

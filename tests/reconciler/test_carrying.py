@@ -421,7 +421,7 @@ async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
 
 
 class Hanging:
-    """Evidence that is fetched from somewhere that no longer answers."""
+    """Evidence from a source that does not respond any more."""
 
     name = "hanging"
     digest = "0" * 64

@@ -1,4 +1,4 @@
-"""The pure parts: held against the plainest thing that could be right."""
+"""The pure parts, compared with the simplest correct code."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""A pass that is long ends when it is asked to, and leaves nothing that was not so."""
+"""A long pass ends when a stop is requested, and records nothing untrue."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence

@@ -1,4 +1,4 @@
-"""Schedules held against a brute-force scan of UTC minutes around offset changes.
+"""Schedules compared with a brute-force scan of UTC minutes around offset changes.
 
 The scan is in minute_scan.py.
 """

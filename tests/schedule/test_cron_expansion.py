@@ -1,4 +1,4 @@
-"""Expansion by days and times of day, held against croniter, which steps, on naive local times."""
+"""Expansion by days and times of day, compared with croniter, which steps, on naive local times."""
 
 import struct
 from collections.abc import Iterable, Iterator

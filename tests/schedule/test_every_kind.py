@@ -1,4 +1,4 @@
-"""Every kind of `when` held against the scan of minutes, around every sort of change.
+"""Every kind of `when` compared with the scan of minutes, around every sort of change.
 
 What is nominal is said by arithmetic on naive minutes, what it means by minute_scan.py.
 """

@@ -1,4 +1,4 @@
-"""Frequent schedules that observe calendars, held against each local time rolled by itself."""
+"""Frequent schedules that observe calendars, compared with each local time rolled by itself."""
 
 from collections.abc import Iterator
 from dataclasses import replace

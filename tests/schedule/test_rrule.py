@@ -1,4 +1,4 @@
-"""Recurrence rules held against others who read them, on naive times alone.
+"""Recurrence rules compared with other implementations, on naive times.
 
 Those by the day or longer against dateutil, those by the hour or minute, where it may search for
 hours, against a count of every one.

@@ -58,7 +58,7 @@ async def answers_in_prose(item: DueItem) -> str:
     return item.business_key
 
 
-# A batch answers a verdict for each.
+# A batch returns a verdict for each item.
 @handlers.on_batch("B")  # pyright: ignore[reportArgumentType, reportUntypedFunctionDecorator]
 async def answers_once(items: list[DueItem]) -> Verdict:
     return Completed({"items": len(items)})

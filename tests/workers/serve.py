@@ -50,7 +50,7 @@ def transaction(handlers: Handlers, kind: str, evidence: Connection) -> None:
 
 
 def stop(handlers: Handlers, kind: str, evidence: Connection) -> None:
-    """Stop the own process between the work and the answer."""
+    """Stop its own process between the work and the verdict."""
 
     @handlers.on_batch(kind, concurrency=1)
     async def work(items: list[DueItem]) -> Sequence[Verdict]:

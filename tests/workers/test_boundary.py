@@ -27,7 +27,7 @@ class Unspeakable(Exception):
 
 
 class Masked:
-    """A result that raises when it is asked what it is."""
+    """A result that raises when its type is checked."""
 
     @property
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride]

@@ -1,4 +1,4 @@
-"""Records are read as Kafka's own client reads them, and whatever cannot be read ends by name."""
+"""Records are read as Kafka's own client reads them; unreadable ones are rejected by name."""
 
 from collections.abc import Sequence
 from contextlib import suppress

@@ -52,7 +52,7 @@ stop = Handlers()
 
 @stop.on_batch(KIND, concurrency=1)
 async def stop_between(items: list[DueItem]) -> Sequence[Verdict]:
-    """Stop the own process between the work and the answer."""
+    """Stop its own process between the work and the verdict."""
     await see(items)
     os.kill(os.getpid(), signal.SIGSTOP)
     return [Completed({"by": "zombie"}) for _ in items]
@@ -75,7 +75,7 @@ hang = Handlers()
 
 @hang.on(KIND, concurrency=4, timeout_seconds=60)
 async def hang_for_ever(item: DueItem) -> Verdict:
-    """Never answer."""
+    """Never return."""
     await see([item])
     await asyncio.Event().wait()
     return Completed()

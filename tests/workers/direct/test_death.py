@@ -273,7 +273,7 @@ MARK = "LOSE-ME"
 async def losing_an_answer(
     estate: Estate, committed: Callable[[], Awaitable[bool]]
 ) -> AsyncGenerator[str]:
-    """Give a DSN at which the first answer that holds the mark is lost, after its commit."""
+    """Return a DSN at which the first response that contains the mark is lost, after its commit."""
     address = urlsplit(estate.dsn)
     lost = False
     carrying: set[asyncio.Task[None]] = set()

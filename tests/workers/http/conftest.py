@@ -29,7 +29,7 @@ class Received:
 
 
 async def never(_: asyncio.StreamWriter) -> None:
-    """Answer nothing until the test ends."""
+    """Send no response until the test ends."""
     await asyncio.Event().wait()
 
 

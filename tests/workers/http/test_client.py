@@ -27,7 +27,7 @@ def request(url: str, *, timeout_seconds: float = 20.0, method: str = "POST") ->
 
 
 class Names:
-    """Name servers that give the next of several answers each time they are asked."""
+    """Name servers that return the next of several addresses for each query."""
 
     def __init__(self, *answers: list[str]) -> None:
         self.answers = list(answers)
@@ -288,7 +288,7 @@ async def test_no_failure_shows_a_header_or_a_query(endpoint: Endpoint) -> None:
     assert "hunter22" not in repr(request(endpoint.url + "?token=hunter22"))
 
 
-# TLS: the connection goes to the checked address, the certificate is held against the name.
+# TLS: the connection is to the checked address, the certificate is checked for the name.
 
 
 @pytest.fixture(scope="session")
