@@ -172,7 +172,7 @@ begin
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
   perform ledger.none_lost(1, case when found then 1 else 0 end);
-  -- Held while this commits: who supersedes the version waits, and then sees what it left.
+  -- Locked until the commit: a transaction that supersedes the version waits, and then sees this item.
   select m.ends_at into ends_at from ledger.materialised m where m.definition_no = old.definition_no for share;
   if greatest(due, before.due_at) >= ends_at then
     return null;
@@ -183,7 +183,7 @@ begin
   where f.flow_no = before.flow_no;
   round := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
-  -- Where its definition has no overlap policy, its kind says anew whether its partition key is ordered.
+  -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.
   by_name := coalesce(before.serial = ledger.serial_of(flow.kind_no, name), false);
 
   select e.ord into known
@@ -344,7 +344,7 @@ CREATE FUNCTION ledger.finish_items() RETURNS trigger
 begin
   -- Usually both tables are empty: two existence checks a statement.
   if exists (select from ledger.held_key) then
-    -- Arrays: joined, a plan made while there were few rows reads them all for each.
+    -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
     with ended as (
       delete from ledger.held_key h
       where h.item_no = any (array(
@@ -682,7 +682,7 @@ begin
     update ledger.pending p
     set flow_no = (t.given).flow_no, serial = (t.given).serial, overlap = (t.given).how,
       serial_due_at = case when (t.given).serial is not null then (t.given).due_at end,
-      -- What waits behind a held key goes on to: whoever frees the key wakes it.
+      -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
         else greatest((t.given).due_at, ledger.now()) end

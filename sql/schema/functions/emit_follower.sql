@@ -15,7 +15,7 @@ begin
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
   perform ledger.none_lost(1, case when found then 1 else 0 end);
-  -- Held while this commits: who supersedes the version waits, and then sees what it left.
+  -- Locked until the commit: a transaction that supersedes the version waits, and then sees this item.
   select m.ends_at into ends_at from ledger.materialised m where m.definition_no = old.definition_no for share;
   if greatest(due, before.due_at) >= ends_at then
     return null;
@@ -26,7 +26,7 @@ begin
   where f.flow_no = before.flow_no;
   round := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
-  -- Where its definition has no overlap policy, its kind says anew whether its partition key is ordered.
+  -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.
   by_name := coalesce(before.serial = ledger.serial_of(flow.kind_no, name), false);
 
   select e.ord into known

@@ -4,7 +4,7 @@ as $$
 begin
   -- Usually both tables are empty: two existence checks a statement.
   if exists (select from ledger.held_key) then
-    -- Arrays: joined, a plan made while there were few rows reads them all for each.
+    -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
     with ended as (
       delete from ledger.held_key h
       where h.item_no = any (array(

@@ -75,7 +75,7 @@ begin
     update ledger.pending p
     set flow_no = (t.given).flow_no, serial = (t.given).serial, overlap = (t.given).how,
       serial_due_at = case when (t.given).serial is not null then (t.given).due_at end,
-      -- What waits behind a held key goes on to: whoever frees the key wakes it.
+      -- Items that wait for a held key keep waiting: the statement that frees the key wakes them.
       available_at = case
         when p.available_at = 'infinity' and p.serial is not distinct from (t.given).serial then p.available_at
         else greatest((t.given).due_at, ledger.now()) end
