@@ -46,7 +46,7 @@ def test_other_errors_are_not_reported_as_a_broken_connection(error: Exception) 
     [
         (asyncpg.InsufficientPrivilegeError("permission denied"), "NOT_PERMITTED", "grant"),
         (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), "READ_ONLY", "primary"),
-        (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "repeat it"),
+        (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "Repeat the command"),
     ],
 )
 def test_an_error_of_postgres_is_reported_in_words(
