@@ -91,8 +91,8 @@ def emit(emit_unwanted: Emit, grant: Grant) -> Emit:
     return write
 
 
-class Crew:
-    """Plays the worker of everything that was handed out."""
+class PlainWorker:
+    """A worker without Kafka: starts and ends all items that were handed out."""
 
     def __init__(self, connection: Connection, worker_no: int) -> None:
         self._connection = connection
@@ -147,8 +147,8 @@ class Crew:
 
 
 @pytest.fixture
-def crew(connection: Connection, actor_no: int) -> Crew:
-    return Crew(connection, actor_no)
+def plain_worker(connection: Connection, actor_no: int) -> PlainWorker:
+    return PlainWorker(connection, actor_no)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.items import read_accounting
 
-from .conftest import Crew
+from .conftest import PlainWorker
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -84,7 +84,7 @@ async def test_a_worker_that_is_silent_is_given_nothing_more(
     emit_unwanted: Emit,
     grant: Grant,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
 ) -> None:
     await emit_unwanted(make_drafts(30))
@@ -92,7 +92,7 @@ async def test_a_worker_that_is_silent_is_given_nothing_more(
     allocator = await start_allocator()
     assert (await allocator.tick())["claimed"] == 10
 
-    await crew.end(await crew.start())
+    await plain_worker.end(await plain_worker.start())
     await grant(10, seconds=-1.0)
 
     assert (await allocator.tick())["claimed"] == 0
@@ -100,14 +100,18 @@ async def test_a_worker_that_is_silent_is_given_nothing_more(
 
 
 async def test_started_items_free_credit_and_waiting_items_do_not(
-    start_allocator: Start, emit_unwanted: Emit, grant: Grant, make_drafts: Drafts, crew: Crew
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    make_drafts: Drafts,
+    plain_worker: PlainWorker,
 ) -> None:
     await emit_unwanted(make_drafts(30))
     await grant(10)
     allocator = await start_allocator()
     assert (await allocator.tick())["claimed"] == 10
 
-    await crew.start(4)
+    await plain_worker.start(4)
 
     assert (await allocator.tick())["claimed"] == 4
     assert (await allocator.tick())["claimed"] == 0

@@ -22,7 +22,7 @@ from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
 from dueledger.ledger.store.items import read_accounting
 
-from .conftest import Crew
+from .conftest import PlainWorker
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -72,7 +72,7 @@ async def test_a_flow_has_no_more_in_flight_than_its_concurrency(
     emit: Emit,
     limit: Limit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     until_claimed: UntilClaimed,
 ) -> None:
     await emit(make_drafts(20))
@@ -80,9 +80,9 @@ async def test_a_flow_has_no_more_in_flight_than_its_concurrency(
     allocator = await start_allocator()
 
     assert (await allocator.tick())["claimed"] == 5
-    runs = await crew.start()
+    runs = await plain_worker.start()
     assert (await allocator.tick())["claimed"] == 0
-    await crew.end(dict(list(runs.items())[:1]))
+    await plain_worker.end(dict(list(runs.items())[:1]))
 
     assert await until_claimed(allocator) == next(iter(runs.values()))
 
@@ -92,7 +92,7 @@ async def test_a_window_counts_what_was_not_started(
     emit: Emit,
     limit: Limit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     until_claimed: UntilClaimed,
 ) -> None:
     await emit(make_drafts(20))
@@ -101,7 +101,7 @@ async def test_a_window_counts_what_was_not_started(
 
     assert (await allocator.tick())["claimed"] == 5
     assert (await allocator.tick())["claimed"] == 0
-    await crew.start(3)
+    await plain_worker.start(3)
 
     assert await until_claimed(allocator) == 3
 
@@ -149,7 +149,7 @@ async def test_allocators_beside_each_other_never_exceed_a_concurrency(
     emit: Emit,
     limit: Limit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
 ) -> None:
     await emit(make_drafts(60))
@@ -159,9 +159,9 @@ async def test_allocators_beside_each_other_never_exceed_a_concurrency(
 
     async def work() -> None:
         nonlocal completed
-        runs = await crew.start()
+        runs = await plain_worker.start()
         completed += sum(runs.values())
-        await crew.end(runs)
+        await plain_worker.end(runs)
 
     while completed < 60:
         await asyncio.gather(work(), *(allocator.tick() for allocator in allocators))
@@ -275,7 +275,7 @@ async def test_a_circuit_opens_lets_one_probe_through_and_closes_when_it_complet
     emit: Emit,
     limit: Limit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     until_claimed: UntilClaimed,
     connection: Connection,
 ) -> None:
@@ -287,14 +287,14 @@ async def test_a_circuit_opens_lets_one_probe_through_and_closes_when_it_complet
     allocator = allocators[0]
     with capture_logs() as logs:
         assert (await allocator.tick())["claimed"] == 10
-        await crew.end(await crew.start(), FAILED, after_seconds=0.0)
+        await plain_worker.end(await plain_worker.start(), FAILED, after_seconds=0.0)
         assert (await allocator.tick())["circuits"] == 1
         assert (await allocator.tick())["claimed"] == 0
 
         await rest(connection)
         probes = [await until_claimed(allocator)]
         probes += [tick["claimed"] for tick in await tick_all(allocators)]
-        await crew.end(await crew.start(), FAILED, after_seconds=0.0)
+        await plain_worker.end(await plain_worker.start(), FAILED, after_seconds=0.0)
         await tick_all(allocators)
         assert sum(probes) == 1
         assert await in_flight(connection) == 0
@@ -303,7 +303,7 @@ async def test_a_circuit_opens_lets_one_probe_through_and_closes_when_it_complet
         await until_claimed(allocator)
         await tick_all(allocators)
         assert await in_flight(connection) == 1
-        await crew.end(await crew.start(), COMPLETED)
+        await plain_worker.end(await plain_worker.start(), COMPLETED)
         while await in_flight(connection) < 10:
             await tick_all(allocators)
 
@@ -368,7 +368,7 @@ async def test_a_key_that_fails_in_a_row_is_flagged_once(
     start_allocator: Start,
     emit: Emit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
     kind: str,
 ) -> None:
@@ -378,8 +378,8 @@ async def test_a_key_that_fails_in_a_row_is_flagged_once(
     with capture_logs() as logs:
         for _ in range(3):
             await allocator.tick()
-            runs = await crew.start()
-            await crew.end(runs, FAILED, after_seconds=0.0)
+            runs = await plain_worker.start()
+            await plain_worker.end(runs, FAILED, after_seconds=0.0)
         await allocator.tick()
 
     flagged = [log for log in logs if log["event"] == LogEvent.FAILURE_STREAK_FLAGGED]

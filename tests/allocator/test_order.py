@@ -15,7 +15,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import read_accounting
 
-from .conftest import Crew
+from .conftest import PlainWorker
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -57,7 +57,7 @@ async def test_items_of_a_key_are_handed_out_one_after_another_and_keys_beside_e
     start_allocator: Start,
     emit: Emit,
     of_keys: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
     kind: str,
 ) -> None:
@@ -67,16 +67,16 @@ async def test_items_of_a_key_are_handed_out_one_after_another_and_keys_beside_e
 
     for first in (0, 3, 6):
         assert (await allocator.tick())["claimed"] == 3
-        assert await crew.handed_out() == [f"key-{first + place:06}" for place in range(3)]
+        assert await plain_worker.handed_out() == [f"key-{first + place:06}" for place in range(3)]
         assert (await allocator.tick())["claimed"] == 0
-        await crew.end(await crew.start())
+        await plain_worker.end(await plain_worker.start())
 
 
 async def test_a_failed_item_holds_its_key_back_until_it_ends(
     start_allocator: Start,
     emit: Emit,
     of_keys: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
     kind: str,
 ) -> None:
@@ -84,7 +84,7 @@ async def test_a_failed_item_holds_its_key_back_until_it_ends(
     await emit(of_keys(2, "a"))
     allocator = await start_allocator()
     await allocator.tick()
-    await crew.end(await crew.start(), FAILED, after_seconds=3600.0)
+    await plain_worker.end(await plain_worker.start(), FAILED, after_seconds=3600.0)
     assert (await allocator.tick())["claimed"] == 0
 
     await connection.execute(
@@ -92,17 +92,17 @@ async def test_a_failed_item_holds_its_key_back_until_it_ends(
     )
 
     assert (await allocator.tick())["claimed"] == 1
-    assert await crew.handed_out() == ["key-000000"]
-    await crew.end(await crew.start())
+    assert await plain_worker.handed_out() == ["key-000000"]
+    await plain_worker.end(await plain_worker.start())
     assert (await allocator.tick())["claimed"] == 1
-    assert await crew.handed_out() == ["key-000001"]
+    assert await plain_worker.handed_out() == ["key-000001"]
 
 
 async def test_a_failed_item_lets_the_next_one_by_where_its_kind_says_so(
     start_allocator: Start,
     emit: Emit,
     of_keys: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
     kind: str,
 ) -> None:
@@ -110,11 +110,11 @@ async def test_a_failed_item_lets_the_next_one_by_where_its_kind_says_so(
     await emit(of_keys(2, "a"))
     allocator = await start_allocator()
     await allocator.tick()
-    await crew.end(await crew.start(), FAILED, after_seconds=3600.0)
+    await plain_worker.end(await plain_worker.start(), FAILED, after_seconds=3600.0)
 
     assert (await allocator.tick())["claimed"] == 1
 
-    assert await crew.handed_out() == ["key-000001"]
+    assert await plain_worker.handed_out() == ["key-000001"]
 
 
 async def test_what_waits_behind_a_key_that_was_freed_unseen_is_woken_by_the_sweep(
@@ -139,7 +139,7 @@ async def test_a_flow_of_both_sorts_has_both_served(
     start_allocator: Start,
     emit: Emit,
     make_drafts: Drafts,
-    crew: Crew,
+    plain_worker: PlainWorker,
     connection: Connection,
 ) -> None:
     together = [
@@ -150,7 +150,7 @@ async def test_a_flow_of_both_sorts_has_both_served(
 
     assert (await (await start_allocator()).tick())["claimed"] == 301
 
-    handed_out = Counter(key.partition("-")[0] for key in await crew.handed_out())
+    handed_out = Counter(key.partition("-")[0] for key in await plain_worker.handed_out())
     assert handed_out == {"key": 300, "serial": 1}
     [account] = await read_accounting(connection)
     assert (account.pending, account.difference) == (4, 0)
