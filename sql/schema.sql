@@ -342,6 +342,15 @@ CREATE FUNCTION ledger.finish_items() RETURNS trigger
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
+  -- Most statements that may write to the journal end nothing: claims, starts and emissions.
+  if not exists (
+    select from written w
+    where w.event in (
+      5 /* completed */, 6 /* failed */, 7 /* timed_out */, 9 /* parked */, 11 /* cancelled */, 12 /* superseded */,
+      13 /* skipped */, 14 /* written_off */))
+  then
+    return null;
+  end if;
   -- Usually both tables are empty: two existence checks a statement.
   if exists (select from ledger.held_key) then
     -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
@@ -2158,6 +2167,8 @@ GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], 
 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;

@@ -1,5 +1,7 @@
 """The `dueledger` command."""
 
+import os
+import select
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -14,9 +16,18 @@ _VERSION_ARGUMENTS: Final = (["version"], ["version", "--json"])
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given in _VERSION_ARGUMENTS:
-        print_version()
-        return ExitCode.DONE
+    try:
+        if given in _VERSION_ARGUMENTS:
+            print_version()
+            return ExitCode.DONE
+        return _run(given)
+    except BrokenPipeError:
+        if not _output_is_closed():
+            raise
+        return ExitCode.FAILED
+
+
+def _run(given: Sequence[str]) -> int:
     from dueledger.cli.app import app
 
     as_json = "--json" in given
@@ -35,6 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _output_is_closed():
+            return ExitCode.FAILED
         from dueledger.cli.errors import describe, report
 
         failure = describe(error)
@@ -43,6 +56,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         report(failure, as_json=as_json)
         return failure.exit
     return ended if isinstance(ended, int) else ExitCode.DONE
+
+
+def _output_is_closed() -> bool:
+    """Return whether nobody reads stdout any more; what it still has is then discarded."""
+    output = select.poll()
+    output.register(sys.stdout, 0)  # errors are reported in any case
+    if not output.poll(0):
+        return False
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return True
 
 
 def _code(code: str | int | None) -> int:

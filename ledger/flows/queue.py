@@ -133,8 +133,10 @@ class FlowQueue(Generic[GroupT]):
         return self._limited[0][0] if _drop_void(self._limited) else inf
 
     def move_due(self, now: float) -> None:
-        """Queue the flows whose next row is due by now."""
+        """Queue the flows whose next row is due by now; they gain nothing by their absence."""
         for entry in _pop_due(self._timed, now):
+            reached = self._virtual_times.get(entry.group, 0.0)
+            entry.virtual_time = max(entry.virtual_time, reached)
             self._enqueue(entry)
 
     def update(self, flows: Iterable[DueFlow], *, asked_at: float) -> None:
@@ -219,7 +221,7 @@ class FlowQueue(Generic[GroupT]):
                 heappop(heads)
                 continue
             heappop(queue)
-            self._virtual_times[group] = virtual_time
+            self._virtual_times[group] = max(virtual_time, self._virtual_times.get(group, 0.0))
             entry.state = _QueueState.SERVED
             entry.ticket, entry.queue_ticket = share.ticket, queue_ticket
             shares.append(share)

@@ -69,7 +69,7 @@ class RejectSender:
             self._producer = await self._start_producer()
         try:
             await _send_shrunk(self._producer, self._topic, rejected)
-        except (KafkaError, OSError):
+        except BaseException:  # a cancelled send too: its batches would be sent later
             await self.aclose()
             raise
 

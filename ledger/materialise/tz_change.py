@@ -28,6 +28,7 @@ from dueledger.ledger.store.tz_changes import (
     list_tz_change_versions,
     list_tz_changes,
     list_tz_steps,
+    lock_tz_change_version,
     lock_tz_changes,
     mark_tz_change_version,
     move_items,
@@ -86,7 +87,7 @@ async def apply_tz_change(
     crash_point("tz_change.opened")
     async for version in list_tz_change_versions(connection, change.change_no):
         if version.applied_at is None:
-            await _apply_version(connection, change, version, actor_no)
+            await apply_version(connection, change, version, actor_no)
     return await _read(connection, digest)
 
 
@@ -167,13 +168,15 @@ def _line(*values: object) -> bytes:
     return orjson.dumps(values, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_UTC_Z)
 
 
-async def _apply_version(
+async def apply_version(
     connection: Connection, change: TzChange, version: TzChangeVersion, actor_no: int
 ) -> None:
     """Apply the steps of one version in one transaction. Repeating it changes nothing."""
     number, items = version.definition_no, 0
     async with connection.transaction():
         await lock_versions(connection, version.tenant, version.name)
+        if not await lock_tz_change_version(connection, change.change_no, number):
+            return  # applied meanwhile, by another process
         (now,) = await read_versions(connection, [number])
         overtaken = now.superseded_at != version.superseded_at
         if not overtaken:

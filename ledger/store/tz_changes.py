@@ -238,6 +238,14 @@ async def move_items(
     return len(rows)
 
 
+async def lock_tz_change_version(
+    connection: Connection, change_no: int, definition_no: int
+) -> bool:
+    """Lock a version of a change for the transaction; return whether it is still to be applied."""
+    pages = await connection.fetch(statement("lock_tz_change_version"), change_no, definition_no)
+    return bool(pages)
+
+
 async def mark_tz_change_version(
     connection: Connection, change_no: int, definition_no: int, items: int, *, overtaken: bool
 ) -> None:

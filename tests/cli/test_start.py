@@ -6,6 +6,7 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
 import typer
 
 from dueledger.cli.app import app
@@ -89,3 +90,18 @@ def test_the_table_of_commands_names_each_command_once_and_where_it_is() -> None
         command = group.get_command(context, name)
         assert command is not None, f"{entry.module} has no {name}"
         assert command.name == name
+
+
+@pytest.mark.parametrize("command", [("version",), ("doctor", "--json")], ids=" ".join)
+def test_a_command_whose_reader_has_gone_ends_without_a_traceback(command: tuple[str, ...]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ran = subprocess.run(  # noqa: S603 - our own
+        [sys.executable, "-m", "dueledger", *command],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (ran.returncode, "Traceback" in ran.stderr) == (1, False)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.materialise import Materialiser, tz_change
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.tz_changes import list_tz_change_versions, list_tz_changes
 
 from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
 
@@ -125,3 +126,23 @@ async def test_g13_a_version_that_was_defined_before_a_change_came_to_it_keeps_w
     }
     await tick_until_idle(materialiser)
     assert {each["version"] for each in check_tz()} == {2}
+
+
+@pytest.mark.usefixtures("three_schedules")
+async def test_g13_a_process_that_slept_applies_nothing_of_a_change_that_another_finished(
+    connection: Connection, check_tz: Check, actor_no: int
+) -> None:
+    placed = await standing(connection)
+    digest = check_tz()[0]["digest"]
+    check_tz("--apply", digest, code=KILLED, crash_at="tz_change.opened")
+    (change,) = await list_tz_changes(connection, digest, limit=1)
+    versions = [each async for each in list_tz_change_versions(connection, change.change_no)]
+    check_tz("--apply", digest)
+    for item, (due_at, _) in placed.items():  # a later change moves them back
+        await connection.execute(
+            "update ledger.due_item set tzdata = 'newest', due_at = $2 where id = $1", item, due_at
+        )
+    before = await standing(connection)
+    for version in versions:
+        await tz_change.apply_version(connection, change, version, actor_no)
+    assert await standing(connection) == before

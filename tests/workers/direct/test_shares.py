@@ -58,6 +58,21 @@ def test_g12_weights_hold_where_a_pool_has_capacity_for_one_item_at_a_time() -> 
     assert owed == {1: 1000 - 60, 2: 1000 - 20}
 
 
+def test_g12_a_flow_that_had_few_items_gains_nothing_by_that_beside_a_flood() -> None:
+    queue = new_queue()
+    relist(queue, [flow(1), flow(2)], asked_at=0.0)
+    served: Counter[int] = Counter()
+    for second in range(2000):
+        queue.move_due(float(second))
+        for share in next_shares(queue, KIND, PoolCapacity(1, 1), items_max=4000, flows_max=500):
+            number, has_few = share.flow.flow_no, second < 1000
+            served[number] += not has_few
+            few = number == 1 and has_few  # one item, the next is due in five seconds
+            result = ShareResult(1, has_more=not few, next_seconds=5.0 if few else None)
+            queue.requeue_by_weight(share, result, asked_at=float(second))
+    assert served == {1: 500, 2: 500}
+
+
 def test_g12_weights_hold_in_one_claim_where_the_pool_has_less_capacity_than_is_due() -> None:
     queue = new_queue()
     relist(queue, [flow(1, weight=3), flow(2, weight=1)], asked_at=0.0)
