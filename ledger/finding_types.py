@@ -47,7 +47,7 @@ class Resolution(StrEnum):
     EXPLAINED = "explained"
     REPAIRED = "repaired"
     ACCEPTED = "accepted"
-    CARRIED = "carried"
+    CARRIED_FORWARD = "carried_forward"
     FALSE_POSITIVE = "false_positive"
 
 

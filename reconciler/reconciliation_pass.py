@@ -341,18 +341,18 @@ class ReconciliationPass:
         records: list[findings.WatermarkRecord] = []
         for (tenant, kind), tally in sorted(result.comparison.tallies.items()):
             before: datetime | None = result.as_of
-            held_by: str | None = None
+            blocked_by: str | None = None
             if tally.blocked_at is not None and tally.blocked_by is not None:
                 before = tally.blocked_at
-                held_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
+                blocked_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
             if failed:
-                before, held_by = None, f"{', '.join(failed)} could not be read"
+                before, blocked_by = None, f"{', '.join(failed)} could not be read"
             omitted = sum(
                 count for (_, *place), count in result.omitted.items() if place == [tenant, kind]
             )
             if omitted:
-                before, held_by = None, f"{omitted:,} findings beyond what one pass lists"
-            records.append(findings.WatermarkRecord(tenant, kind, before, held_by))
+                before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"
+            records.append(findings.WatermarkRecord(tenant, kind, before, blocked_by))
         return records
 
 
@@ -382,7 +382,7 @@ def _counts(result: PassResult) -> str:
             "created": result.created,
             "closed": {resolution.value: count for resolution, count in result.closed.items()},
             "omitted": result.omitted.total(),
-            "carried": result.cached_items,
+            "cached": result.cached_items,
         }
     ).decode()
 

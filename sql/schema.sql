@@ -162,7 +162,7 @@ declare
   before ledger.due_item;
   flow record;
   due timestamptz := ledger.now() + make_interval(secs => old.delay_seconds);
-  round text;
+  next_cycle text;
   effective date;
   name text := (select d.name from ledger.definition d where d.definition_no = old.definition_no);
   by_name boolean;
@@ -181,7 +181,7 @@ begin
   select k.kind_no, k.tenant, k.name as kind, f.lane into flow
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where f.flow_no = before.flow_no;
-  round := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
+  next_cycle := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
   -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.
   by_name := coalesce(before.serial = ledger.serial_of(flow.kind_no, name), false);
@@ -189,9 +189,9 @@ begin
   select e.ord into known
   from ledger.emit_items(
     array[flow.tenant], array[flow.kind], array[flow.lane], array[1], array[before.business_key],
-    array[round], array[effective], array[due], array[before.payload::text], before.actor_no,
+    array[next_cycle], array[effective], array[due], array[before.payload::text], before.actor_no,
     partition_keys => array[before.partition_key], labels => array[before.labels::text],
-    definition_nos => array[old.definition_no], tzdata => before.tzdata, nominals => array[round],
+    definition_nos => array[old.definition_no], tzdata => before.tzdata, nominals => array[next_cycle],
     start_bys => array[due + (before.start_by - before.due_at)],
     complete_bys => array[due + (before.complete_by - before.due_at)],
     zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
@@ -201,7 +201,7 @@ begin
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
     select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
     from ledger.due_item i
-    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, round, effective);
+    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
   end if;
   return null;
 end $$;
@@ -771,7 +771,7 @@ CREATE TABLE ledger.claim (
     deadline timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
     flow_no integer,
-    holder_no integer,
+    topic_actor_no integer,
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
@@ -810,7 +810,7 @@ COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its ite
 
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
-COMMENT ON COLUMN ledger.claim.holder_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
+COMMENT ON COLUMN ledger.claim.topic_actor_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
 
 COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the claim is settled by topic.';
 
@@ -1368,7 +1368,7 @@ CREATE TABLE ledger.finding (
     reason text,
     resolved_by integer,
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
-    CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried'::text, 'false_positive'::text]))),
+    CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
     CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text])))
 );
@@ -1459,23 +1459,6 @@ ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE ledger.lapse (
-    definition_no bigint NOT NULL,
-    from_at timestamp with time zone NOT NULL,
-    until_at timestamp with time zone NOT NULL,
-    occurrences bigint NOT NULL,
-    reason text NOT NULL,
-    recorded_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
-    CONSTRAINT lapse_in_order CHECK ((from_at < until_at)),
-    CONSTRAINT lapse_occurrences_positive CHECK ((occurrences > 0)),
-    CONSTRAINT lapse_reason_known CHECK ((reason = 'catch_up'::text))
-);
-
-COMMENT ON TABLE ledger.lapse IS 'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
-
-COMMENT ON COLUMN ledger.lapse.occurrences IS 'How many occurrences the range has.';
-
 CREATE TABLE ledger.materialised (
     definition_no bigint NOT NULL,
     materialised_until timestamp with time zone NOT NULL,
@@ -1491,6 +1474,23 @@ COMMENT ON COLUMN ledger.materialised.materialised_until IS 'The materialised wa
 COMMENT ON COLUMN ledger.materialised.failure IS 'Why the version could not be materialised, at failed_at.';
 
 COMMENT ON COLUMN ledger.materialised.ends_at IS 'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+
+CREATE TABLE ledger.missed_range (
+    definition_no bigint NOT NULL,
+    from_at timestamp with time zone NOT NULL,
+    until_at timestamp with time zone NOT NULL,
+    occurrences bigint NOT NULL,
+    reason text NOT NULL,
+    recorded_at timestamp with time zone NOT NULL,
+    actor_no integer NOT NULL,
+    CONSTRAINT missed_range_in_order CHECK ((from_at < until_at)),
+    CONSTRAINT missed_range_occurrences_positive CHECK ((occurrences > 0)),
+    CONSTRAINT missed_range_reason_known CHECK ((reason = 'catch_up'::text))
+);
+
+COMMENT ON TABLE ledger.missed_range IS 'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
+
+COMMENT ON COLUMN ledger.missed_range.occurrences IS 'How many occurrences the range has.';
 
 CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
@@ -1707,16 +1707,16 @@ ALTER TABLE ledger.seal ALTER COLUMN seal_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE ledger.silence (
+CREATE TABLE ledger.silent_topic (
     topic text NOT NULL,
-    holder_no integer NOT NULL,
+    topic_actor_no integer NOT NULL,
     since timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE ledger.silence IS 'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
+COMMENT ON TABLE ledger.silent_topic IS 'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
 
-COMMENT ON COLUMN ledger.silence.holder_no IS 'Actor number under which the consumers of the topic settle.';
+COMMENT ON COLUMN ledger.silent_topic.topic_actor_no IS 'Actor number under which the consumers of the topic settle.';
 
 CREATE TABLE ledger.state (
     state smallint NOT NULL,
@@ -1799,13 +1799,13 @@ CREATE TABLE ledger.watermark (
     tenant text NOT NULL,
     kind text NOT NULL,
     complete_before timestamp with time zone,
-    held_by text,
+    blocked_by text,
     as_of timestamp with time zone NOT NULL
 );
 
 COMMENT ON TABLE ledger.watermark IS 'Completeness watermarks: everything expected of a kind before complete_before exists and is completed, explained or an open finding.';
 
-COMMENT ON COLUMN ledger.watermark.held_by IS 'What blocks the watermark.';
+COMMENT ON COLUMN ledger.watermark.blocked_by IS 'What blocks the watermark.';
 
 COMMENT ON COLUMN ledger.watermark.as_of IS 'The moment on business time of the pass that computed it.';
 
@@ -1897,11 +1897,11 @@ ALTER TABLE ONLY ledger.kind
 ALTER TABLE ONLY ledger.kind
     ADD CONSTRAINT kind_tenant_name_key UNIQUE (tenant, name);
 
-ALTER TABLE ONLY ledger.lapse
-    ADD CONSTRAINT lapse_pkey PRIMARY KEY (definition_no, from_at);
-
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_pkey PRIMARY KEY (definition_no);
+
+ALTER TABLE ONLY ledger.missed_range
+    ADD CONSTRAINT missed_range_pkey PRIMARY KEY (definition_no, from_at);
 
 ALTER TABLE ONLY ledger.partition_span
     ADD CONSTRAINT partition_span_pkey PRIMARY KEY (parent, starts_on);
@@ -1939,11 +1939,11 @@ ALTER TABLE ONLY ledger.run
 ALTER TABLE ONLY ledger.seal
     ADD CONSTRAINT seal_pkey PRIMARY KEY (seal_no);
 
-ALTER TABLE ONLY ledger.silence
-    ADD CONSTRAINT silence_holder_no_key UNIQUE (holder_no);
+ALTER TABLE ONLY ledger.silent_topic
+    ADD CONSTRAINT silent_topic_pkey PRIMARY KEY (topic);
 
-ALTER TABLE ONLY ledger.silence
-    ADD CONSTRAINT silence_pkey PRIMARY KEY (topic);
+ALTER TABLE ONLY ledger.silent_topic
+    ADD CONSTRAINT silent_topic_topic_actor_no_key UNIQUE (topic_actor_no);
 
 ALTER TABLE ONLY ledger.state
     ADD CONSTRAINT state_name_key UNIQUE (name);
@@ -2089,14 +2089,14 @@ ALTER TABLE ONLY ledger.flow
 ALTER TABLE ONLY ledger.flow
     ADD CONSTRAINT flow_paused_by_fkey FOREIGN KEY (paused_by) REFERENCES ledger.actor(actor_no);
 
-ALTER TABLE ONLY ledger.lapse
-    ADD CONSTRAINT lapse_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
-
-ALTER TABLE ONLY ledger.lapse
-    ADD CONSTRAINT lapse_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
-
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
+ALTER TABLE ONLY ledger.missed_range
+    ADD CONSTRAINT missed_range_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
+
+ALTER TABLE ONLY ledger.missed_range
+    ADD CONSTRAINT missed_range_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
 ALTER TABLE ONLY ledger.pause
     ADD CONSTRAINT pause_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -2128,8 +2128,8 @@ ALTER TABLE ONLY ledger.repair
 ALTER TABLE ONLY ledger.seal
     ADD CONSTRAINT seal_close_no_fkey FOREIGN KEY (close_no) REFERENCES ledger.close(close_no);
 
-ALTER TABLE ONLY ledger.silence
-    ADD CONSTRAINT silence_holder_no_fkey FOREIGN KEY (holder_no) REFERENCES ledger.actor(actor_no);
+ALTER TABLE ONLY ledger.silent_topic
+    ADD CONSTRAINT silent_topic_topic_actor_no_fkey FOREIGN KEY (topic_actor_no) REFERENCES ledger.actor(actor_no);
 
 ALTER TABLE ONLY ledger.transition_event
     ADD CONSTRAINT transition_event_after_state_fkey FOREIGN KEY (after_state) REFERENCES ledger.state(state);
@@ -2259,11 +2259,11 @@ GRANT SELECT ON TABLE ledger.following TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.held_key TO ledger_worker;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_auditor;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.lapse TO ledger_worker;
-GRANT SELECT ON TABLE ledger.lapse TO ledger_auditor;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.materialised TO ledger_worker;
 GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
+
+GRANT SELECT,INSERT,UPDATE ON TABLE ledger.missed_range TO ledger_worker;
+GRANT SELECT ON TABLE ledger.missed_range TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_worker;
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
@@ -2296,8 +2296,8 @@ GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_worker;
 GRANT SELECT,INSERT ON TABLE ledger.seal TO ledger_worker;
 GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.silence TO ledger_worker;
-GRANT SELECT ON TABLE ledger.silence TO ledger_auditor;
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.silent_topic TO ledger_worker;
+GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.state TO ledger_worker;
 GRANT SELECT ON TABLE ledger.state TO ledger_auditor;

@@ -153,7 +153,7 @@ class ClaimBatchBuilder:
             starts=[row.starts + 1 for row in rows],
             batch_max=group.batch_max,
             flow_no=group.flow_no,
-            settled_by_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
+            topic_actor_no=self._settling_actors.get(group.topic) if settled_by_topic else None,
             **group.deadlines._asdict(),
         )
         return ClaimBatch(claim, records, first), start + count

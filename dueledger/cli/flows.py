@@ -35,7 +35,7 @@ ScopeKind = Annotated[
 ]
 _COLUMNS = (
     *("tenant", "kind", "lane", "weight", "rate_per_second", "concurrency_max", "window_items"),
-    *("circuit", "breaker", "paused_by", "due", "retries", "later", "serial"),
+    *("circuit", "circuit_limits", "paused_by", "due", "retries", "later", "serial"),
 )
 
 
@@ -98,7 +98,7 @@ def list_(
     if json_:
         print_lines(rows)
     else:
-        shown = [{**row, "breaker": _breaker(row)} for row in rows]
+        shown = [{**row, "circuit_limits": _circuit_limits(row)} for row in rows]
         print_rows(shown, _COLUMNS, empty="There is no flow yet; the first emission creates one.")
 
 
@@ -200,7 +200,7 @@ def failing(
         print_rows(rows, columns, empty="No business key failed several times in a row.")
 
 
-def _breaker(row: Mapping[str, Any]) -> str | None:
+def _circuit_limits(row: Mapping[str, Any]) -> str | None:
     """Return the circuit's limits as text; None if the flow has no circuit."""
     if row["circuit_failure_ratio"] is None:
         return None

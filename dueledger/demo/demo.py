@@ -71,10 +71,10 @@ def _print_result(result: DemoResult, console: Console) -> None:
     console.print(table)
     console.print(f"\nstale writes refused: {result.after.stale_writes}")
     for watermark in result.after.watermarks:
-        held = f", held there by {watermark.held_by}" if watermark.held_by else ""
+        blocked = f", blocked by {watermark.blocked_by}" if watermark.blocked_by else ""
         console.print(
             f"complete before {watermark.complete_before or 'nothing yet'}: "
-            f"{watermark.tenant} {watermark.kind}{held}",
+            f"{watermark.tenant} {watermark.kind}{blocked}",
             soft_wrap=True,
         )
     for path in result.reports:

@@ -16,7 +16,7 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
-from dueledger.ledger.store.definitions import list_event_rules, read_rules_edition
+from dueledger.ledger.store.definitions import list_event_rules, read_rules_version
 from dueledger.ledger.store.partitions import make_event_months
 
 
@@ -80,7 +80,7 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
 
     async def _rules_in_force(self, connection: Connection) -> RulesInForce:
         """Return the rules in force, read again if they changed."""
-        version = await read_rules_edition(connection)
+        version = await read_rules_version(connection)
         if version != self._rules.version:
             rows = await list_event_rules(connection)
             named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}

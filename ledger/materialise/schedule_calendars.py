@@ -107,7 +107,7 @@ class ScheduleCalendars:
         return await self._cache.newest_versions(connection, keys)
 
 
-async def read_phases(
+async def read_calendar_periods(
     connection: Connection, versions: Sequence[DefinitionVersion]
 ) -> dict[int, CalendarPeriods | str]:
     """Read the calendars that versions computed their items with, or why they are unknown.
@@ -135,10 +135,10 @@ async def read_phases(
         if definition.is_schedule:
             uses = [(use.from_at, use.calendar_no) for use in used.get(number, ())]
             steps = uses or [(version.effective_from, each.calendar_no) for each in own[-1:]]
-        phases = [
+        periods = [
             (from_at, definition.with_calendar({name: days[calendar_no]}))
             for from_at, calendar_no in steps
             if calendar_no in days
         ]
-        found[number] = phases or f"calendar {name} cannot be read"
+        found[number] = periods or f"calendar {name} cannot be read"
     return found

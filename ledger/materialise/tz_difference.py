@@ -14,7 +14,7 @@ from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import BeyondCalendar, DueledgerError
-from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_phases
+from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_calendar_periods
 from dueledger.ledger.materialise.version_change import NEWER_VERSION
 from dueledger.ledger.rules.calendar_change import known_until
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -104,8 +104,8 @@ class _VersionCache:
             missing = list(numbers)
         if missing:
             versions = await read_versions(self._connection, missing)
-            phases = await read_phases(self._connection, versions)
-            self._kept |= {one.definition_no: (one, phases[one.definition_no]) for one in versions}
+            periods = await read_calendar_periods(self._connection, versions)
+            self._kept |= {one.definition_no: (one, periods[one.definition_no]) for one in versions}
         return [self._kept[number] for number in numbers]
 
 
@@ -128,27 +128,27 @@ async def find_differences(
         by_definition: defaultdict[int, list[ItemOfOtherTzdata]] = defaultdict(list)
         for item in items:
             by_definition[item.definition_no].append(item)
-        for version, phases in await versions.read(by_definition):
-            yield _find_moved(version, phases, by_definition[version.definition_no])
+        for version, periods in await versions.read(by_definition):
+            yield _find_moved(version, periods, by_definition[version.definition_no])
     number, numbers = 0, [0]
     while numbers:
         numbers = await list_materialised_ahead(connection, number, limit=_PAGE_VERSIONS)
-        for version, phases in await versions.read(numbers):
+        for version, periods in await versions.read(numbers):
             number = version.definition_no
-            async for found in _find_added(connection, version, phases, begins):
+            async for found in _find_added(connection, version, periods, begins):
                 yield found
 
 
 def _find_moved(
-    version: DefinitionVersion, phases: CalendarPeriods | str, items: Sequence[ItemOfOtherTzdata]
+    version: DefinitionVersion, periods: CalendarPeriods | str, items: Sequence[ItemOfOtherTzdata]
 ) -> TzDifference:
-    if isinstance(phases, str):
-        return TzDifference(version, failure=phases)
-    when = phases[0][1].when
+    if isinstance(periods, str):
+        return TzDifference(version, failure=periods)
+    when = periods[0][1].when
     if isinstance(when, AfterCompletion):
         return TzDifference(version)
     try:
-        placed = None if isinstance(when, Relative) else _place(phases, items)
+        placed = None if isinstance(when, Relative) else _place(periods, items)
     except DueledgerError as error:
         return TzDifference(version, failure=str(error))
     steps: list[TzStep] = []
@@ -156,7 +156,7 @@ def _find_moved(
     for item in items:
         cycle = split_issue(item.cycle)[0]
         smear = timedelta(seconds=item.smear_seconds or 0)
-        times = list(_place_dated(phases, item)) if placed is None else placed.due[cycle]
+        times = list(_place_dated(periods, item)) if placed is None else placed.due[cycle]
         # A calendar moves by whole days, a tz database by hours: the nearest is by its calendar.
         found = min(times, key=lambda each: abs(each.due_at + smear - item.due_at), default=None)
         if found is not None:
@@ -177,13 +177,13 @@ def _step(item: ItemOfOtherTzdata, step: TzStepKind) -> TzStep:
     return TzStep(item.due_at, *what, due_at=None, tzdata_before=item.tzdata)
 
 
-def _place(phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Placed:
+def _place(periods: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Placed:
     placed = _Placed()
     begins = min(item.due_at for item in items) - _SHIFT_MAX
     ends = max(item.due_at for item in items) + _SHIFT_MAX
     for start, end in _slices(begins, ends):
         reached = start
-        for _, definition in phases:
+        for _, definition in periods:
             until = known_until(definition, start, end)
             reached = max(reached, until)
             window = expand_schedule(definition, start, until)
@@ -195,9 +195,9 @@ def _place(phases: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Plac
     return placed
 
 
-def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[Occurrence]:
+def _place_dated(periods: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[Occurrence]:
     """Yield when an event rule's item is due now, by each version of its calendar."""
-    for _, definition in phases:
+    for _, definition in periods:
         if isinstance(definition.when, Relative):
             with suppress(BeyondCalendar):
                 yield due_for(definition.when, item.effective_date, definition.observance())
@@ -206,7 +206,7 @@ def _place_dated(phases: CalendarPeriods, item: ItemOfOtherTzdata) -> Iterator[O
 async def _find_added(
     connection: Connection,
     version: DefinitionVersion,
-    phases: CalendarPeriods | str,
+    periods: CalendarPeriods | str,
     begins: datetime,
 ) -> AsyncIterator[TzDifference]:
     """Find occurrences that a schedule owes before its watermark and that have no item."""
@@ -216,11 +216,11 @@ async def _find_added(
     begins = max(begins, version.effective_from)
     if begins >= ends:
         return
-    if isinstance(phases, str):
-        yield TzDifference(version, failure=phases)
+    if isinstance(periods, str):
+        yield TzDifference(version, failure=periods)
         return
-    bounds = [begins, *(min(max(from_at, begins), ends) for from_at, _ in phases[1:]), ends]
-    for (_, definition), (first, last) in zip(phases, pairwise(bounds), strict=True):
+    bounds = [begins, *(min(max(from_at, begins), ends) for from_at, _ in periods[1:]), ends]
+    for (_, definition), (first, last) in zip(periods, pairwise(bounds), strict=True):
         for start, end in _slices(first, last):
             try:
                 until = known_until(definition, start, end)

@@ -105,7 +105,7 @@ class Claim:
     `attempts` and `starts` include this claim's own. `batch_max` is set for suspects, the items of
     a dead run. Kafka must acknowledge the claim within `dispatch_seconds`; workers must start it
     within `queue_seconds` after that. `flow_no` is set if all items are of one limited flow,
-    `settled_by_no` if it is settled by topic: its acknowledgement then starts it as one run.
+    `topic_actor_no` if it is settled by topic: its acknowledgement then starts it as one run.
     """
 
     fence: int
@@ -121,7 +121,7 @@ class Claim:
     dispatch_seconds: float = 30.0
     run_seconds: float | None = None
     flow_no: int | None = None
-    settled_by_no: int | None = None
+    topic_actor_no: int | None = None
     lease_seconds: float | None = None
 
 
@@ -304,7 +304,7 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
                 claim.queue_seconds,
                 claim.run_seconds,
                 claim.flow_no,
-                claim.settled_by_no,
+                claim.topic_actor_no,
                 claim.lease_seconds,
             )
             for claim in claims

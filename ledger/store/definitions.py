@@ -206,9 +206,9 @@ async def lock_versions(connection: Connection, tenant: str, name: str) -> None:
     await connection.fetch(statement("lock_versions"), tenant, name)
 
 
-async def read_rules_edition(connection: Connection) -> tuple[int, int | None, int]:
+async def read_rules_version(connection: Connection) -> tuple[int, int | None, int]:
     """Return a value that changes whenever event rules or calendars change. Cheap to read."""
-    (row,) = await connection.fetch(statement("read_rules_edition"))
+    (row,) = await connection.fetch(statement("read_rules_version"))
     return row["in_force"], row["newest"], row["calendars"]
 
 

@@ -96,7 +96,7 @@ class DirectClaimResult:
 
 
 @dataclass(frozen=True, slots=True)
-class UnfinishedRun:
+class OpenRunRow:
     """An open run of a worker, and the indexes (from 0) of its items that have not ended."""
 
     run_no: int
@@ -167,11 +167,11 @@ def _scans(row: Record) -> list[FlowScan]:
     return list(map(FlowScan, *columns))
 
 
-async def list_unfinished_runs(connection: Connection, worker_no: int) -> list[UnfinishedRun]:
+async def list_open_runs(connection: Connection, worker_no: int) -> list[OpenRunRow]:
     """List the open runs of a worker, the latest first, at most 10,000."""
-    rows = await connection.fetch(statement("list_unfinished_runs"), worker_no)
+    rows = await connection.fetch(statement("list_open_runs"), worker_no)
     return [
-        UnfinishedRun(row["run_no"], len(row["ended"]), _open_indexes(row["ended"])) for row in rows
+        OpenRunRow(row["run_no"], len(row["ended"]), _open_indexes(row["ended"])) for row in rows
     ]
 
 

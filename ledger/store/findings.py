@@ -97,7 +97,7 @@ class WatermarkRecord:
     tenant: str
     kind: str
     complete_before: datetime | None
-    held_by: str | None
+    blocked_by: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,7 +360,7 @@ async def record_watermarks(connection: Connection, watermarks: Sequence[Waterma
         [watermark.tenant for watermark in watermarks],
         [watermark.kind for watermark in watermarks],
         [watermark.complete_before for watermark in watermarks],
-        [watermark.held_by for watermark in watermarks],
+        [watermark.blocked_by for watermark in watermarks],
     )
 
 

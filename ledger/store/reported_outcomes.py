@@ -16,13 +16,13 @@ class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
     UNKNOWN: no claim has this fence, or its claim has fewer items. MISMATCH: another item has this
-    position. NOT_HELD: workers settle this kind. STALE: its claim or run was closed before.
+    position. WRONG_SETTLER: workers settle this kind. STALE: its claim or run was closed before.
     CONFLICT: the item ended differently under the same fence.
     """
 
     UNKNOWN = "unknown"
     MISMATCH = "mismatch"
-    NOT_HELD = "not_held"
+    WRONG_SETTLER = "wrong_settler"
     STALE = "stale"
     CONFLICT = "conflict"
 
@@ -55,13 +55,13 @@ class ClaimedItem:
 class OutcomeTarget:
     """The claim, item and run that a fence, a position and an item id name.
 
-    `size` None: no claim has that fence. `holder_no` None: workers settle it. `item` None: the
+    `size` None: no claim has that fence. `topic_actor_no` None: workers settle it. `item` None: the
     position has another item or none. `run` None: its topic never started it; `waiting` is then
     whether its claim is open.
     """
 
     size: int | None
-    holder_no: int | None
+    topic_actor_no: int | None
     item: ClaimedItem | None
     run: TopicRun | None
     waiting: bool
@@ -108,7 +108,7 @@ async def find_outcome_targets(
 def _reported(row: Record) -> OutcomeTarget:
     return OutcomeTarget(
         row["size"],
-        row["holder_no"],
+        row["topic_actor_no"],
         _item(row) if row["matches"] else None,
         _run(row) if row["run_no"] is not None else None,
         row["waiting"],
@@ -134,9 +134,9 @@ def _run(row: Record) -> TopicRun:
     )
 
 
-async def clear_silent_topics(connection: Connection, holder_nos: Sequence[int]) -> None:
+async def clear_silent_topics(connection: Connection, topic_actor_nos: Sequence[int]) -> None:
     """Record that these topics are no longer silent: an outcome was reported."""
-    await connection.execute(statement("clear_silent_topics"), holder_nos)
+    await connection.execute(statement("clear_silent_topics"), topic_actor_nos)
 
 
 async def record_refused_outcomes(

@@ -22,7 +22,7 @@ class StartResult:
     `lease_seconds` is the length of the lease from the request on.
     Without `run_no`, `started_to` is the last started position of the claim. `closed` means that
     this worker can start nothing more of it: the claim is closed, or only another worker may work
-    it, which is recorded as `held`.
+    it, which is recorded as `wrong_settler`.
     """
 
     fence: int
@@ -123,7 +123,7 @@ async def start_runs(
             row["started_to"],
             row["closed"],
             tuple(row["withdrawn"]),
-            row["held_seconds"],
+            row["lease_seconds_left"],
         )
         for row in rows
     ]

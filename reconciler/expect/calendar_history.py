@@ -53,7 +53,7 @@ class CalendarHistory:
             if owner == tenant and versions[-1].calendar_no in self.days
         }
 
-    def phases(
+    def periods(
         self, definition: Definition, definition_no: int, materialised_until: datetime | None
     ) -> tuple[CalendarPeriod, ...]:
         """Return the calendars that a definition observed, in order; none where it names none."""
@@ -67,18 +67,18 @@ class CalendarHistory:
                 steps.append((materialised_until, newest))
         else:
             steps = [(version.created_at, version.calendar_no) for version in versions]
-        phases: list[CalendarPeriod] = []
+        periods: list[CalendarPeriod] = []
         before: Calendar | None = None
         for from_at, calendar_no in steps:
             calendar = self.days.get(calendar_no)
             if calendar is None:
                 continue
             observing = definition.with_calendar({calendar.name: calendar})
-            phases.append(
+            periods.append(
                 CalendarPeriod(from_at, observing, before if definition.is_schedule else None)
             )
             before = calendar
-        return tuple(phases)
+        return tuple(periods)
 
 
 async def read_history(connection: Connection, named: Collection[CalendarKey]) -> CalendarHistory:

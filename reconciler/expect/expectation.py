@@ -160,7 +160,7 @@ class Expectation:
                 version = by_number[expected.definition_no]
                 span = _instant_span(expected, version.definition.smear)
                 cycle, issue = split_issue(expected.cycle)
-                moved = (drafts_moved_before_change(version, phase) for phase in version.phases)
+                moved = (drafts_moved_before_change(version, period) for period in version.periods)
                 for draft in chain(schedule_drafts(version, *span), *moved):
                     if draft.cycle == cycle and draft.business_key == expected.business_key:
                         issued = issue_draft(draft, issue)

@@ -41,7 +41,7 @@ def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraf
 
     Another version of its calendar changes nothing that was owed before it counted.
     """
-    changes = [phase for phase in version.phases if phase.before is not None]
+    changes = [period for period in version.periods if period.before is not None]
     near: set[bytes] = set()
     for draft in _drafts(version, end):
         at = occurrence_of(draft)
@@ -57,9 +57,9 @@ def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
         yield from schedule_drafts(version, start, until)
     # It was expanded further, and another calendar version counted from an instant before that.
     expanded_until = version.materialised_until or end
-    for phase in version.phases:
-        if end <= phase.from_at < expanded_until:
-            for draft in drafts_moved_before_change(version, phase):
+    for period in version.periods:
+        if end <= period.from_at < expanded_until:
+            for draft in drafts_moved_before_change(version, period):
                 if occurrence_of(draft) < end:
                     yield draft
 
@@ -70,20 +70,20 @@ def schedule_drafts(version: DefinitionSpan, start: datetime, end: datetime) -> 
     A slice in which another calendar version begins also has the items that this version moves to
     before its beginning: no version emitted them.
     """
-    changes = [phase for phase in version.phases if start < phase.from_at < end]
-    for begin, until in pairwise((start, *(phase.from_at for phase in changes), end)):
-        for phase in version.phases:
-            if phase.from_at == begin:
-                yield from drafts_moved_before_change(version, phase)
+    changes = [period for period in version.periods if start < period.from_at < end]
+    for begin, until in pairwise((start, *(period.from_at for period in changes), end)):
+        for period in version.periods:
+            if period.from_at == begin:
+                yield from drafts_moved_before_change(version, period)
         scheduled = draft_occurrences(version.definition_at(begin), begin, until)
         yield from scheduled.drafts
         for skipped in scheduled.skipped:
             yield skipped.draft
 
 
-def drafts_moved_before_change(version: DefinitionSpan, phase: CalendarPeriod) -> list[ItemDraft]:
+def drafts_moved_before_change(version: DefinitionSpan, period: CalendarPeriod) -> list[ItemDraft]:
     """Return what a calendar owes before its own beginning and the one before owed after it."""
-    if phase.before is None:
+    if period.before is None:
         return []
-    since, at = version.effective_from, phase.from_at
-    return drafts_moved_before(phase.definition, phase.before, since, at)
+    since, at = version.effective_from, period.from_at
+    return drafts_moved_before(period.definition, period.before, since, at)

@@ -24,7 +24,7 @@ VersionFailure = tuple[str, str, str, int, str]
 class DefinitionSpan:
     """One version: in force from `effective_from` until `superseded_at`, if there is one.
 
-    `definition` observes the newest calendar; each of `phases` one that counted for a time.
+    `definition` observes the newest calendar; each of `periods` one that counted for a time.
     """
 
     definition_no: int
@@ -35,12 +35,12 @@ class DefinitionSpan:
     superseded_at: datetime | None
     materialised_until: datetime | None
     failure: str | None = None
-    phases: tuple[CalendarPeriod, ...] = ()
+    periods: tuple[CalendarPeriod, ...] = ()
 
     def definition_at(self, instant: datetime) -> Definition:
         """Return the definition with the calendar that counted for an instant."""
-        index = bisect_right(self.phases, instant, key=attrgetter("from_at"))
-        return self.phases[max(index - 1, 0)].definition if self.phases else self.definition
+        index = bisect_right(self.periods, instant, key=attrgetter("from_at"))
+        return self.periods[max(index - 1, 0)].definition if self.periods else self.definition
 
     def is_owed(self, occurrence_at: datetime) -> bool:
         """Return whether an occurrence must have its item, as far as catch-up decides.
@@ -111,7 +111,7 @@ def _parse_versions(
                 row["superseded_at"],
                 row["materialised_until"],
                 row["failure"],
-                history.phases(definition, row["definition_no"], row["materialised_until"]),
+                history.periods(definition, row["definition_no"], row["materialised_until"]),
             )
         )
     return versions, failures

@@ -59,7 +59,7 @@ async def build_report(
                 tenant=mark.tenant,
                 kind=mark.kind,
                 complete_before=mark.complete_before,
-                held_by=mark.held_by,
+                blocked_by=mark.blocked_by,
             )
             for mark in result.watermarks
         ],

@@ -53,13 +53,13 @@ class ReportStatement(_ReportPart):
 class Watermark(_ReportPart):
     """Everything expected of the kind before `complete_before` is completed or explained.
 
-    `held_by` names what blocks it.
+    `blocked_by` names what blocks it.
     """
 
     tenant: str
     kind: str
     complete_before: datetime | None
-    held_by: str | None
+    blocked_by: str | None
 
 
 class AccountingRow(_ReportPart):

@@ -5,11 +5,11 @@ grant select on all tables in schema ledger to ledger_worker, ledger_auditor;
 
 grant insert, update, delete on
   ledger.pending, ledger.claim, ledger.run, ledger.review, ledger.withdrawal, ledger.materialised, ledger.event,
-  ledger.flow, ledger.kind, ledger.pause, ledger.flow_outcome, ledger.credit, ledger.silence, ledger.held_key,
+  ledger.flow, ledger.kind, ledger.pause, ledger.flow_outcome, ledger.credit, ledger.silent_topic, ledger.held_key,
   ledger.following
   to ledger_worker;
 grant insert, update on
-  ledger.failure_streak, ledger.lapse, ledger.tz_change_version,
+  ledger.failure_streak, ledger.missed_range, ledger.tz_change_version,
   ledger.reconciliation, ledger.population, ledger.finding, ledger.repair, ledger.watermark, ledger.close
   to ledger_worker;
 grant insert on

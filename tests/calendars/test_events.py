@@ -14,7 +14,7 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
-from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
+from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
 from dueledger.reconciler.expect.versions import read_versions
 
 Put = Callable[..., Awaitable[CalendarImport]]
@@ -55,7 +55,7 @@ async def due_of(connection: Connection, expires_on: str) -> date:
     rows = await list_event_rules(connection)
     named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
     calendars = await CalendarCache().newest_versions(connection, named)
-    rulebook = RulesInForce(await read_rules_edition(connection), rows, calendars)
+    rulebook = RulesInForce(await read_rules_version(connection), rows, calendars)
     assert rulebook.refused == []
     (meaning,) = rulebook.effects_of(event(expires_on)) or []
     assert isinstance(meaning.draft, ItemDraft)
@@ -67,10 +67,10 @@ async def test_a_rule_is_read_again_with_the_newest_version_of_its_calendar(
     put: Put, connection: Connection
 ) -> None:
     await put()
-    before = await read_rules_edition(connection)
+    before = await read_rules_version(connection)
     assert await due_of(connection, "2027-12-24") == date(2027, 12, 24)
     await put("2027-12-24")
-    assert await read_rules_edition(connection) != before
+    assert await read_rules_version(connection) != before
     assert await due_of(connection, "2027-12-24") == date(2027, 12, 27)
     with pytest.raises(InvalidEvent, match="calendar us ends on 2027-12-31"):
         await due_of(connection, "2028-01-03")
@@ -97,7 +97,7 @@ async def test_g11_an_event_is_expected_by_the_version_that_counted_when_it_came
 @pytest.mark.usefixtures("rule")
 async def test_a_rule_whose_calendar_is_not_there_is_refused_alone(connection: Connection) -> None:
     rulebook = RulesInForce(
-        await read_rules_edition(connection), await list_event_rules(connection)
+        await read_rules_version(connection), await list_event_rules(connection)
     )
     (refused,) = rulebook.refused
     assert "unknown calendar" in refused.reason

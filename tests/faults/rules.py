@@ -23,7 +23,7 @@ create temp table item as
   from ledger.due_item i join ledger.flow using (flow_no) join ledger.kind k using (kind_no);
 create temp table handed as
   select c.fence, c.claimed_at, c.topic, c.partition, c.base_offset, c.published_at, c.closed_at,
-    u.position, u.item_no, u.attempt, i.id, i.due_at, c.holder_no is not null as by_topic
+    u.position, u.item_no, u.attempt, i.id, i.due_at, c.topic_actor_no is not null as by_topic
   from ledger.claim c
   cross join lateral unnest(c.item_no, c.attempt) with ordinality u (item_no, attempt, position)
   join item i on i.item_no = u.item_no;

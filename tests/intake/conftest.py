@@ -24,7 +24,7 @@ from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_edition
+from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
 from dueledger.ledger.store.partitions import make_event_months
 from tests.forks import ForkedProcess, ForkServer
 
@@ -146,7 +146,7 @@ def take(connection: Connection, actor_no: int) -> Take:
 
     async def apply(*events: DomainEvent, on: Connection = connection) -> AppliedEvents:
         async with on.transaction():
-            rulebook = RulesInForce(await read_rules_edition(on), await list_event_rules(on))
+            rulebook = RulesInForce(await read_rules_version(on), await list_event_rules(on))
             reads = [
                 interpret_event(rulebook, event, orjson.dumps(event.data).decode())
                 for event in events

@@ -132,16 +132,16 @@ async def test_what_is_lost_beside_others_with_its_worker_says_nothing_of_its_fl
     assert await ledger.connection.fetchval("select count(*) from ledger.flow_outcome") == 0
 
 
-async def test_a_breaker_judges_by_nothing_that_began_before_it_was_set(ledger: Ledger) -> None:
+async def test_a_circuit_judges_by_nothing_that_began_before_it_was_set(ledger: Ledger) -> None:
     await ledger.emit(20)
-    breaker = {"circuit_failure_ratio": 0.5, "circuit_calls_min": 3}
-    await limit(ledger, **breaker)
+    circuit = {"circuit_failure_ratio": 0.5, "circuit_calls_min": 3}
+    await limit(ledger, **circuit)
     claim = await ledger.claim(limit=6, limited=True)
     before, across = [await ledger.start(claim.fence, first, first + 2) for first in (1, 4)]
     await ledger.settle(before.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
     await limit(ledger, cleared=["circuit_failure_ratio"])
 
-    await limit(ledger, **breaker)
+    await limit(ledger, **circuit)
     await ledger.settle(across.run_no, FAILED, FAILED, FAILED, after_seconds=3600)
 
     assert await update_circuits(ledger.connection) == []
@@ -151,7 +151,7 @@ async def test_a_breaker_judges_by_nothing_that_began_before_it_was_set(ledger: 
     assert (change.after, change.failed) == ("open", 3)
 
 
-async def test_what_a_breaker_counted_is_forgotten_once_it_is_taken_away(ledger: Ledger) -> None:
+async def test_what_a_circuit_counted_is_forgotten_once_it_is_taken_away(ledger: Ledger) -> None:
     await ledger.emit(2)
     await ledger.emit(2, lane="kept")
     await limit(ledger, circuit_failure_ratio=0.5)

@@ -96,7 +96,7 @@ async def test_g4_a_start_under_a_fence_that_never_was_is_unknown_and_recorded(
 
 
 @pytest.mark.parametrize(
-    ("column", "partition"), [("holder_no", 0), ("allocator_no", -1)], ids=["topic", "direct"]
+    ("column", "partition"), [("topic_actor_no", 0), ("allocator_no", -1)], ids=["topic", "direct"]
 )
 async def test_g4_what_a_topic_or_a_direct_worker_holds_is_started_by_no_other_and_recorded(
     ledger: Ledger, column: str, partition: int
@@ -113,7 +113,7 @@ async def test_g4_what_a_topic_or_a_direct_worker_holds_is_started_by_no_other_a
     start = await ledger.start(fence)
 
     assert (start.run_no, start.closed, start.started_to) == (None, True, 0)
-    assert await ledger.rejected() == [("start", "held")]
+    assert await ledger.rejected() == [("start", "wrong_settler")]
     assert await ledger.state_of(item) is State.CLAIMED
     await ledger.check_balance()
 

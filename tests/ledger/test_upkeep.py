@@ -12,9 +12,9 @@ from .conftest import Ledger
 
 async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, database: str) -> None:
     await ledger.emit(2)
-    breaker = FlowLimits(circuit_failure_ratio=0.5)
+    circuit = FlowLimits(circuit_failure_ratio=0.5)
     await set_flow_limits(
-        ledger.connection, FlowScope("acme", ledger.kind), breaker, actor_no=ledger.worker_no
+        ledger.connection, FlowScope("acme", ledger.kind), circuit, actor_no=ledger.worker_no
     )
     await ledger.connection.execute(
         "alter table ledger.flow drop constraint flow_circuit_window_seconds_range"

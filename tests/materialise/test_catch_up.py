@@ -41,7 +41,7 @@ async def rows(connection: Connection, name: str) -> tuple[list[datetime], list[
 
 async def lapses(connection: Connection, name: str) -> list[tuple[datetime, datetime, int]]:
     found = await connection.fetch(
-        "select from_at, until_at, occurrences from ledger.lapse"
+        "select from_at, until_at, occurrences from ledger.missed_range"
         " join ledger.definition using (definition_no) where name = $1 order by from_at",
         name,
     )

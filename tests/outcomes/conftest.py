@@ -77,7 +77,7 @@ class Desk:
     connection: Connection
     settler: OutcomeRecorder
     actor_no: int
-    holder_no: int
+    topic_actor_no: int
     make_drafts: Callable[..., list[ItemDraft]]
     kind: str
     made: int = 0
@@ -134,7 +134,7 @@ class Desk:
                 [row["starts"] + 1 for row in rows],
                 queue_seconds=60,
                 flow_no=flows[0].flow_no,
-                settled_by_no=self.holder_no if held else None,
+                topic_actor_no=self.topic_actor_no if held else None,
                 lease_seconds=flows[0].lease_seconds,
                 run_seconds=flows[0].run_seconds,
             )
@@ -200,9 +200,9 @@ async def desk(
     make_drafts: Callable[..., list[ItemDraft]],
     kind: str,
 ) -> Desk:
-    holder_no = await register_actor(connection, f"topic:due.{kind}", ActorKind.SERVICE)
+    topic_actor_no = await register_actor(connection, f"topic:due.{kind}", ActorKind.SERVICE)
     settler = OutcomeRecorder(pool, actor_no=actor_no)
-    desk = Desk(connection, settler, actor_no, holder_no, make_drafts, kind)
+    desk = Desk(connection, settler, actor_no, topic_actor_no, make_drafts, kind)
     await desk.put_policy()
     return desk
 

@@ -317,7 +317,7 @@ async def test_an_answer_to_what_workers_settle_is_rejected(desk: Desk) -> None:
         )
     done = await desk.take(handed.answers(), begun.answers(), waiting.answers())
     assert (done.settled, len(done.rejected)) == (0, 3)
-    assert await desk.refused() == [("not_held", "completed")] * 3
+    assert await desk.refused() == [("wrong_settler", "completed")] * 3
     assert await desk.states() == [State.CLAIMED, State.RUNNING]
 
 

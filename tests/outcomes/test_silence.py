@@ -121,9 +121,9 @@ async def test_an_answer_that_changes_nothing_ends_no_silence(desk: Desk) -> Non
     await desk.reap()
     (handed,) = await desk.claim()
     assert (await desk.take(late.answers())).refused == 1
-    assert await desk.connection.fetchval("select count(*) from ledger.silence") == 1
+    assert await desk.connection.fetchval("select count(*) from ledger.silent_topic") == 1
     assert (await desk.take(handed.answers())).settled == 1
-    assert await desk.connection.fetchval("select count(*) from ledger.silence") == 0
+    assert await desk.connection.fetchval("select count(*) from ledger.silent_topic") == 0
 
 
 async def test_g9_what_its_consumer_began_to_answer_is_blamed_when_its_lease_lapses(
@@ -135,4 +135,4 @@ async def test_g9_what_its_consumer_began_to_answer_is_blamed_when_its_lease_lap
     await desk.reap()
     assert await desk.state_of(handed) is State.RETRYABLE_FAILURE
     assert await desk.connection.fetchval("select attempt from ledger.pending") == 1
-    assert await desk.connection.fetchval("select count(*) from ledger.silence") == 0
+    assert await desk.connection.fetchval("select count(*) from ledger.silent_topic") == 0

@@ -468,7 +468,7 @@ async def test_the_watermark_is_at_what_is_due_and_still_within_its_grace(
 
     (mark,) = result.watermarks
     assert mark.complete_before == due
-    assert mark.held_by is not None
+    assert mark.blocked_by is not None
     assert (await findings.list_watermarks(frozen))[0]["complete_before"] == due
 
 

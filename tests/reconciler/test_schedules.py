@@ -86,12 +86,13 @@ async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_i
 ) -> None:
     definition_no = await accept(frozen, kind, NOON - 60 * DAY, catch_up=catch_up)
     await materialise(materialiser)
-    assert await frozen.fetchval("select sum(occurrences) from ledger.lapse") > 1000
+    assert await frozen.fetchval("select sum(occurrences) from ledger.missed_range") > 1000
     reconciler = make_reconciler()
     assert await found_types(reconciler) == set()
 
     await frozen.execute(
-        "update ledger.lapse set until_at = until_at - interval '1 hour' where definition_no = $1",
+        "update ledger.missed_range set until_at = until_at - interval '1 hour'"
+        " where definition_no = $1",
         definition_no,
     )
     assert (await reconciler.run_pass()).found[FindingType.MISSING] == 1

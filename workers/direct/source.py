@@ -16,7 +16,7 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.ledger.store.claims import list_due_flows, release_claims
-from dueledger.ledger.store.direct_claims import list_unfinished_runs
+from dueledger.ledger.store.direct_claims import list_open_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.direct.claims import DirectClaims
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
     from dueledger.ledger.store.claims import DueFlow
-    from dueledger.ledger.store.direct_claims import UnfinishedRun
+    from dueledger.ledger.store.direct_claims import OpenRunRow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.run.handler_pools import PoolKey
@@ -388,15 +388,15 @@ class DirectSource(WorkSource):
         Their numbers are above all those that it received, because it makes one claim at a time.
         """
         async with self._pool.acquire() as connection:
-            unfinished = await list_unfinished_runs(connection, self._worker_no)
-            lost = [run for run in unfinished if run.run_no > self._run_no_max]
+            open_runs = await list_open_runs(connection, self._worker_no)
+            lost = [run for run in open_runs if run.run_no > self._run_no_max]
             if lost:
                 await settle_runs(connection, [_returned(run) for run in lost], self._worker_no)
                 log.warning(LogEvent.RUN_RETURNED, runs=[run.run_no for run in lost])
         self._has_lost_answer = False
 
 
-def _returned(run: UnfinishedRun) -> Settlement:
+def _returned(run: OpenRunRow) -> Settlement:
     outcomes: list[Outcome | None] = [None] * run.size
     for index in run.open_indexes:
         outcomes[index] = ANSWER_LOST

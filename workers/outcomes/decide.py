@@ -34,7 +34,7 @@ _EVENTS: Final = {
 _WRONG: Final = {
     OutcomeRefusal.UNKNOWN: "no item was ever handed out there",
     OutcomeRefusal.MISMATCH: "another item has that position",
-    OutcomeRefusal.NOT_HELD: "handlers of a worker settle it, not its topic",
+    OutcomeRefusal.WRONG_SETTLER: "handlers of a worker settle it, not its topic",
 }
 
 
@@ -82,17 +82,17 @@ class OutcomeDecisions:
     duplicates: int = 0
     slots: int = 0
 
-    def add_run(self, holder_no: int, run: TopicRun) -> _RunOutcomes:
+    def add_run(self, topic_actor_no: int, run: TopicRun) -> _RunOutcomes:
         """Begin to settle a run."""
         size = run.to_position - run.from_position + 1
         sheet = _RunOutcomes([None] * size)
-        self.runs.setdefault(holder_no, {})[run.run_no] = sheet
+        self.runs.setdefault(topic_actor_no, {})[run.run_no] = sheet
         self.slots += size
         return sheet
 
-    def settlements(self, holder_no: int) -> list[Settlement]:
+    def settlements(self, topic_actor_no: int) -> list[Settlement]:
         """Return the settlements of a holder's runs."""
-        sheets = self.runs[holder_no]
+        sheets = self.runs[topic_actor_no]
         return [Settlement(run_no, sheet.outcomes) for run_no, sheet in sheets.items()]
 
 
@@ -119,11 +119,11 @@ class _OutcomeDecider:
     def decide(self, arrival: OutcomeRecord, there: OutcomeTarget) -> None:
         """Decide about one report."""
         report, judgement = arrival.report, self.decisions
-        holder_no, item, run = there.holder_no, there.item, there.run
-        if holder_no is None or item is None or run is None:
+        topic_actor_no, item, run = there.topic_actor_no, there.item, there.run
+        if topic_actor_no is None or item is None or run is None:
             self._refuse(arrival, there, _refusal_reason(report, there))
             return
-        sheet = judgement.runs.get(holder_no, {}).get(run.run_no)
+        sheet = judgement.runs.get(topic_actor_no, {}).get(run.run_no)
         place = report.position - run.from_position
         ended = _ended(item, sheet.reports.get(place) if sheet else None)
         if ended is not None:
@@ -134,11 +134,11 @@ class _OutcomeDecider:
         elif not run.open:
             self._refuse(arrival, there, OutcomeRefusal.STALE)
         else:
-            judgement.extended[holder_no, run.lease_seconds].add(run.run_no)
+            judgement.extended[topic_actor_no, run.lease_seconds].add(run.run_no)
             if report.verdict is ReportedVerdict.HEARTBEAT:
                 judgement.heartbeats += 1
                 return
-            sheet = sheet or judgement.add_run(holder_no, run)
+            sheet = sheet or judgement.add_run(topic_actor_no, run)
             sheet.reports[place] = report
             sheet.outcomes[place] = _outcome(report, item, self._now)
             judgement.settled += 1
@@ -163,7 +163,7 @@ class _OutcomeDecider:
         self.decisions.refused.append(
             RefusedOutcome(
                 reason,
-                self._actor_no if there.holder_no is None else there.holder_no,
+                self._actor_no if there.topic_actor_no is None else there.topic_actor_no,
                 report.fence,
                 report.position,
                 there.run.run_no if there.run else None,
@@ -178,12 +178,12 @@ class _OutcomeDecider:
 def _refusal_reason(report: ReportedOutcome, there: OutcomeTarget) -> OutcomeRefusal:
     if there.size is None or report.position > there.size:
         return OutcomeRefusal.UNKNOWN
-    if there.holder_no is None:
-        return OutcomeRefusal.NOT_HELD
+    if there.topic_actor_no is None:
+        return OutcomeRefusal.WRONG_SETTLER
     if there.item is None:
         return OutcomeRefusal.MISMATCH
     # Its claim is open only if a worker consumes a topic that is settled by topic, and started it.
-    return OutcomeRefusal.NOT_HELD if there.waiting else OutcomeRefusal.STALE
+    return OutcomeRefusal.WRONG_SETTLER if there.waiting else OutcomeRefusal.STALE
 
 
 def _error(report: ReportedOutcome, reason: OutcomeRefusal) -> InvalidOutcome:

@@ -93,15 +93,17 @@ async def _write(connection: Connection, judgement: OutcomeDecisions) -> None:
 
     Leases are extended after settling: most runs of a few items are closed by then.
     """
-    for holder_no in sorted(judgement.runs):
-        refused = await settle_runs(connection, judgement.settlements(holder_no), holder_no)
+    for topic_actor_no in sorted(judgement.runs):
+        refused = await settle_runs(
+            connection, judgement.settlements(topic_actor_no), topic_actor_no
+        )
         if refused:
             raise Conflict(f"run {refused[0].run_no} was open and is now {refused[0].reason}")
-    for (holder_no, lease_seconds), run_nos in sorted(judgement.extended.items()):
-        await extend_leases(connection, sorted(run_nos), holder_no, lease_seconds)
+    for (topic_actor_no, lease_seconds), run_nos in sorted(judgement.extended.items()):
+        await extend_leases(connection, sorted(run_nos), topic_actor_no, lease_seconds)
     if judgement.extended:
         await clear_silent_topics(
-            connection, sorted({holder_no for holder_no, _ in judgement.extended})
+            connection, sorted({topic_actor_no for topic_actor_no, _ in judgement.extended})
         )
     if judgement.refused:
         await record_refused_outcomes(connection, judgement.refused)

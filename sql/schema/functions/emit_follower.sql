@@ -5,7 +5,7 @@ declare
   before ledger.due_item;
   flow record;
   due timestamptz := ledger.now() + make_interval(secs => old.delay_seconds);
-  round text;
+  next_cycle text;
   effective date;
   name text := (select d.name from ledger.definition d where d.definition_no = old.definition_no);
   by_name boolean;
@@ -24,7 +24,7 @@ begin
   select k.kind_no, k.tenant, k.name as kind, f.lane into flow
   from ledger.flow f join ledger.kind k on k.kind_no = f.kind_no
   where f.flow_no = before.flow_no;
-  round := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
+  next_cycle := to_char(due at time zone coalesce(before.zone, 'UTC'), 'YYYY-MM-DD"T"HH24:MI:SS.US');
   effective := (due at time zone coalesce(before.zone, 'UTC'))::date;
   -- If its definition has no overlap policy, its kind decides again whether its partition key is ordered.
   by_name := coalesce(before.serial = ledger.serial_of(flow.kind_no, name), false);
@@ -32,9 +32,9 @@ begin
   select e.ord into known
   from ledger.emit_items(
     array[flow.tenant], array[flow.kind], array[flow.lane], array[1], array[before.business_key],
-    array[round], array[effective], array[due], array[before.payload::text], before.actor_no,
+    array[next_cycle], array[effective], array[due], array[before.payload::text], before.actor_no,
     partition_keys => array[before.partition_key], labels => array[before.labels::text],
-    definition_nos => array[old.definition_no], tzdata => before.tzdata, nominals => array[round],
+    definition_nos => array[old.definition_no], tzdata => before.tzdata, nominals => array[next_cycle],
     start_bys => array[due + (before.start_by - before.due_at)],
     complete_bys => array[due + (before.complete_by - before.due_at)],
     zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
@@ -44,7 +44,7 @@ begin
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
     select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
     from ledger.due_item i
-    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, round, effective);
+    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
   end if;
   return null;
 end $$;

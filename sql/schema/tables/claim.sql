@@ -21,7 +21,7 @@ create table ledger.claim (
   deadline timestamptz not null,
   closed_at timestamptz,
   flow_no integer,
-  holder_no integer,
+  topic_actor_no integer,
   lease_seconds double precision,
   queue_seconds double precision,
   run_seconds double precision,
@@ -49,7 +49,7 @@ comment on column ledger.claim.base_offset is 'Offset of the first record.';
 comment on column ledger.claim.started is 'Positions up to this one are started.';
 comment on column ledger.claim.deadline is 'When the claim is closed and its items not started are released.';
 comment on column ledger.claim.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
-comment on column ledger.claim.holder_no is
+comment on column ledger.claim.topic_actor_no is
   'Set where the claim is settled by topic: the actor number of its consumers.';
 comment on column ledger.claim.lease_seconds is 'Lease of the run, where the claim is settled by topic.';
 comment on column ledger.claim.queue_seconds is 'Time from published_at to the deadline.';

@@ -17,12 +17,12 @@ comment on column ledger.credit.granted_until is 'When the grant ends unless the
 
 create index credit_worker_idx on ledger.credit (worker_no);
 
-create table ledger.silence (
+create table ledger.silent_topic (
   topic text primary key,
-  holder_no integer not null unique references ledger.actor,
+  topic_actor_no integer not null unique references ledger.actor,
   since timestamptz not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 
-comment on table ledger.silence is
+comment on table ledger.silent_topic is
   'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
-comment on column ledger.silence.holder_no is 'Actor number under which the consumers of the topic settle.';
+comment on column ledger.silent_topic.topic_actor_no is 'Actor number under which the consumers of the topic settle.';

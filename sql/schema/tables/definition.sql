@@ -44,7 +44,7 @@ comment on column ledger.materialised.ends_at is
 -- Versions materialised up to their end are not read again.
 create index materialised_until_idx on ledger.materialised (materialised_until) where materialised_until < ends_at;
 
-create table ledger.lapse (
+create table ledger.missed_range (
   definition_no bigint not null references ledger.definition,
   from_at timestamptz not null,
   until_at timestamptz not null,
@@ -53,14 +53,14 @@ create table ledger.lapse (
   recorded_at timestamptz not null,
   actor_no integer not null references ledger.actor,
   primary key (definition_no, from_at),
-  constraint lapse_in_order check (from_at < until_at),
-  constraint lapse_occurrences_positive check (occurrences > 0),
-  constraint lapse_reason_known check (reason in ('catch_up'))
+  constraint missed_range_in_order check (from_at < until_at),
+  constraint missed_range_occurrences_positive check (occurrences > 0),
+  constraint missed_range_reason_known check (reason in ('catch_up'))
 );
 
-comment on table ledger.lapse is
+comment on table ledger.missed_range is
   'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
-comment on column ledger.lapse.occurrences is 'How many occurrences the range has.';
+comment on column ledger.missed_range.occurrences is 'How many occurrences the range has.';
 
 create table ledger.triggered (
   tenant text not null,

@@ -29,7 +29,7 @@ create table ledger.finding (
   )),
   constraint finding_severity_known check (severity in ('information', 'warning', 'error', 'critical')),
   constraint finding_resolution_known check (
-    resolution in ('open', 'explained', 'repaired', 'accepted', 'carried', 'false_positive')
+    resolution in ('open', 'explained', 'repaired', 'accepted', 'carried_forward', 'false_positive')
   ),
   constraint finding_open_is_not_closed check ((resolution = 'open') = (closed_at is null))
 );
@@ -84,7 +84,7 @@ create table ledger.watermark (
   tenant text not null,
   kind text not null,
   complete_before timestamptz,
-  held_by text,
+  blocked_by text,
   as_of timestamptz not null,
   primary key (tenant, kind)
 );
@@ -92,5 +92,5 @@ create table ledger.watermark (
 comment on table ledger.watermark is
   'Completeness watermarks: everything expected of a kind before complete_before exists and is completed, '
   'explained or an open finding.';
-comment on column ledger.watermark.held_by is 'What blocks the watermark.';
+comment on column ledger.watermark.blocked_by is 'What blocks the watermark.';
 comment on column ledger.watermark.as_of is 'The moment on business time of the pass that computed it.';

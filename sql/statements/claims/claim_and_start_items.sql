@@ -166,7 +166,7 @@ flow as materialized (
     case when f.seen = 0 then f.floor_block when f.first_at = f.last_at then f.last_block else 0 end as floor_block
   from firsts f left join retries r on r.flow_no = f.flow_no
 )
-select null::bigint as run_no, null::bigint as fence, null::integer as group_no, null::double precision as held_seconds,
+select null::bigint as run_no, null::bigint as fence, null::integer as group_no, null::double precision as lease_seconds_left,
   null::integer[] as withdrawn, null::smallint[] as attempts, null::uuid[] as ids, array_agg(f.flow_no) as flow_nos,
   null::text[] as business_keys, null::text[] as cycles, null::date[] as effective_dates,
   null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents,

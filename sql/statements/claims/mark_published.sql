@@ -13,20 +13,20 @@ marked as (
     deadline = case when c.closed_at is null
       then ledger.machine_now() + make_interval(secs => c.queue_seconds)
       else c.deadline end,
-    started = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then c.size else c.started end,
-    closed_at = case when c.closed_at is null and c.holder_no is not null and c.started = 0 then ledger.now() else c.closed_at end
+    started = case when c.closed_at is null and c.topic_actor_no is not null and c.started = 0 then c.size else c.started end,
+    closed_at = case when c.closed_at is null and c.topic_actor_no is not null and c.started = 0 then ledger.now() else c.closed_at end
   from asked u
   where c.fence = u.fence and c.published_at is null
-  returning c.fence, c.size, c.started, c.closed_at, c.holder_no, c.lease_seconds, c.run_seconds, c.flow_no, c.published_at
+  returning c.fence, c.size, c.started, c.closed_at, c.topic_actor_no, c.lease_seconds, c.run_seconds, c.flow_no, c.published_at
 ),
 begun as (
   insert into ledger.run (
     started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
-  select ledger.now(), m.fence, 1, m.size, m.holder_no,
+  select ledger.now(), m.fence, 1, m.size, m.topic_actor_no,
     ledger.machine_now() + make_interval(secs => least(m.lease_seconds, m.run_seconds)), m.lease_seconds, repeat('0', m.size)::bit varying,
     m.flow_no, ledger.machine_now() + make_interval(secs => m.run_seconds)
   from marked m
-  where m.holder_no is not null and m.started = m.size and m.closed_at = m.published_at
+  where m.topic_actor_no is not null and m.started = m.size and m.closed_at = m.published_at
     and not exists (select from ledger.run r where r.fence = m.fence)
 )
 select m.fence, (m.closed_at is not null and m.started < m.size) as closed

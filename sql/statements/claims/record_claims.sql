@@ -13,13 +13,13 @@
 -- $11 queue_seconds double precision
 -- $12 run_seconds double precision
 -- $13 flow_no integer
--- $14 holder_no integer
+-- $14 topic_actor_no integer
 -- $15 lease_seconds double precision
 -- index: none
 -- locks: none
 insert into ledger.claim (
   fence, claimed_at, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
-  deadline, queue_seconds, run_seconds, flow_no, holder_no, lease_seconds)
+  deadline, queue_seconds, run_seconds, flow_no, topic_actor_no, lease_seconds)
 values (
   $1::bigint, ledger.now(), $2::integer, $3::text, $4::integer, cardinality($5::bigint[]), $5::bigint[],
   $6::date[], $7::smallint[], $8::smallint[], $9::smallint,

@@ -5,4 +5,4 @@
 -- index: none
 -- locks: advisory, one a definition name
 select pg_advisory_xact_lock(
-  hashtextextended('ledger.definition.' || $1::text || chr(31) || $2::text, 0)) is not null as held
+  hashtextextended('ledger.definition.' || $1::text || chr(31) || $2::text, 0)) is not null as locked

@@ -3,5 +3,5 @@
 -- $1 buckets integer[]
 -- index: none
 -- locks: advisory, one a bucket, in the order given
-select count(pg_advisory_xact_lock(hashtext('ledger.business_key'), u.bucket))::integer as held
+select count(pg_advisory_xact_lock(hashtext('ledger.business_key'), u.bucket))::integer as locked
 from unnest($1::integer[]) u (bucket)

@@ -1,4 +1,4 @@
--- Record a person's resolution of open findings: explained, accepted, carried or a false positive.
+-- Record a person's resolution of open findings: explained, accepted, carried forward or a false positive.
 -- returns: zero or more
 -- $1 ids uuid[]
 -- $2 resolution text

@@ -36,6 +36,6 @@ cross join lateral (
   from ledger.run r where r.flow_no = f.flow_no and r.closed_at is null
 ) running
 cross join lateral (
-  select exists (select from ledger.silence s where s.topic = k.topic) as is_so
+  select exists (select from ledger.silent_topic s where s.topic = k.topic) as is_so
 ) silent
 where f.flow_no = any ($1::integer[]) and f.paused_at is null

@@ -1,4 +1,4 @@
--- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silence, its key's holder.
+-- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silent topic, its key's holder.
 -- returns: zero or one
 -- $1 item_no bigint
 -- $2 topic_window_items integer
@@ -14,7 +14,7 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
   (select i.id from ledger.held_key h
    join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
    where h.serial = p.serial and h.item_no <> p.item_no) as behind,
-  f.weight, (select s.since from ledger.silence s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since
+  f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since
 from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no
 join ledger.kind k on k.kind_no = f.kind_no

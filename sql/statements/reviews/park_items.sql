@@ -18,7 +18,7 @@ taken as (
   where p.item_no = l.item_no and p.state = 4 /* RetryableFailure */
   returning p.item_no, p.effective_date, p.flow_no, p.attempt, p.starts
 ),
-held as (
+parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
   select t.item_no, t.effective_date, t.flow_no, ledger.now(), t.attempt, t.starts, $2::text, $3::integer from taken t
 ),

@@ -12,7 +12,7 @@ with asked as materialized (
 ),
 -- The arrays are copied once a claim, not once an item.
 claim as materialized (
-  select a.*, c.size, c.holder_no, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
+  select a.*, c.size, c.topic_actor_no, c.closed_at, c.item_no[1:] as item_no, c.effective_date[1:] as effective_date,
     c.attempt[1:] as attempt
   from asked a
   left join ledger.claim c on c.fence = a.fence
@@ -20,15 +20,15 @@ claim as materialized (
 run as materialized (
   select c.*, r.run_no, r.from_position, r.to_position, r.ended, r.lease_seconds, r.closed_at as ended_at
   from claim c
-  left join ledger.run r on r.fence = c.fence and r.worker_no = c.holder_no
+  left join ledger.run r on r.fence = c.fence and r.worker_no = c.topic_actor_no
 )
-select c.size, c.holder_no, coalesce(i.id = u.item, false) as matches, i.item_no,
+select c.size, c.topic_actor_no, coalesce(i.id = u.item, false) as matches, i.item_no,
   case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.from_position, c.to_position,
   c.lease_seconds, c.closed_at is null as waiting, c.run_no is not null and c.ended_at is null as open,
   b.ended, e.event as ended_event, e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
 from run c
 cross join lateral unnest(c.ords, c.positions, c.items) u (ord, position, item)
-left join ledger.due_item i on c.holder_no is not null and u.position > 0
+left join ledger.due_item i on c.topic_actor_no is not null and u.position > 0
   and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
 left join ledger.flow f on f.flow_no = i.flow_no
 left join ledger.kind k on k.kind_no = f.kind_no

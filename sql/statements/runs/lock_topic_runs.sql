@@ -8,7 +8,7 @@ with asked as materialized (
 )
 select r.run_no
 from asked a
-join ledger.claim c on c.fence = a.fence and c.holder_no is not null
-join ledger.run r on r.fence = c.fence and r.worker_no = c.holder_no and r.closed_at is null
+join ledger.claim c on c.fence = a.fence and c.topic_actor_no is not null
+join ledger.run r on r.fence = c.fence and r.worker_no = c.topic_actor_no and r.closed_at is null
 order by r.run_no
 for update of r

@@ -3,7 +3,7 @@
 -- $1 limit integer
 -- $2 actor_no integer
 -- index: run_lease_idx, claim_pkey, due_item_pkey
--- locks: advisory, one reaper at a time; run rows (for update, skip locked); silence rows (topic ascending)
+-- locks: advisory, one reaper at a time; run rows (for update, skip locked); silent_topic rows (topic ascending)
 with late as materialized (
   select r.worker_no
   from ledger.run r
@@ -37,8 +37,8 @@ closed as (
 ),
 lost as materialized (
   select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, coalesce(c.overran, false) as overran, k.batch_max,
-    k.topic, k.holder_no, k.holder_no is not null and c.extended_at is null as unanswered,
-    case when c.overran or k.holder_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
+    k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unanswered,
+    case when c.overran or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence
   cross join lateral unnest(
@@ -106,8 +106,8 @@ streak as (
     failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
 ),
 silent as (
-  insert into ledger.silence (topic, holder_no, since)
-  select distinct l.topic, l.holder_no, ledger.now() from lost l where l.unanswered order by l.topic
+  insert into ledger.silent_topic (topic, topic_actor_no, since)
+  select distinct l.topic, l.topic_actor_no, ledger.now() from lost l where l.unanswered order by l.topic
   on conflict do nothing
 ),
 -- Only blamed items count for the circuit: the others say nothing about the system that the flow's handlers call.

@@ -20,7 +20,7 @@ opened as (
   where c.fence = a.fence and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
     -- A claim settled by topic belongs to its holder, a direct claim (partition -1) to the worker that made it.
-    and c.holder_no is null and (c.partition >= 0 or c.allocator_no = $5::integer)
+    and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $5::integer)
   returning c.fence, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
     c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
@@ -60,7 +60,7 @@ begun as (
   ) m
   order by o.fence, s.from_position
   returning run_no, fence, from_position, to_position,
-    extract(epoch from lease_until - ledger.machine_now())::double precision as held_seconds
+    extract(epoch from lease_until - ledger.machine_now())::double precision as lease_seconds_left
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
@@ -70,28 +70,28 @@ journal as (
 ),
 answer as materialized (
   select a.ord, a.fence, coalesce(b.from_position, a.from_position) as from_position,
-    coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.held_seconds, c.started, c.closed_at, c.size,
-    coalesce(c.is_held, false) as is_held
+    coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.lease_seconds_left, c.started, c.closed_at, c.size,
+    coalesce(c.has_other_settler, false) as has_other_settler
   from asked a
   left join begun b on b.fence = a.fence
   left join lateral (
     select c.started, c.closed_at, c.size,
-      c.holder_no is not null or (c.partition < 0 and c.allocator_no <> $5::integer) as is_held
+      c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $5::integer) as has_other_settler
     from ledger.claim c where c.fence = a.fence and b.run_no is null limit 1
   ) c on true
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
   select ledger.now(), $5::integer, 'start',
-    case when n.size is null then 'unknown' when n.is_held then 'held' else 'stale' end, n.fence,
+    case when n.size is null then 'unknown' when n.has_other_settler then 'wrong_settler' else 'stale' end, n.fence,
     n.from_position, n.to_position
   from answer n
-  where n.run_no is null and (n.size is null or n.is_held or (n.closed_at is not null and n.started < n.size))
+  where n.run_no is null and (n.size is null or n.has_other_settler or (n.closed_at is not null and n.started < n.size))
 )
 select n.fence, n.from_position, n.to_position, n.run_no,
   case when n.run_no is null then coalesce(n.started, 0) else n.to_position end as started_to,
-  n.run_no is null and (n.size is null or n.is_held or n.closed_at is not null) as closed,
-  n.held_seconds,
+  n.run_no is null and (n.size is null or n.has_other_settler or n.closed_at is not null) as closed,
+  n.lease_seconds_left,
   coalesce(
     (select array_agg(x.position order by x.position) from withdrawn x
      where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),

@@ -15,7 +15,7 @@ named as materialized (
   select c.fence, c.claimed_at
   from asked a
   join ledger.claim c on c.fence = a.fence
-  where c.holder_no is not null and c.published_at is null and c.started = 0
+  where c.topic_actor_no is not null and c.published_at is null and c.started = 0
     and exists (
       select from unnest(a.positions, a.items) u (position, item)
       join ledger.due_item i
@@ -35,11 +35,11 @@ opened as (
   set started = c.size, closed_at = ledger.now()
   from unmarked u
   where c.fence = u.fence and c.claimed_at = u.claimed_at and c.closed_at is null and c.started = 0
-  returning c.fence, c.size, c.holder_no, c.lease_seconds, c.run_seconds, c.flow_no
+  returning c.fence, c.size, c.topic_actor_no, c.lease_seconds, c.run_seconds, c.flow_no
 )
 insert into ledger.run (
   started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
-select ledger.now(), o.fence, 1, o.size, o.holder_no,
+select ledger.now(), o.fence, 1, o.size, o.topic_actor_no,
   ledger.machine_now() + make_interval(secs => least(o.lease_seconds, o.run_seconds)), o.lease_seconds,
   repeat('0', o.size)::bit varying, o.flow_no, ledger.machine_now() + make_interval(secs => o.run_seconds)
 from opened o

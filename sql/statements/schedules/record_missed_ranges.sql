@@ -6,20 +6,20 @@
 -- $4 occurrences bigint[]
 -- $5 reason text
 -- $6 actor_no integer
--- index: lapse_pkey
--- locks: lapse rows (for update)
+-- index: missed_range_pkey
+-- locks: missed_range rows (for update)
 with given as materialized (
   select * from unnest($1::bigint[], $2::timestamptz[], $3::timestamptz[], $4::bigint[])
     g (definition_no, from_at, until_at, occurrences)
 ),
 continued as (
-  update ledger.lapse l
-  set until_at = g.until_at, occurrences = l.occurrences + g.occurrences, recorded_at = ledger.now()
+  update ledger.missed_range m
+  set until_at = g.until_at, occurrences = m.occurrences + g.occurrences, recorded_at = ledger.now()
   from given g
-  where l.definition_no = g.definition_no and l.until_at = g.from_at and l.reason = $5::text
-  returning l.definition_no
+  where m.definition_no = g.definition_no and m.until_at = g.from_at and m.reason = $5::text
+  returning m.definition_no
 )
-insert into ledger.lapse (definition_no, from_at, until_at, occurrences, reason, recorded_at, actor_no)
+insert into ledger.missed_range (definition_no, from_at, until_at, occurrences, reason, recorded_at, actor_no)
 select g.definition_no, g.from_at, g.until_at, g.occurrences, $5::text, ledger.now(), $6::integer
 from given g
 where not exists (select from continued c where c.definition_no = g.definition_no)

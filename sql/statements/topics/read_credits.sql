@@ -6,7 +6,7 @@
 with waiting as materialized (
   select c.topic, sum(c.size - c.started) as items
   from ledger.claim c
-  where c.closed_at is null and c.deadline > '-infinity' and c.holder_no is null
+  where c.closed_at is null and c.deadline > '-infinity' and c.topic_actor_no is null
   group by c.topic
 )
 select u.topic, g.workers, g.granted,

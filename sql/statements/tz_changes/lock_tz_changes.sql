@@ -2,4 +2,4 @@
 -- returns: one
 -- index: none
 -- locks: advisory, one
-select pg_advisory_xact_lock(hashtextextended('ledger.tz_change', 0)) is not null as held
+select pg_advisory_xact_lock(hashtextextended('ledger.tz_change', 0)) is not null as locked
