@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Mapping
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.shares import admission_group_of
-from dueledger.allocator.claim.claim_loop import ClaimLoop
-from dueledger.allocator.claim.concurrent_claims import ConcurrentClaims
+from dueledger.allocator.admission_group import admission_group_of
+from dueledger.allocator.claim_loop import ClaimLoop
+from dueledger.allocator.concurrent_claims import ConcurrentClaims
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.due_flow_poller import DueFlowPoller
 from dueledger.allocator.discover.topics import TopicDirectory

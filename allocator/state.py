@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from dueledger.allocator.choose.shares import AdmissionGroup
+from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer

@@ -10,7 +10,7 @@ from dueledger.ledger.runtime.service import run_to_stop
 from dueledger.workers.connections import log_lifecycle, open_connections
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.direct.source import DirectSource
-from dueledger.workers.poll.kafka_source import KafkaSource
+from dueledger.workers.kafka_source import KafkaSource
 from dueledger.workers.worker import Worker
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
     from dueledger.ledger.runtime.service import Tick
-    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.open_run import OpenRun
 
 
 class Service(NamedTuple):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from dueledger.ledger.states import TransitionEvent
     from dueledger.workers.connections import WorkerConnections
     from dueledger.workers.handlers import Handlers
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pool import HandlerPool
-    from dueledger.workers.run.open_run import OpenRun
     from dueledger.workers.settings import WorkerSettings
     from dueledger.workers.work_source import WorkSource
 

@@ -1,35 +1,14 @@
 """Choose the shares of a claim: flows of several topics, within the capacity of each. Pure."""
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
 
+from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.ledger.flows.queue import LIGHT_ITEMS_MAX, FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare, split_by_demand
-from dueledger.ledger.store.claims import DueFlow
 
 COUNTED_FLOWS_MAX: Final = 32
 """Most counted flows of one claim: each needs its own claims, and Kafka takes one a partition."""
-
-
-class AdmissionGroup(NamedTuple):
-    """Flows that share capacity: those of a topic that need credit, or those that need none.
-
-    `counted` flows have groups of their own, because few of them are admitted at once.
-    """
-
-    topic: str
-    needs_credit: bool
-    counted: bool
-
-    @property
-    def pool(self) -> tuple[str, bool]:
-        """The key of the capacity that groups share: topic, and whether credit is needed."""
-        return self.topic, self.needs_credit
-
-
-def admission_group_of(flow: DueFlow) -> AdmissionGroup:
-    """Return the admission group of a flow."""
-    return AdmissionGroup(flow.topic, not flow.settled_by_topic, flow.is_counted)
 
 
 def next_shares(

@@ -4,7 +4,7 @@ import asyncio
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.shares import AdmissionGroup
+from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.topics import TopicDirectory
 from dueledger.allocator.publish import Publisher

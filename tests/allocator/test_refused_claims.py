@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dueledger.allocator import Allocator
-from dueledger.allocator.claim import claim_loop
+from dueledger.allocator.claim import item_claimer
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.log import LogEvent
@@ -46,7 +46,7 @@ class Between:
 @pytest.fixture
 def between(monkeypatch: pytest.MonkeyPatch) -> Between:
     between = Between()
-    monkeypatch.setattr(claim_loop, "claim_items", between.claim)
+    monkeypatch.setattr(item_claimer, "claim_items", between.claim)
     return between
 
 

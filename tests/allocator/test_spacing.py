@@ -1,6 +1,6 @@
 """How far apart claims for light flows begin."""
 
-from dueledger.allocator.claim.concurrent_claims import (
+from dueledger.allocator.concurrent_claims import (
     SPACING_SECONDS,
     SPACING_SECONDS_MAX,
     spacing_seconds,

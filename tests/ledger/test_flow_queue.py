@@ -9,7 +9,8 @@ from math import inf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.allocator.choose.shares import AdmissionGroup, admission_group_of, next_shares
+from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
+from dueledger.allocator.choose.shares import next_shares
 from dueledger.ledger.flows.queue import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,

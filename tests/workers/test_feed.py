@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from dueledger.ledger.store.runs import StartResult
 from dueledger.workers.claim_slices import ClaimSlice, UnreadableItem
-from dueledger.workers.poll.partition_queue import PartitionQueue
-from dueledger.workers.run.open_run import OpenRun
+from dueledger.workers.open_run import OpenRun
+from dueledger.workers.start.partition_queue import PartitionQueue
 from dueledger.workers.verdict_outcomes import parked
 
 DONE = parked("done")

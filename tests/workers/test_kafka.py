@@ -15,9 +15,9 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.workers.claim_slices import RejectedWorkRecord
-from dueledger.workers.poll.partition_queue import TopicPartitionKey
 from dueledger.workers.poll.work_consumer import WorkConsumer
 from dueledger.workers.settings import WorkerSettings
+from dueledger.workers.start.partition_queue import TopicPartitionKey
 
 from .conftest import Site
 from .test_claim_slices import Written

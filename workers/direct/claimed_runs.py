@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from dueledger.workers.claim_slices import ClaimSlice
-from dueledger.workers.run.open_run import OpenRun
+from dueledger.workers.open_run import OpenRun
 
 if TYPE_CHECKING:
     from dueledger.ledger.flows.shares import ShareResult

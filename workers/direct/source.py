@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.direct_claims import OpenRunRow
     from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
     from dueledger.workers.direct.settings import DirectSettings
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pools import PoolKey
-    from dueledger.workers.run.open_run import OpenRun
     from dueledger.workers.worker import Worker
 
 FLOWS_LISTED_MAX: Final = 20_000

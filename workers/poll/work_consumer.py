@@ -19,7 +19,7 @@ from dueledger.ledger.kafka.rejects import (
 )
 from dueledger.ledger.kafka.topics import make_topics, unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.workers.poll.partition_queue import TopicPartitionKey
+from dueledger.workers.start.partition_queue import TopicPartitionKey
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping

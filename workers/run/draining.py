@@ -12,8 +12,8 @@ from dueledger.workers.verdict_outcomes import released
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pool import HandlerPool
-    from dueledger.workers.run.open_run import OpenRun
 
 CHECK_SECONDS: Final = 0.25
 STOP_SECONDS: Final = 5.0  # cancelled handlers must end within this time

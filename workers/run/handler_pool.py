@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store import Connection, Pool
     from dueledger.workers.item import DueItem
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.listener import PoolListener
-    from dueledger.workers.run.open_run import OpenRun
 
 # A batch that fails is retried in ever smaller ones, as the reaper does with runs that died. So an
 # item that makes its batch fail is alone in the end, and its neighbours complete.

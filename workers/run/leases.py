@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.open_run import OpenRun
 
 EXTENDS_PER_LEASE: Final = 3  # heartbeats in a lease, so that two may be lost
 CHECKS_PER_LEASE: Final = 24

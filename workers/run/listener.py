@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dueledger.ledger.states import TransitionEvent
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pool import HandlerPool
-    from dueledger.workers.run.open_run import OpenRun
 
 
 class RunListener(Protocol):

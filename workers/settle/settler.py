@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.store import Connection, Pool
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.open_run import OpenRun
 
 IDLE_SECONDS: Final = 0.25
 # A statement that Postgres refuses is halved until the outcome that it refuses is alone.

@@ -10,7 +10,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store.runs import StartResult, start_runs
-from dueledger.workers.run.open_run import OpenRun
+from dueledger.workers.open_run import OpenRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from dueledger.ledger.store import Pool
     from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.poll.partition_queue import PartitionQueue, TopicPartitionKey
     from dueledger.workers.run.handler_pool import HandlerPool
     from dueledger.workers.run.listener import RunListener
+    from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
 
 IDLE_SECONDS: Final = 0.25
 SLICES_MAX: Final = 500  # of one statement

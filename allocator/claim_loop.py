@@ -8,29 +8,20 @@ import asyncio
 from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import attrgetter
 from time import monotonic
 from typing import Final, final
 
-from dueledger.allocator.choose.shares import AdmissionGroup, next_shares
+from dueledger.allocator.admission_group import AdmissionGroup
+from dueledger.allocator.choose.shares import next_shares
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
+from dueledger.allocator.claim.item_claimer import ItemClaimer
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
 from dueledger.allocator.state import AllocatorState
-from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.flows.admission import admit_shares, spend_allowances
-from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import CONNECTION_LOST, Connection
-from dueledger.ledger.store.claimed_rows import ClaimedRow
-from dueledger.ledger.store.claims import (
-    claim_items,
-    claim_serial_items,
-    find_next_due,
-    next_fences,
-    record_claims,
-)
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.claims import find_next_due
 
 LIGHT_CLAIM_ITEMS: Final = 1000
 LIGHT_CLAIM_FLOWS: Final = 200
@@ -39,7 +30,6 @@ HEAVY_SHARE_ITEMS: Final = 16
 SMOOTHING_CLAIMS: Final = 16
 HEAVY_CLAIM_DIVISOR: Final = 2
 """While light flows wait, heavy claims are half as large: a claim blocks the loop for 2 to 5 ms."""
-_FLOW_NO: Final = attrgetter("flow_no")
 _UNBOUNDED: Final = 2**31 - 1
 
 
@@ -51,8 +41,17 @@ class ClaimLoop:
         self._load = load
         self._state = state
         self._publisher = publisher
-        self._batch_builder = ClaimBatchBuilder(
-            state.allocator_no, publisher.new_batch, settling_actors=state.topics.settling_actors
+        self._claimer = ItemClaimer(
+            load,
+            ClaimBatchBuilder(
+                state.allocator_no,
+                publisher.new_batch,
+                settling_actors=state.topics.settling_actors,
+            ),
+            state.flow_queue,
+            state.deliveries,
+            allocator_no=state.allocator_no,
+            topic_window_items=state.settings.allocator_topic_window_items,
         )
         self._log = get_logger("allocator")
         self.publishing: set[asyncio.Task[None]] = set()
@@ -79,7 +78,11 @@ class ClaimLoop:
             partitions = await self._state.topics.partitions(self._publisher, topics)
             available = [share for share in shares if share.flow.topic in partitions]
             with self._reserved(available) as taken:
-                batches = await self._claim_with_retry(connection, available, partitions, taken)
+                await self._state.topics.register_settling_actors(
+                    connection,
+                    {share.flow.topic for share in available if share.flow.settled_by_topic},
+                )
+                batches = await self._claimer.claim(connection, available, partitions, taken)
             if batches:
                 crash_point("allocator.recorded")
                 items = sum(taken.values())
@@ -132,67 +135,6 @@ class ClaimLoop:
             for topic, items in reserved.items():
                 self._state.credits.spend(topic, items, spent[topic])
 
-    async def _claim_with_retry(
-        self,
-        connection: Connection,
-        shares: Sequence[FlowShare],
-        partitions: Mapping[str, int],
-        taken: Counter[int],
-    ) -> list[ClaimBatch]:
-        """Claim; after UnseenPartition, claim each flow once more by itself.
-
-        A flow that is refused again is deferred, so that it does not block the others. A pending
-        row without an item causes that; only a manual change in the database leaves one.
-        """
-        try:
-            return await self._claim(connection, shares, partitions, taken)
-        except UnseenPartition:
-            batches: list[ClaimBatch] = []
-            for share in shares:
-                try:
-                    batches += await self._claim(connection, [share], partitions, taken)
-                except UnseenPartition as error:
-                    self._log.warning(
-                        LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
-                    )
-                    self._state.flow_queue.defer_limited([share.flow.flow_no], now=monotonic())
-                except BaseException:  # the claims before it are recorded and certainly not sent
-                    self._state.deliveries.add_unsent([batch.fence for batch in batches])
-                    raise
-            return batches
-
-    async def _claim(
-        self,
-        connection: Connection,
-        shares: Sequence[FlowShare],
-        partitions: Mapping[str, int],
-        taken: Counter[int],
-    ) -> list[ClaimBatch]:
-        """Claim rows and record their claims; count the claimed items by flow."""
-        batches: list[ClaimBatch] = []
-        settled_topics = {share.flow.topic for share in shares if share.flow.settled_by_topic}
-        await self._state.topics.register_settling_actors(connection, settled_topics)
-        try:
-            async with connection.transaction():
-                window = self._state.settings.allocator_topic_window_items
-                admission = await admit_shares(connection, shares, window)
-                rows = await self._take(connection, admission.shares)
-                taken.update(map(_FLOW_NO, rows))
-                if rows:
-                    crash_point("allocator.claimed")
-                    await spend_allowances(connection, admission, taken)
-                    flows = {share.flow.flow_no: share.flow for share in admission.shares}
-                    batches = await self._batch_builder.build(
-                        rows, flows, partitions, lambda count: next_fences(connection, count)
-                    )
-                    await record_claims(connection, [batch.claim for batch in batches])
-        except CONNECTION_LOST:
-            # The commit may have happened; nothing was published.
-            self._state.deliveries.add_unsent([batch.fence for batch in batches])
-            raise
-        self._state.flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())
-        return batches
-
     async def _requeue_flows(
         self, connection: Connection, shares: Sequence[FlowShare], taken: Mapping[int, int]
     ) -> None:
@@ -207,35 +149,6 @@ class ClaimLoop:
         asked_at = monotonic()
         answers = await find_next_due(connection, *zip(*queries, strict=True))
         flow_queue.update_next_due(queries, answers, asked_at=asked_at)
-
-    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[ClaimedRow]:
-        """Claim rows: serial ones first, since few of them may be free, then plain ones."""
-        rows: list[ClaimedRow] = []
-        left = {share.flow.flow_no: share.quota for share in shares}
-        serial = [share for share in shares if share.flow.has_serial]
-        if serial:
-            rows = await claim_serial_items(
-                connection,
-                [share.flow.flow_no for share in serial],
-                _serial_quotas(serial),
-                self._state.allocator_no,
-                floors=[share.floor for share in serial],
-                measured=[share.flow.is_limited for share in serial],
-                with_fences=not any(share.flow.has_plain for share in shares),
-            )
-            for flow_no, items in Counter(map(_FLOW_NO, rows)).items():
-                left[flow_no] -= items
-        plain = [share for share in shares if share.flow.has_plain and left[share.flow.flow_no] > 0]
-        if plain:
-            rows += await claim_items(
-                connection,
-                [share.flow.flow_no for share in plain],
-                [left[share.flow.flow_no] for share in plain],
-                [share.floor for share in plain],
-                [share.flow.is_limited for share in plain],
-                with_fences=self._load is FlowLoad.LIGHT,
-            )
-        return rows
 
     def _publish_in_background(self, batches: Sequence[ClaimBatch], counts: Counter[str]) -> None:
         task = asyncio.create_task(self._publish(batches, counts))
@@ -267,11 +180,3 @@ class ClaimLoop:
             items=items,
             reason=delivery.reason,
         )
-
-
-def _serial_quotas(shares: Sequence[FlowShare]) -> list[int]:
-    """Bound the rows that one statement reads; a flow with plain rows gets half its quota."""
-    most = max(1, SERIAL_ITEMS_MAX // len(shares))
-    return [
-        min(most, -(-share.quota // 2) if share.flow.has_plain else share.quota) for share in shares
-    ]

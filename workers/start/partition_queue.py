@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from dueledger.workers.claim_slices import ClaimSlice
-    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.open_run import OpenRun
 
 
 class TopicPartitionKey(NamedTuple):

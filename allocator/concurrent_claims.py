@@ -7,7 +7,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self, final
 
-from dueledger.allocator.claim.claim_loop import ClaimLoop
+from dueledger.allocator.claim_loop import ClaimLoop
 from dueledger.ledger.store import Connection, Pool
 
 CONCURRENT_CLAIMS_MAX: Final = 2

@@ -20,15 +20,15 @@ from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import read_credits
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.poll.credit_grants import CreditGrants, initial_credits
-from dueledger.workers.poll.partition_queue import PartitionQueue, TopicPartitionKey
 from dueledger.workers.poll.work_consumer import WorkConsumer
+from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
 from dueledger.workers.start.run_starter import RunStarter
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from dueledger.workers.run.open_run import OpenRun
+    from dueledger.workers.open_run import OpenRun
     from dueledger.workers.settings import WorkerSettings
     from dueledger.workers.worker import Worker
 

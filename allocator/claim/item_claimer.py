@@ -1,0 +1,146 @@
+"""Claims due items of the chosen flows, and records the claims in the same transaction."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from time import monotonic
+from typing import Final, final
+
+from dueledger.allocator.admission_group import AdmissionGroup
+from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
+from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
+from dueledger.ledger.errors import UnseenPartition
+from dueledger.ledger.flows.admission import admit_shares, spend_allowances
+from dueledger.ledger.flows.queue import SERIAL_ITEMS_MAX, FlowQueue
+from dueledger.ledger.flows.shares import FlowLoad, FlowShare
+from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.store import CONNECTION_LOST, Connection
+from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.claims import (
+    claim_items,
+    claim_serial_items,
+    next_fences,
+    record_claims,
+)
+
+_FLOW_NO: Final = attrgetter("flow_no")
+
+
+@final
+class ItemClaimer:
+    """Makes the claims of one load, light or heavy, for one allocator."""
+
+    def __init__(
+        self,
+        load: FlowLoad,
+        batch_builder: ClaimBatchBuilder,
+        flow_queue: FlowQueue[AdmissionGroup],
+        deliveries: DeliveryBuffer,
+        *,
+        allocator_no: int,
+        topic_window_items: int,
+    ) -> None:
+        """Claims of which it is certain that they are not sent are added to `deliveries`."""
+        self._load = load
+        self._batch_builder = batch_builder
+        self._flow_queue = flow_queue
+        self._deliveries = deliveries
+        self._allocator_no = allocator_no
+        self._topic_window_items = topic_window_items
+        self._log = get_logger("allocator")
+
+    async def claim(
+        self,
+        connection: Connection,
+        shares: Sequence[FlowShare],
+        partitions: Mapping[str, int],
+        taken: Counter[int],
+    ) -> list[ClaimBatch]:
+        """Claim; after UnseenPartition, claim each flow once more by itself. Count items by flow.
+
+        A flow that is refused again is deferred, so that it does not block the others. A pending
+        row without an item causes that; only a manual change in the database leaves one.
+        """
+        try:
+            return await self._claim_once(connection, shares, partitions, taken)
+        except UnseenPartition:
+            batches: list[ClaimBatch] = []
+            for share in shares:
+                try:
+                    batches += await self._claim_once(connection, [share], partitions, taken)
+                except UnseenPartition as error:
+                    self._log.warning(
+                        LogEvent.CLAIM_REFUSED, flow_no=share.flow.flow_no, message=error.message
+                    )
+                    self._flow_queue.defer_limited([share.flow.flow_no], now=monotonic())
+                except BaseException:  # the claims before it are recorded and certainly not sent
+                    self._deliveries.add_unsent([batch.fence for batch in batches])
+                    raise
+            return batches
+
+    async def _claim_once(
+        self,
+        connection: Connection,
+        shares: Sequence[FlowShare],
+        partitions: Mapping[str, int],
+        taken: Counter[int],
+    ) -> list[ClaimBatch]:
+        """Claim rows and record their claims; count the claimed items by flow."""
+        batches: list[ClaimBatch] = []
+        try:
+            async with connection.transaction():
+                admission = await admit_shares(connection, shares, self._topic_window_items)
+                rows = await self._take(connection, admission.shares)
+                taken.update(map(_FLOW_NO, rows))
+                if rows:
+                    crash_point("allocator.claimed")
+                    await spend_allowances(connection, admission, taken)
+                    flows = {share.flow.flow_no: share.flow for share in admission.shares}
+                    batches = await self._batch_builder.build(
+                        rows, flows, partitions, lambda count: next_fences(connection, count)
+                    )
+                    await record_claims(connection, [batch.claim for batch in batches])
+        except CONNECTION_LOST:
+            # The commit may have happened; nothing was published.
+            self._deliveries.add_unsent([batch.fence for batch in batches])
+            raise
+        self._flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())
+        return batches
+
+    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[ClaimedRow]:
+        """Claim rows: serial ones first, since few of them may be free, then plain ones."""
+        rows: list[ClaimedRow] = []
+        left = {share.flow.flow_no: share.quota for share in shares}
+        serial = [share for share in shares if share.flow.has_serial]
+        if serial:
+            rows = await claim_serial_items(
+                connection,
+                [share.flow.flow_no for share in serial],
+                _serial_quotas(serial),
+                self._allocator_no,
+                floors=[share.floor for share in serial],
+                measured=[share.flow.is_limited for share in serial],
+                with_fences=not any(share.flow.has_plain for share in shares),
+            )
+            for flow_no, items in Counter(map(_FLOW_NO, rows)).items():
+                left[flow_no] -= items
+        plain = [share for share in shares if share.flow.has_plain and left[share.flow.flow_no] > 0]
+        if plain:
+            rows += await claim_items(
+                connection,
+                [share.flow.flow_no for share in plain],
+                [left[share.flow.flow_no] for share in plain],
+                [share.floor for share in plain],
+                [share.flow.is_limited for share in plain],
+                with_fences=self._load is FlowLoad.LIGHT,
+            )
+        return rows
+
+
+def _serial_quotas(shares: Sequence[FlowShare]) -> list[int]:
+    """Bound the rows that one statement reads; a flow with plain rows gets half its quota."""
+    most = max(1, SERIAL_ITEMS_MAX // len(shares))
+    return [
+        min(most, -(-share.quota // 2) if share.flow.has_plain else share.quota) for share in shares
+    ]
