@@ -42,6 +42,7 @@
 \ir ../schema/functions/revise_items.sql
 \ir ../schema/functions/move_items.sql
 \ir ../schema/functions/not_before.sql
+\ir ../schema/functions/record_outcomes.sql
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
 

@@ -1,5 +1,7 @@
 """Leases that lapse: who takes what back, whom it blames, and what is parked at its cap."""
 
+from datetime import datetime
+
 import pytest
 
 from dueledger.ledger.states import State, TransitionEvent
@@ -64,6 +66,32 @@ async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
     assert await ledger.state_of(item) is State.MANUAL_REVIEW
+
+
+async def test_g9_an_item_whose_worker_died_waits_as_long_as_one_that_failed_with_jitter(
+    ledger: Ledger, noon: datetime
+) -> None:
+    await ledger.stand_at(noon)
+
+    async def wait(seed: float, *, fails: bool) -> float:
+        await ledger.emit(due_at=noon)
+        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        await ledger.connection.execute("select setseed($1)", seed)
+        if fails:
+            await ledger.settle(run_no, FAILED)
+        else:
+            await ledger.let_leases_lapse()
+            assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).retried == 1
+        return await ledger.connection.fetchval(
+            "select extract(epoch from available_at - ledger.now()) from ledger.pending"
+            " order by item_no desc limit 1"
+        )
+
+    seeds = [0.1, 0.3, 0.5, 0.7]
+    died = [await wait(seed, fails=False) for seed in seeds]
+    assert died == [await wait(seed, fails=True) for seed in seeds]
+    assert len(set(died)) == len(seeds)
+    assert all(0 < seconds < 10 for seconds in died)
 
 
 async def test_g9_a_failure_at_the_cap_of_attempts_is_parked_in_the_same_statement(

@@ -51,59 +51,32 @@ lost as materialized (
 -- An item whose worker ran others beside it is not blamed: no attempt is counted, and it is claimed again in a smaller batch.
 -- The batch is smaller than its own was, too: a worker that starts many small batches at once would die of them for ever.
 judged as materialized (
-  select l.item_no, l.effective_date, l.attempt, l.starts, l.run_no, l.beside, l.overran, i.flow_no, i.due_at, i.serial,
-    i.overlap, i.business_key, l.unanswered, b.blamed,
-    case when b.blamed then l.attempt else l.attempt - 1 end as used,
-    case when l.unanswered then l.batch_max when b.blamed then 1
-      else greatest(1, least(l.beside / 8, l.batch_max / 8, 32000)) end as batch_max,
-    case when b.blamed
-      then least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(l.attempt, 30) - 1))
-      else 0 end as backoff_seconds,
-    not l.unanswered and ((b.blamed and l.attempt >= k.attempt_max) or l.starts >= k.start_max
-      or (l.overran and k.run_late = 'park')
-      or coalesce(ledger.now() > i.due_at + make_interval(secs => k.total_seconds), false)) as exhausted,
-    case when l.overran then 'it ran longer than its kind may' else 'its worker died or lost its lease each time it ran' end as reason
+  select l.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, b.blamed, w.wait_seconds,
+    ledger.outcome_event(k,
+      case when l.unanswered then 3 /* released */ when l.overran and k.run_late = 'park' then 9 /* parked */
+        else 7 /* timed_out */ end::smallint,
+      b.blamed, l.attempt, l.starts, i.due_at, w.wait_seconds) as verdict
   from lost l
   cross join lateral (select l.beside = 1 and not l.unanswered as blamed) b
   join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
+  cross join lateral (
+    select case when b.blamed then ledger.retry_seconds(k, l.attempt) else 0 end as wait_seconds
+  ) w
 ),
-journal as (
-  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select j.effective_date, j.item_no,
-    case when j.unanswered then 3 /* released */ when j.exhausted then 9 /* parked */ else 7 /* timed_out */ end,
-    j.attempt, j.run_no, $2::integer, ledger.now(),
+recorded as materialized (
+  select ledger.record_outcomes(array_agg(row(
+    j.item_no, j.effective_date, j.flow_no, j.run_no, j.verdict, j.attempt, j.starts, j.blamed, j.wait_seconds,
+    case when j.unanswered then j.batch_max when j.blamed then 1
+      else greatest(1, least(j.beside / 8, j.batch_max / 8, 32000)) end,
+    j.due_at, j.serial, j.overlap, j.business_key,
+    case when j.overran then 'it ran longer than its kind may' else 'its worker died or lost its lease each time it ran' end,
     case when j.unanswered then jsonb_build_object('reason', 'nobody answered within its lease')
       else jsonb_build_object(
         'reason', case when j.overran then 'overran' else 'lease lapsed' end, 'beside', j.beside, 'starts', j.starts) end
+  )::ledger.item_outcome), $2::integer) as items
   from judged j
-),
-back as (
-  insert into ledger.pending (
-    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
-  select j.item_no, j.effective_date, j.flow_no,
-    greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.backoff_seconds)),
-    case when j.unanswered then 1 /* Scheduled */ else 4 /* RetryableFailure */ end, j.used,
-    case when j.unanswered then j.starts - 1 else j.starts end, j.batch_max, j.serial,
-    case when j.serial is not null then j.due_at end, j.overlap
-  from judged j where not j.exhausted
-),
-parked as (
-  insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
-  select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
-    j.reason, j.run_no, $2::integer
-  from judged j where j.exhausted
-),
-streak as (
-  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
-  select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(), max(j.reason)
-  from judged j
-  where j.blamed
-  group by j.flow_no, j.business_key
-  order by j.flow_no, j.business_key
-  on conflict (flow_no, business_key) do update set
-    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
 ),
 silent as (
   insert into ledger.silent_topic (topic, topic_actor_no, since)
@@ -120,7 +93,8 @@ counted as (
 )
 select
   (select count(*) from closed)::integer as runs,
-  (select count(*) from judged where not exhausted and not unanswered)::integer as retried,
-  (select count(*) from judged where unanswered)::integer as released,
-  (select count(*) from judged where exhausted)::integer as parked
-where ledger.none_lost((select count(*) from lost), (select count(*) from judged))
+  (select count(*) from judged where verdict = 7 /* timed_out */)::integer as retried,
+  (select count(*) from judged where verdict = 3 /* released */)::integer as released,
+  (select count(*) from judged where verdict = 9 /* parked */)::integer as parked
+from recorded r
+where ledger.none_lost((select count(*) from lost), r.items)

@@ -43,62 +43,27 @@ final as (
   where o.event in (5 /* completed */, 11 /* cancelled */)
 ),
 judged as materialized (
-  select o.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, w.wait_seconds,
-    case
-      when o.event = 6 /* failed */ and (o.attempt >= k.attempt_max or o.starts >= k.start_max
-        or coalesce(ledger.now() + make_interval(secs => w.wait_seconds)
-          > i.due_at + make_interval(secs => k.total_seconds), false)) then 9 /* parked */
-      when o.event = 8 /* snoozed */ and o.starts >= k.start_max then 9 /* parked */
-      else o.event
-    end as verdict
+  select o.*, o.detail::jsonb as evidence, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, w.wait_seconds,
+    ledger.outcome_event(k, o.event, true, o.attempt, o.starts, i.due_at, w.wait_seconds) as verdict
   from outcome o
   join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
-  -- A failure without a time waits for its kind's backoff: exponential, full jitter, capped.
   cross join lateral (
-    select coalesce(o.after_seconds, case when o.event = 6 /* failed */
-      then random() * least(k.backoff_cap_seconds, k.backoff_base_seconds * power(2, least(o.attempt, 30) - 1))
-      else 0 end) as wait_seconds
+    select coalesce(o.after_seconds,
+      case when o.event = 6 /* failed */ then ledger.retry_seconds(k, o.attempt) else 0 end) as wait_seconds
   ) w
   where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)
 ),
-ended as (
-  insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select j.effective_date, j.item_no, j.verdict, j.attempt, j.run_no, $7::integer, ledger.now(), j.detail::jsonb
+recorded as materialized (
+  select ledger.record_outcomes(array_agg(row(
+    j.item_no, j.effective_date, j.flow_no, j.run_no, j.verdict, j.attempt, j.starts,
+    j.verdict in (6 /* failed */, 9 /* parked */), j.wait_seconds,
+    -- A released suspect stays a suspect.
+    case j.verdict when 3 /* released */ then j.batch_max end,
+    j.due_at, j.serial, j.overlap, j.business_key, j.evidence ->> 'reason', j.evidence
+  )::ledger.item_outcome), $7::integer) as items
   from judged j
-),
-back as (
-  insert into ledger.pending (
-    item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
-  select j.item_no, j.effective_date, j.flow_no,
-    greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
-    case j.verdict when 6 /* failed */ then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
-    case j.verdict when 6 /* failed */ then j.attempt else j.attempt - 1 end,
-    -- A released item is as before its start: no start is counted, and a suspect stays a suspect.
-    case j.verdict when 3 /* released */ then j.starts - 1 else j.starts end,
-    case j.verdict when 3 /* released */ then j.batch_max end, j.serial,
-    case when j.serial is not null then j.due_at end, j.overlap
-  from judged j
-  where j.verdict in (3 /* released */, 6 /* failed */, 8 /* snoozed */)
-),
-parked as (
-  insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
-  select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
-    coalesce(j.detail::jsonb ->> 'reason', 'attempts exhausted'), j.run_no, $7::integer
-  from judged j
-  where j.verdict = 9 /* parked */
-),
-streak as (
-  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
-  select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(),
-    left(max(coalesce(j.detail::jsonb ->> 'reason', j.detail::jsonb ->> 'message')), 500)
-  from judged j
-  where j.verdict in (6 /* failed */, 9 /* parked */)
-  group by j.flow_no, j.business_key
-  order by j.flow_no, j.business_key
-  on conflict (flow_no, business_key) do update set
-    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
 ),
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
@@ -134,6 +99,7 @@ stale as (
 select x.run_no, x.reason from refused x
 union all
 select null, null
+from recorded r
 where not ledger.none_lost(
   (select count(*) from outcome o where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)),
-  (select count(*) from judged))
+  r.items)
