@@ -4,6 +4,27 @@
 
 CREATE SCHEMA ledger;
 
+CREATE TYPE ledger.item_outcome AS (
+	item_no bigint,
+	effective_date date,
+	flow_no integer,
+	run_no bigint,
+	event smallint,
+	attempt smallint,
+	starts smallint,
+	blamed boolean,
+	wait_seconds double precision,
+	batch_max smallint,
+	due_at timestamp with time zone,
+	serial bigint,
+	overlap smallint,
+	business_key text,
+	reason text,
+	detail jsonb
+);
+
+COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key.';
+
 CREATE FUNCTION ledger.await_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -341,27 +362,27 @@ CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  ended bigint[];
 begin
-  -- Most statements that may write to the journal end nothing: claims, starts and emissions.
-  if not exists (
-    select from written w
-    where w.event in (
-      5 /* completed */, 6 /* failed */, 7 /* timed_out */, 9 /* parked */, 11 /* cancelled */, 12 /* superseded */,
-      13 /* skipped */, 14 /* written_off */))
+  -- Usually nothing is written (claims, starts and emissions), or both tables are empty.
+  if not exists (select from written)
+    or not exists (select from ledger.held_key) and not exists (select from ledger.following)
   then
     return null;
   end if;
-  -- Usually both tables are empty: two existence checks a statement.
+  -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
+  ended := array(
+    select w.item_no from written w
+    where w.event = any (array(
+      select e.event from ledger.transition_event e join ledger.state s on s.state = e.after_state where s.terminal)));
+
   if exists (select from ledger.held_key) then
-    -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
-    with ended as (
-      delete from ledger.held_key h
-      where h.item_no = any (array(
-        select w.item_no from written w
-        where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+    with freed_by_end as (
+      delete from ledger.held_key h where h.item_no = any (ended)
       returning h.serial
     ),
-    failed as (
+    freed_by_failure as (
       delete from ledger.held_key h
       where h.item_no = any (array(
         select w.item_no from written w where w.event in (6 /* failed */, 7 /* timed_out */, 9 /* parked */)))
@@ -372,7 +393,7 @@ begin
     ),
     next as materialized (
       select n.item_no
-      from (select serial from ended union all select serial from failed) freed
+      from (select serial from freed_by_end union all select serial from freed_by_failure) freed
       cross join lateral (
         select p.item_no from ledger.pending p
         where p.serial = freed.serial and p.available_at = 'infinity'
@@ -384,12 +405,7 @@ begin
     where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity';
   end if;
 
-  if exists (select from ledger.following) then
-    delete from ledger.following f
-    where f.item_no = any (array(
-      select w.item_no from written w
-      where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)));
-  end if;
+  delete from ledger.following f where f.item_no = any (ended);
   return null;
 end $$;
 
@@ -603,11 +619,143 @@ CREATE FUNCTION ledger.not_before(item_no bigint, due_at timestamp with time zon
 
 COMMENT ON FUNCTION ledger.not_before(item_no bigint, due_at timestamp with time zone) IS 'From when an item may be handed out again.';
 
+CREATE TABLE ledger.kind (
+    kind_no integer NOT NULL,
+    tenant text NOT NULL,
+    name text NOT NULL,
+    topic text NOT NULL,
+    queue_seconds integer DEFAULT 120 NOT NULL,
+    lease_seconds integer DEFAULT 60 NOT NULL,
+    attempt_max smallint DEFAULT 5 NOT NULL,
+    start_max smallint DEFAULT 30 NOT NULL,
+    backoff_base_seconds double precision DEFAULT 10 NOT NULL,
+    backoff_cap_seconds double precision DEFAULT 600 NOT NULL,
+    grace_seconds integer DEFAULT 900 NOT NULL,
+    no_replay boolean DEFAULT false NOT NULL,
+    dispatch text DEFAULT 'kafka'::text NOT NULL,
+    http jsonb,
+    settled_by text DEFAULT 'worker'::text NOT NULL,
+    dispatch_seconds integer DEFAULT 30 NOT NULL,
+    run_seconds double precision,
+    total_seconds double precision,
+    queue_late text DEFAULT 'retry'::text NOT NULL,
+    run_late text DEFAULT 'retry'::text NOT NULL,
+    ordering text DEFAULT 'none'::text NOT NULL,
+    failure_holds boolean DEFAULT true NOT NULL,
+    streak_max smallint DEFAULT 3 NOT NULL,
+    CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
+    CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
+    CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
+    CONSTRAINT kind_late_known CHECK (((queue_late = ANY (ARRAY['retry'::text, 'park'::text])) AND (run_late = ANY (ARRAY['retry'::text, 'park'::text])))),
+    CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
+    CONSTRAINT kind_ordering_known CHECK ((ordering = ANY (ARRAY['none'::text, 'key'::text]))),
+    CONSTRAINT kind_policy_positive CHECK (((dispatch_seconds > 0) AND (run_seconds > (0)::double precision) AND (total_seconds > (0)::double precision) AND (streak_max > 0))),
+    CONSTRAINT kind_seconds_positive CHECK (((queue_seconds > 0) AND (lease_seconds > 0) AND (backoff_base_seconds > (0)::double precision) AND (backoff_cap_seconds >= backoff_base_seconds) AND (grace_seconds >= 0))),
+    CONSTRAINT kind_settled_by_known CHECK ((settled_by = ANY (ARRAY['worker'::text, 'topic'::text]))),
+    CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
+);
+
+COMMENT ON TABLE ledger.kind IS 'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';
+
+COMMENT ON COLUMN ledger.kind.topic IS 'Kafka topic to which claims of the kind are published.';
+
+COMMENT ON COLUMN ledger.kind.queue_seconds IS 'Time from the acknowledgement by Kafka until a worker must have started the items.';
+
+COMMENT ON COLUMN ledger.kind.lease_seconds IS 'Lease of a run that is settled by topic; a worker has a lease of its own.';
+
+COMMENT ON COLUMN ledger.kind.attempt_max IS 'Attempts after which a failed item is parked.';
+
+COMMENT ON COLUMN ledger.kind.start_max IS 'Starts after which an item is parked, snoozes and lost workers included.';
+
+COMMENT ON COLUMN ledger.kind.backoff_base_seconds IS 'First bound of the backoff; it doubles with each attempt. Full jitter.';
+
+COMMENT ON COLUMN ledger.kind.backoff_cap_seconds IS 'Upper bound of the backoff.';
+
+COMMENT ON COLUMN ledger.kind.grace_seconds IS 'Time after due_at from which an open item is overdue.';
+
+COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether repairs must not execute an item a second time, as with regulatory filings.';
+
+COMMENT ON COLUMN ledger.kind.dispatch IS 'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
+
+COMMENT ON COLUMN ledger.kind.http IS 'Endpoint and options of the dispatch by HTTP.';
+
+COMMENT ON COLUMN ledger.kind.settled_by IS 'Who settles: the worker, or the consumers of the topic by reported outcomes.';
+
+COMMENT ON COLUMN ledger.kind.dispatch_seconds IS 'Time from the claim until Kafka must have acknowledged it.';
+
+COMMENT ON COLUMN ledger.kind.run_seconds IS 'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';
+
+COMMENT ON COLUMN ledger.kind.total_seconds IS 'Time after due_at from which a failed item is parked and not retried. Null: no limit.';
+
+COMMENT ON COLUMN ledger.kind.queue_late IS 'What happens to items that were not started in time.';
+
+COMMENT ON COLUMN ledger.kind.run_late IS 'What happens to items of a run that took longer than run_seconds.';
+
+COMMENT ON COLUMN ledger.kind.ordering IS 'Whether items of one partition key run one after another, in the order of due_at.';
+
+COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item keeps its key until it ends.';
+
+COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
+
+CREATE FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) RETURNS smallint
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN CASE WHEN ((event = ANY (ARRAY[6, 7, 8])) AND (starts >= (kind).start_max)) THEN 9 WHEN ((event = ANY (ARRAY[6, 7])) AND ((blamed AND (attempt >= (kind).attempt_max)) OR COALESCE(((ledger.now() + make_interval(secs => wait_seconds)) > (due_at + make_interval(secs => (kind).total_seconds))), false))) THEN 9 ELSE (event)::integer END;
+
+COMMENT ON FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) IS 'The event that the ledger records for an item: parked, where its kind permits no further attempt or start.';
+
 CREATE FUNCTION ledger.partition_start(day date) RETURNS date
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
     RETURN CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN (date_trunc('month'::text, (day)::timestamp without time zone))::date ELSE (date_trunc('year'::text, (day)::timestamp without time zone))::date END;
 
 COMMENT ON FUNCTION ledger.partition_start(day date) IS 'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';
+
+CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) RETURNS bigint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if outcomes is null then  -- in most settlements every item is completed
+    return 0;
+  end if;
+  with outcome as materialized (select * from unnest(outcomes)),
+  journal as (
+    insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
+    select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, record_outcomes.actor_no, ledger.now(), o.detail
+    from outcome o
+  ),
+  back as (
+    insert into ledger.pending (
+      item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
+    select o.item_no, o.effective_date, o.flow_no,
+      greatest(ledger.not_before(o.item_no, o.due_at), ledger.now() + make_interval(secs => o.wait_seconds)),
+      case when o.event in (6 /* failed */, 7 /* timed_out */) then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
+      case when o.blamed then o.attempt else o.attempt - 1 end,
+      -- A released item is as before its start: no start is counted.
+      case o.event when 3 /* released */ then o.starts - 1 else o.starts end,
+      o.batch_max, o.serial, case when o.serial is not null then o.due_at end, o.overlap
+    from outcome o
+    where o.event <> 9 /* parked */
+  ),
+  parked as (
+    insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
+    select o.item_no, o.effective_date, o.flow_no, ledger.now(), o.attempt, o.starts,
+      coalesce(o.reason, 'attempts exhausted'), o.run_no, record_outcomes.actor_no
+    from outcome o
+    where o.event = 9 /* parked */
+  )
+  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
+  select o.flow_no, o.business_key, count(*), ledger.now(), ledger.now(),
+    left(max(coalesce(o.reason, o.detail ->> 'message')), 500)
+  from outcome o
+  where o.blamed
+  group by o.flow_no, o.business_key
+  order by o.flow_no, o.business_key
+  on conflict (flow_no, business_key) do update set
+    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason;
+  return cardinality(outcomes);
+end $$;
+
+COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many.';
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -619,6 +767,12 @@ CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
 $$;
 
 COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor.';
+
+CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS double precision
+    LANGUAGE sql PARALLEL RESTRICTED
+    RETURN (random() * LEAST((kind).backoff_cap_seconds, ((kind).backoff_base_seconds * power((2)::double precision, ((LEAST((attempt)::integer, 30) - 1))::double precision))));
+
+COMMENT ON FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) IS 'How long a failed attempt waits until the next one: exponential, capped, with full jitter.';
 
 CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, answer text)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -887,84 +1041,6 @@ COMMENT ON COLUMN ledger.flow.circuit_at IS 'When the circuit last changed.';
 COMMENT ON COLUMN ledger.flow.limited IS 'Whether the flow has any limit. Where more than its rate is limited, its items in flight are counted: they are then in claims of this flow alone.';
 
 COMMENT ON COLUMN ledger.flow.circuit_run_no IS 'First run number that counts for the circuit: only runs started after its last change do. Run numbers keep their order where a clock is set back.';
-
-CREATE TABLE ledger.kind (
-    kind_no integer NOT NULL,
-    tenant text NOT NULL,
-    name text NOT NULL,
-    topic text NOT NULL,
-    queue_seconds integer DEFAULT 120 NOT NULL,
-    lease_seconds integer DEFAULT 60 NOT NULL,
-    attempt_max smallint DEFAULT 5 NOT NULL,
-    start_max smallint DEFAULT 30 NOT NULL,
-    backoff_base_seconds double precision DEFAULT 10 NOT NULL,
-    backoff_cap_seconds double precision DEFAULT 600 NOT NULL,
-    grace_seconds integer DEFAULT 900 NOT NULL,
-    no_replay boolean DEFAULT false NOT NULL,
-    dispatch text DEFAULT 'kafka'::text NOT NULL,
-    http jsonb,
-    settled_by text DEFAULT 'worker'::text NOT NULL,
-    dispatch_seconds integer DEFAULT 30 NOT NULL,
-    run_seconds double precision,
-    total_seconds double precision,
-    queue_late text DEFAULT 'retry'::text NOT NULL,
-    run_late text DEFAULT 'retry'::text NOT NULL,
-    ordering text DEFAULT 'none'::text NOT NULL,
-    failure_holds boolean DEFAULT true NOT NULL,
-    streak_max smallint DEFAULT 3 NOT NULL,
-    CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
-    CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
-    CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
-    CONSTRAINT kind_late_known CHECK (((queue_late = ANY (ARRAY['retry'::text, 'park'::text])) AND (run_late = ANY (ARRAY['retry'::text, 'park'::text])))),
-    CONSTRAINT kind_name_shape CHECK ((name ~ '^[A-Za-z0-9._-]{1,100}$'::text)),
-    CONSTRAINT kind_ordering_known CHECK ((ordering = ANY (ARRAY['none'::text, 'key'::text]))),
-    CONSTRAINT kind_policy_positive CHECK (((dispatch_seconds > 0) AND (run_seconds > (0)::double precision) AND (total_seconds > (0)::double precision) AND (streak_max > 0))),
-    CONSTRAINT kind_seconds_positive CHECK (((queue_seconds > 0) AND (lease_seconds > 0) AND (backoff_base_seconds > (0)::double precision) AND (backoff_cap_seconds >= backoff_base_seconds) AND (grace_seconds >= 0))),
-    CONSTRAINT kind_settled_by_known CHECK ((settled_by = ANY (ARRAY['worker'::text, 'topic'::text]))),
-    CONSTRAINT kind_tenant_shape CHECK ((tenant ~ '^[A-Za-z0-9._-]{1,100}$'::text))
-);
-
-COMMENT ON TABLE ledger.kind IS 'Types of work of each tenant, and how their items are handed out and retried. Made at the first emission, set by define.';
-
-COMMENT ON COLUMN ledger.kind.topic IS 'Kafka topic to which claims of the kind are published.';
-
-COMMENT ON COLUMN ledger.kind.queue_seconds IS 'Time from the acknowledgement by Kafka until a worker must have started the items.';
-
-COMMENT ON COLUMN ledger.kind.lease_seconds IS 'Lease of a run that is settled by topic; a worker has a lease of its own.';
-
-COMMENT ON COLUMN ledger.kind.attempt_max IS 'Attempts after which a failed item is parked.';
-
-COMMENT ON COLUMN ledger.kind.start_max IS 'Starts after which an item is parked, snoozes and lost workers included.';
-
-COMMENT ON COLUMN ledger.kind.backoff_base_seconds IS 'First bound of the backoff; it doubles with each attempt. Full jitter.';
-
-COMMENT ON COLUMN ledger.kind.backoff_cap_seconds IS 'Upper bound of the backoff.';
-
-COMMENT ON COLUMN ledger.kind.grace_seconds IS 'Time after due_at from which an open item is overdue.';
-
-COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether repairs must not execute an item a second time, as with regulatory filings.';
-
-COMMENT ON COLUMN ledger.kind.dispatch IS 'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
-
-COMMENT ON COLUMN ledger.kind.http IS 'Endpoint and options of the dispatch by HTTP.';
-
-COMMENT ON COLUMN ledger.kind.settled_by IS 'Who settles: the worker, or the consumers of the topic by reported outcomes.';
-
-COMMENT ON COLUMN ledger.kind.dispatch_seconds IS 'Time from the claim until Kafka must have acknowledged it.';
-
-COMMENT ON COLUMN ledger.kind.run_seconds IS 'Longest time of a run; no heartbeat extends its lease beyond it. Null: no limit.';
-
-COMMENT ON COLUMN ledger.kind.total_seconds IS 'Time after due_at from which a failed item is parked and not retried. Null: no limit.';
-
-COMMENT ON COLUMN ledger.kind.queue_late IS 'What happens to items that were not started in time.';
-
-COMMENT ON COLUMN ledger.kind.run_late IS 'What happens to items of a run that took longer than run_seconds.';
-
-COMMENT ON COLUMN ledger.kind.ordering IS 'Whether items of one partition key run one after another, in the order of due_at.';
-
-COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item keeps its key until it ends.';
-
-COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
 
 CREATE TABLE ledger.run (
     run_no bigint NOT NULL,
@@ -2188,6 +2264,12 @@ GRANT ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) TO ledger_work
 GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_worker;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 
+GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
+GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
+
+REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) TO ledger_worker;
+
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
@@ -2199,9 +2281,6 @@ GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow TO ledger_worker;
 GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
-GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.run TO ledger_worker;
 GRANT SELECT ON TABLE ledger.run TO ledger_auditor;

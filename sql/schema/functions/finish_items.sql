@@ -1,27 +1,27 @@
 create function ledger.finish_items() returns trigger
   language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+  ended bigint[];
 begin
-  -- Most statements that may write to the journal end nothing: claims, starts and emissions.
-  if not exists (
-    select from written w
-    where w.event in (
-      5 /* completed */, 6 /* failed */, 7 /* timed_out */, 9 /* parked */, 11 /* cancelled */, 12 /* superseded */,
-      13 /* skipped */, 14 /* written_off */))
+  -- Usually nothing is written (claims, starts and emissions), or both tables are empty.
+  if not exists (select from written)
+    or not exists (select from ledger.held_key) and not exists (select from ledger.following)
   then
     return null;
   end if;
-  -- Usually both tables are empty: two existence checks a statement.
+  -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
+  ended := array(
+    select w.item_no from written w
+    where w.event = any (array(
+      select e.event from ledger.transition_event e join ledger.state s on s.state = e.after_state where s.terminal)));
+
   if exists (select from ledger.held_key) then
-    -- Arrays: with a join, a plan made while there were few rows reads all of them for each item.
-    with ended as (
-      delete from ledger.held_key h
-      where h.item_no = any (array(
-        select w.item_no from written w
-        where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)))
+    with freed_by_end as (
+      delete from ledger.held_key h where h.item_no = any (ended)
       returning h.serial
     ),
-    failed as (
+    freed_by_failure as (
       delete from ledger.held_key h
       where h.item_no = any (array(
         select w.item_no from written w where w.event in (6 /* failed */, 7 /* timed_out */, 9 /* parked */)))
@@ -32,7 +32,7 @@ begin
     ),
     next as materialized (
       select n.item_no
-      from (select serial from ended union all select serial from failed) freed
+      from (select serial from freed_by_end union all select serial from freed_by_failure) freed
       cross join lateral (
         select p.item_no from ledger.pending p
         where p.serial = freed.serial and p.available_at = 'infinity'
@@ -44,12 +44,7 @@ begin
     where p.item_no = any (array(select n.item_no from next n)) and p.available_at = 'infinity';
   end if;
 
-  if exists (select from ledger.following) then
-    delete from ledger.following f
-    where f.item_no = any (array(
-      select w.item_no from written w
-      where w.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)));
-  end if;
+  delete from ledger.following f where f.item_no = any (ended);
   return null;
 end $$;
 
