@@ -631,7 +631,6 @@ CREATE TABLE ledger.kind (
     backoff_base_seconds double precision DEFAULT 10 NOT NULL,
     backoff_cap_seconds double precision DEFAULT 600 NOT NULL,
     grace_seconds integer DEFAULT 900 NOT NULL,
-    no_replay boolean DEFAULT false NOT NULL,
     dispatch text DEFAULT 'kafka'::text NOT NULL,
     http jsonb,
     settled_by text DEFAULT 'worker'::text NOT NULL,
@@ -672,8 +671,6 @@ COMMENT ON COLUMN ledger.kind.backoff_base_seconds IS 'First bound of the backof
 COMMENT ON COLUMN ledger.kind.backoff_cap_seconds IS 'Upper bound of the backoff.';
 
 COMMENT ON COLUMN ledger.kind.grace_seconds IS 'Time after due_at from which an open item is overdue.';
-
-COMMENT ON COLUMN ledger.kind.no_replay IS 'Whether repairs must not execute an item a second time, as with regulatory filings.';
 
 COMMENT ON COLUMN ledger.kind.dispatch IS 'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
 
@@ -1265,42 +1262,6 @@ COMMENT ON TABLE ledger.calendar_use IS 'Which version of its calendar each defi
 
 COMMENT ON COLUMN ledger.calendar_use.from_at IS 'First instant of the occurrences that the version decided; the next row of the definition ends it.';
 
-CREATE TABLE ledger.close (
-    close_no bigint NOT NULL,
-    tenant text NOT NULL,
-    period_from timestamp with time zone NOT NULL,
-    period_to timestamp with time zone NOT NULL,
-    zone text NOT NULL,
-    status text NOT NULL,
-    prepared_by integer NOT NULL,
-    prepared_at timestamp with time zone NOT NULL,
-    reviewed_by integer,
-    reviewed_at timestamp with time zone,
-    superseded_by bigint,
-    report jsonb NOT NULL,
-    CONSTRAINT close_period_ordered CHECK ((period_from < period_to)),
-    CONSTRAINT close_review_named CHECK (((reviewed_by IS NULL) = (reviewed_at IS NULL))),
-    CONSTRAINT close_status_known CHECK ((status = ANY (ARRAY['draft'::text, 'prepared'::text, 'reviewed'::text, 'sealed'::text, 'superseded'::text]))),
-    CONSTRAINT close_two_persons CHECK ((reviewed_by <> prepared_by))
-);
-
-COMMENT ON TABLE ledger.close IS 'Closes: the totals of a period, signed off by two persons.';
-
-COMMENT ON COLUMN ledger.close.zone IS 'Time zone in which the period was named.';
-
-COMMENT ON COLUMN ledger.close.superseded_by IS 'The close that takes its place.';
-
-COMMENT ON COLUMN ledger.close.report IS 'The totals.';
-
-ALTER TABLE ledger.close ALTER COLUMN close_no ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME ledger.close_close_no_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE ledger.credit (
     topic text NOT NULL,
     worker_no integer NOT NULL,
@@ -1753,36 +1714,6 @@ ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
-CREATE TABLE ledger.seal (
-    seal_no bigint NOT NULL,
-    close_no bigint,
-    leaf_count bigint NOT NULL,
-    root bytea NOT NULL,
-    previous_root bytea,
-    checkpoint text NOT NULL,
-    key_id text NOT NULL,
-    sealed_at timestamp with time zone NOT NULL,
-    CONSTRAINT seal_leaves_positive CHECK ((leaf_count >= 0)),
-    CONSTRAINT seal_root_length CHECK (((octet_length(root) = 32) AND (octet_length(previous_root) = 32)))
-);
-
-COMMENT ON TABLE ledger.seal IS 'Seals: signed Merkle roots (RFC 6962) of parts of the journal, each chained to the one before.';
-
-COMMENT ON COLUMN ledger.seal.leaf_count IS 'Transitions under the root.';
-
-COMMENT ON COLUMN ledger.seal.checkpoint IS 'The signed note.';
-
-COMMENT ON COLUMN ledger.seal.key_id IS 'The key that signed it.';
-
-ALTER TABLE ledger.seal ALTER COLUMN seal_no ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME ledger.seal_seal_no_seq
-    START WITH 1
-    INCREMENT BY 1
-    NO MINVALUE
-    NO MAXVALUE
-    CACHE 1
-);
-
 CREATE TABLE ledger.silent_topic (
     topic text NOT NULL,
     topic_actor_no integer NOT NULL,
@@ -1919,9 +1850,6 @@ ALTER TABLE ONLY ledger.calendar_use
 ALTER TABLE ONLY ledger.claim
     ADD CONSTRAINT claim_pkey PRIMARY KEY (fence, claimed_at);
 
-ALTER TABLE ONLY ledger.close
-    ADD CONSTRAINT close_pkey PRIMARY KEY (close_no);
-
 ALTER TABLE ONLY ledger.credit
     ADD CONSTRAINT credit_pkey PRIMARY KEY (topic, worker_no);
 
@@ -2012,9 +1940,6 @@ ALTER TABLE ONLY ledger.review
 ALTER TABLE ONLY ledger.run
     ADD CONSTRAINT run_pkey PRIMARY KEY (run_no, started_at);
 
-ALTER TABLE ONLY ledger.seal
-    ADD CONSTRAINT seal_pkey PRIMARY KEY (seal_no);
-
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_pkey PRIMARY KEY (topic);
 
@@ -2051,8 +1976,6 @@ ALTER TABLE ONLY ledger.withdrawal
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
 CREATE INDEX claim_flow_idx ON ONLY ledger.claim USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
-
-CREATE INDEX close_period_idx ON ledger.close USING btree (tenant, period_from);
 
 CREATE INDEX credit_worker_idx ON ledger.credit USING btree (worker_no);
 
@@ -2116,8 +2039,6 @@ CREATE INDEX run_flow_idx ON ONLY ledger.run USING btree (flow_no) WHERE ((close
 
 CREATE INDEX run_lease_idx ON ONLY ledger.run USING btree (lease_until) WHERE (closed_at IS NULL);
 
-CREATE INDEX seal_close_idx ON ledger.seal USING btree (close_no);
-
 CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
 CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
@@ -2137,15 +2058,6 @@ ALTER TABLE ONLY ledger.calendar_use
 
 ALTER TABLE ONLY ledger.calendar_use
     ADD CONSTRAINT calendar_use_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
-
-ALTER TABLE ONLY ledger.close
-    ADD CONSTRAINT close_prepared_by_fkey FOREIGN KEY (prepared_by) REFERENCES ledger.actor(actor_no);
-
-ALTER TABLE ONLY ledger.close
-    ADD CONSTRAINT close_reviewed_by_fkey FOREIGN KEY (reviewed_by) REFERENCES ledger.actor(actor_no);
-
-ALTER TABLE ONLY ledger.close
-    ADD CONSTRAINT close_superseded_by_fkey FOREIGN KEY (superseded_by) REFERENCES ledger.close(close_no);
 
 ALTER TABLE ONLY ledger.definition
     ADD CONSTRAINT definition_actor_no_fkey FOREIGN KEY (actor_no) REFERENCES ledger.actor(actor_no);
@@ -2200,9 +2112,6 @@ ALTER TABLE ONLY ledger.repair
 
 ALTER TABLE ONLY ledger.repair
     ADD CONSTRAINT repair_proposed_by_fkey FOREIGN KEY (proposed_by) REFERENCES ledger.actor(actor_no);
-
-ALTER TABLE ONLY ledger.seal
-    ADD CONSTRAINT seal_close_no_fkey FOREIGN KEY (close_no) REFERENCES ledger.close(close_no);
 
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_topic_actor_no_fkey FOREIGN KEY (topic_actor_no) REFERENCES ledger.actor(actor_no);
@@ -2306,9 +2215,6 @@ GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_worker;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.close TO ledger_worker;
-GRANT SELECT ON TABLE ledger.close TO ledger_auditor;
-
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.credit TO ledger_worker;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;
 
@@ -2371,9 +2277,6 @@ GRANT SELECT ON TABLE ledger.retired_key TO ledger_worker;
 GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
 
 GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_worker;
-
-GRANT SELECT,INSERT ON TABLE ledger.seal TO ledger_worker;
-GRANT SELECT ON TABLE ledger.seal TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.silent_topic TO ledger_worker;
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;

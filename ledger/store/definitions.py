@@ -132,7 +132,6 @@ class KindPolicy:
     backoff_base_seconds: float | None = None
     backoff_cap_seconds: float | None = None
     grace_seconds: int | None = None
-    no_replay: bool | None = None
     dispatch: str | None = None
     http: dict[str, Any] | None = None
     settled_by: str | None = None
@@ -386,7 +385,6 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.backoff_base_seconds,
             policy.backoff_cap_seconds,
             policy.grace_seconds,
-            policy.no_replay,
             policy.dispatch,
             policy.http,
             policy.settled_by,

@@ -25,7 +25,6 @@
 \ir ../schema/tables/partition_span.sql
 \ir ../schema/tables/reconciliation.sql
 \ir ../schema/tables/finding.sql
-\ir ../schema/tables/close.sql
 
 \ir ../schema/functions/partition_start.sql
 \ir ../schema/functions/make_partition.sql

@@ -10,11 +10,11 @@ grant insert, update, delete on
   to ledger_worker;
 grant insert, update on
   ledger.failure_streak, ledger.missed_range, ledger.tz_change_version,
-  ledger.reconciliation, ledger.population, ledger.finding, ledger.repair, ledger.watermark, ledger.close
+  ledger.reconciliation, ledger.population, ledger.finding, ledger.repair, ledger.watermark
   to ledger_worker;
 grant insert on
   ledger.transition, ledger.rejected_write, ledger.definition, ledger.calendar, ledger.calendar_use, ledger.expedited,
-  ledger.triggered, ledger.flow_change, ledger.tz_change, ledger.seal
+  ledger.triggered, ledger.flow_change, ledger.tz_change
   to ledger_worker;
 grant update (checked_at) on ledger.partition_span to ledger_worker;
 grant usage on sequence ledger.fence to ledger_worker;

@@ -66,3 +66,17 @@ async def test_each_table_view_and_function_of_the_schema_has_a_comment(
 ) -> None:
     rows = await connection.fetch(UNCOMMENTED)
     assert not [row["object"] for row in rows]
+
+
+async def test_the_design_names_each_table(connection: Connection) -> None:
+    design = (SQL_ROOT.parent / "docs" / "design.md").read_text(encoding="utf-8")
+    named = {
+        name
+        for row in re.findall(r"^\| (`[^|]*) \|", design, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+    rows = await connection.fetch(
+        "select c.relname from pg_class c where c.relnamespace = 'ledger'::regnamespace"
+        " and c.relkind in ('r', 'p') and not c.relispartition"
+    )
+    assert named == {row["relname"] for row in rows}

@@ -11,7 +11,6 @@ create table ledger.kind (
   backoff_base_seconds double precision not null default 10,
   backoff_cap_seconds double precision not null default 600,
   grace_seconds integer not null default 900,
-  no_replay boolean not null default false,
   dispatch text not null default 'kafka',
   http jsonb,
   settled_by text not null default 'worker',
@@ -53,8 +52,6 @@ comment on column ledger.kind.backoff_base_seconds is
   'First bound of the backoff; it doubles with each attempt. Full jitter.';
 comment on column ledger.kind.backoff_cap_seconds is 'Upper bound of the backoff.';
 comment on column ledger.kind.grace_seconds is 'Time after due_at from which an open item is overdue.';
-comment on column ledger.kind.no_replay is
-  'Whether repairs must not execute an item a second time, as with regulatory filings.';
 comment on column ledger.kind.dispatch is
   'How items reach a handler: through Kafka, claimed by workers (direct), or by HTTP.';
 comment on column ledger.kind.http is 'Endpoint and options of the dispatch by HTTP.';

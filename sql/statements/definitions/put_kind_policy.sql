@@ -10,18 +10,17 @@
 -- $8 backoff_base_seconds double precision
 -- $9 backoff_cap_seconds double precision
 -- $10 grace_seconds integer
--- $11 no_replay boolean
--- $12 dispatch text
--- $13 http jsonb
--- $14 settled_by text
--- $15 dispatch_seconds integer
--- $16 run_seconds double precision
--- $17 total_seconds double precision
--- $18 queue_late text
--- $19 run_late text
--- $20 ordering text
--- $21 failure_holds boolean
--- $22 streak_max smallint
+-- $11 dispatch text
+-- $12 http jsonb
+-- $13 settled_by text
+-- $14 dispatch_seconds integer
+-- $15 run_seconds double precision
+-- $16 total_seconds double precision
+-- $17 queue_late text
+-- $18 run_late text
+-- $19 ordering text
+-- $20 failure_holds boolean
+-- $21 streak_max smallint
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
 update ledger.kind k set
@@ -34,18 +33,17 @@ update ledger.kind k set
   backoff_cap_seconds = greatest(
     coalesce($9::double precision, k.backoff_cap_seconds), coalesce($8::double precision, k.backoff_base_seconds)),
   grace_seconds = coalesce($10::integer, k.grace_seconds),
-  no_replay = coalesce($11::boolean, k.no_replay),
-  dispatch = coalesce($12::text, k.dispatch),
-  http = case when $12::text is null then coalesce($13::jsonb, k.http) else $13::jsonb end,
-  settled_by = coalesce($14::text, k.settled_by),
-  dispatch_seconds = coalesce($15::integer, k.dispatch_seconds),
-  run_seconds = case when $12::text is null then coalesce($16::double precision, k.run_seconds) else $16::double precision end,
-  total_seconds = case when $12::text is null then coalesce($17::double precision, k.total_seconds)
-    else $17::double precision end,
-  queue_late = coalesce($18::text, k.queue_late),
-  run_late = coalesce($19::text, k.run_late),
-  ordering = coalesce($20::text, k.ordering),
-  failure_holds = coalesce($21::boolean, k.failure_holds),
-  streak_max = coalesce($22::smallint, k.streak_max)
+  dispatch = coalesce($11::text, k.dispatch),
+  http = case when $11::text is null then coalesce($12::jsonb, k.http) else $12::jsonb end,
+  settled_by = coalesce($13::text, k.settled_by),
+  dispatch_seconds = coalesce($14::integer, k.dispatch_seconds),
+  run_seconds = case when $11::text is null then coalesce($15::double precision, k.run_seconds) else $15::double precision end,
+  total_seconds = case when $11::text is null then coalesce($16::double precision, k.total_seconds)
+    else $16::double precision end,
+  queue_late = coalesce($17::text, k.queue_late),
+  run_late = coalesce($18::text, k.run_late),
+  ordering = coalesce($19::text, k.ordering),
+  failure_holds = coalesce($20::boolean, k.failure_holds),
+  streak_max = coalesce($21::smallint, k.streak_max)
 where k.tenant = $1::text and k.name = $2::text
 returning k.kind_no
