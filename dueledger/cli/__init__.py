@@ -17,9 +17,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        if given in _VERSION_ARGUMENTS:
-            print_version()
-            return ExitCode.DONE
         return _run(given)
     except BrokenPipeError:
         if not _output_is_closed():
@@ -28,6 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: Sequence[str]) -> int:
+    if given in _VERSION_ARGUMENTS:
+        print_version()
+        return ExitCode.DONE
     from dueledger.cli.app import app
 
     as_json = "--json" in given
@@ -46,8 +46,6 @@ def _run(given: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
-        if isinstance(error, BrokenPipeError) and _output_is_closed():
-            return ExitCode.FAILED
         from dueledger.cli.errors import describe, report
 
         failure = describe(error)

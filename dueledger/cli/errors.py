@@ -47,7 +47,10 @@ class CommandError:
 
 
 def describe(error: Exception) -> CommandError | None:
-    """Return the description of an error, or None if it is a defect in Dueledger."""
+    """Return the description of an error.
+
+    None if it is a defect in Dueledger, or if nobody reads the output any more.
+    """
     match error:
         case DueledgerError():
             return CommandError(
@@ -56,6 +59,8 @@ def describe(error: Exception) -> CommandError | None:
         case _ if isinstance(error, _USAGE_ERROR):
             refused = cast("typer.BadParameter", error)
             return CommandError(ExitCode.USAGE, "USAGE", refused.format_message(), {})
+        case BrokenPipeError():
+            return None
         case StackError():
             return CommandError(
                 ExitCode.UNREACHABLE, error.code, str(error), {"remedy": error.remedy}
