@@ -59,8 +59,6 @@ def describe(error: Exception) -> CommandError | None:
         case _ if isinstance(error, _USAGE_ERROR):
             refused = cast("typer.BadParameter", error)
             return CommandError(ExitCode.USAGE, "USAGE", refused.format_message(), {})
-        case BrokenPipeError():
-            return None
         case StackError():
             return CommandError(
                 ExitCode.UNREACHABLE, error.code, str(error), {"remedy": error.remedy}
@@ -93,7 +91,7 @@ def _refused(error: Exception) -> CommandError | None:
 def _lost_connection(error: Exception) -> CommandError | None:
     from dueledger.ledger.store import is_connection_lost
 
-    if not is_connection_lost(error):
+    if isinstance(error, BrokenPipeError) or not is_connection_lost(error):
         return None
     message = (
         f"The connection to Postgres broke: {type(error).__name__}. What was under way may have "
