@@ -2,11 +2,13 @@
 
 A copy costs much more than a few deletes. A database is used again only if it equals the template:
 rows, sequences, schema, settings, and the planner's statistics. Additions of many tests are undone
-first: table partitions, tables in `public`, and the clock's settings.
+first: table partitions, tables in `public`, and the clock's settings. The server counts which
+tables were written; only where a catalog is among them, or statistics were made, the schema is
+compared.
 """
 
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, Self
@@ -30,14 +32,30 @@ where relnamespace = 'pg_catalog'::regnamespace and relkind = 'r' and not reliss
 _SETTINGS: Final = """
 select
   (select count(*) from pg_db_role_setting where setdatabase = d.oid) as settings,
-  d.datacl::text as access, d.datconnlimit as connections,
+  d.datacl::text as access, d.datconnlimit as connections
+from pg_database d
+where d.datname = current_database()
+"""
+
+_STATISTICS: Final = """
+select
   (select count(*) from pg_statistic where starelid >= 16384) as statistics,
   (select count(*) from pg_statistic_ext_data) as extended_statistics,
-  c.relpages, c.reltuples
-from pg_database d,
-  (select sum(relpages) as relpages, sum(reltuples) as reltuples
-   from pg_class where oid >= 16384 and relkind = 'r') c
-where d.datname = current_database()
+  sum(relpages) as pages, sum(reltuples) as tuples
+from pg_class where oid >= 16384 and relkind = 'r'
+"""
+
+# Each session adds what it wrote to the server's counts when it ends, at the latest.
+_WRITTEN: Final = """
+select c.oid::regclass::text as name, pg_relation_size(c.oid) as bytes,
+  c.relnamespace = 'pg_catalog'::regnamespace or n.surveys > 0 as is_alteration
+from pg_class c
+cross join lateral (
+  select pg_stat_get_analyze_count(c.oid) + pg_stat_get_autoanalyze_count(c.oid)
+    + pg_stat_get_vacuum_count(c.oid) + pg_stat_get_autovacuum_count(c.oid) as surveys) n
+where c.relkind = 'r' and not c.relisshared
+  and pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid)
+    + pg_stat_get_tuples_deleted(c.oid) + n.surveys > 0
 """
 
 _TABLES: Final = """
@@ -98,6 +116,7 @@ class Template:
     next_xid: int
     catalogs: str
     print: Print
+    settings: Print
 
     @classmethod
     async def read(cls, connection: asyncpg.Connection, name: str) -> Self:
@@ -117,13 +136,23 @@ class Template:
             ),
             catalogs,
             await _read_print(connection, catalogs),
+            await _read_settings(connection),
         )
 
 
 async def _read_print(connection: asyncpg.Connection, catalogs: str) -> Print:
     """Read what differs between two databases whose schema, settings or statistics differ."""
-    rows = [*await connection.fetch(catalogs), *await connection.fetch(_SETTINGS)]
+    rows = [
+        *await connection.fetch(catalogs),
+        *await connection.fetch(_STATISTICS),
+        *await connection.fetch(_SETTINGS),
+    ]
     return tuple(tuple(row) for row in rows)
+
+
+async def _read_settings(connection: asyncpg.Connection) -> Print:
+    """Read what differs between two databases of one schema that have other settings."""
+    return tuple(tuple(row) for row in await connection.fetch(_SETTINGS))
 
 
 MakeDatabase = Callable[..., AbstractAsyncContextManager[str]]
@@ -155,9 +184,10 @@ class DatabasePool:
         try:
             connection = await asyncpg.connect(named_database(self._dsn, next_name))
             try:
-                if not damaged:
+                written = await connection.fetch(_WRITTEN)
+                if written and not damaged:
                     await _check_places(connection)
-                reusable = await self._restore(connection)
+                reusable = await self._restore(connection, written)
             finally:
                 await connection.close()
         finally:
@@ -179,19 +209,22 @@ class DatabasePool:
         )
         return name
 
-    async def _restore(self, connection: asyncpg.Connection) -> bool:
+    async def _restore(
+        self, connection: asyncpg.Connection, written: Sequence[asyncpg.Record]
+    ) -> bool:
         """Delete the rows of a test; False if the database cannot be made equal to the template."""
-        tables = await connection.fetch(_TABLES)
+        altered = any(table["is_alteration"] for table in written)
+        tables = await connection.fetch(_TABLES) if altered else written
         if sum(table["bytes"] for table in tables) > BYTES_MAX:
             return False
-        added = [table for table in tables if table["oid"] not in self._template.tables]
+        added = [table for table in tables if altered and table["oid"] not in self._template.tables]
         if not all(table["is_removable"] for table in added):
             return False
         commands = ["set local session_replication_role = replica"]  # no triggers, any order
         if added:
             commands.append(f"drop table {', '.join(table['name'] for table in added)}")
         for table in tables:
-            if table["bytes"] and table["oid"] in self._template.tables:
+            if table["bytes"] and table not in added:
                 delete = f"delete from only {table['name']}"  # noqa: S608 - of the catalog
                 if table["name"] in self._template.rows:
                     delete += f" where xmin::text::bigint >= {self._template.next_xid}"
@@ -200,12 +233,15 @@ class DatabasePool:
         async with connection.transaction():
             await connection.execute(";".join(commands))
         await connection.execute(_RESET_SETTINGS)
-        for name, rows in self._template.rows.items():
-            if await connection.fetchval(f"select count(*) from {name}") != rows:  # noqa: S608 - of the catalog
+        for name in self._template.rows.keys() & {table["name"] for table in tables}:
+            rows = await connection.fetchval(f"select count(*) from {name}")  # noqa: S608 - of the catalog
+            if rows != self._template.rows[name]:
                 return False
         await connection.execute("select pg_stat_force_next_flush()")
         await connection.execute("select pg_stat_reset()")
-        return await _read_print(connection, self._template.catalogs) == self._template.print
+        if altered:
+            return await _read_print(connection, self._template.catalogs) == self._template.print
+        return await _read_settings(connection) == self._template.settings
 
 
 def _new_name() -> str:

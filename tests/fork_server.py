@@ -17,11 +17,15 @@ import signal
 import socket
 import sys
 from collections.abc import Callable, Mapping
-from importlib import import_module
+from importlib import import_module, reload
+from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any, Final
 
+import tzdata
+
 from dueledger.ledger.runtime import service
+from dueledger.ledger.schedule import zones
 
 PACKAGES: Final = ("dueledger", "uvloop")
 PR_SET_PDEATHSIG: Final = 1
@@ -79,6 +83,7 @@ def run(request: Mapping[str, Any], descriptors: list[int]) -> None:
     os.chdir(request["folder"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    read_tzdata(os.environ.get("PYTHONPATH", ""))
     name, _, count = os.environ.get(service.CRASH_VARIABLE, "").partition(":")
     service.__dict__.update(_crash_name=name, _crashes_left=int(count or 1))
     match request["command"]:
@@ -96,6 +101,17 @@ def run(request: Mapping[str, Any], descriptors: list[int]) -> None:
             runpy.run_path(script, run_name="__main__")
         case _:
             sys.exit("no command")
+
+
+def read_tzdata(search_path: str) -> None:
+    """Take the tz database that is first on the path, as a process does that imports it itself."""
+    for folder in filter(None, search_path.split(os.pathsep)):
+        if Path(folder, "tzdata").is_dir():
+            sys.path.insert(0, folder)
+            reload(tzdata)
+            zones.zone_names.cache_clear()
+            zones.load_zone.cache_clear()
+            return
 
 
 def serve(listener: socket.socket) -> Callable[[], None] | None:

@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -154,12 +152,13 @@ def newer_tzdata(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def check_tz(database: str, newer_tzdata: Path) -> Check:
+def check_tz(database: str, newer_tzdata: Path, fork_server: ForkServer) -> Check:
     """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
+    out, err = newer_tzdata / "out", newer_tzdata / "err"
 
     def run(*arguments: str, code: int = 0, crash_at: str = "") -> list[dict[str, Any]]:
-        ended = subprocess.run(  # noqa: S603 - our own command
-            [sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json", *arguments],
+        ended = fork_server.run(
+            *("-m", "dueledger", "materialise", "--check-tz", "--json", *arguments),
             env=os.environ
             | {
                 "DUELEDGER_DSN": database,
@@ -167,12 +166,12 @@ def check_tz(database: str, newer_tzdata: Path) -> Check:
                 "PYTHONPATH": str(newer_tzdata),
                 CRASH_VARIABLE: crash_at,
             },
-            capture_output=True,
-            text=True,
-            check=False,
+            cwd=newer_tzdata,
+            out=out,
+            err=err,
         )
-        assert ended.returncode == code, ended.stderr
-        return [orjson.loads(line) for line in ended.stdout.splitlines()]
+        assert ended == code, err.read_text()
+        return [orjson.loads(line) for line in out.read_text().splitlines()]
 
     return run
 
