@@ -7,7 +7,8 @@ from typing import Final
 
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store import findings, items
-from dueledger.reconciler.compare.comparison import Comparison, KindKey
+from dueledger.reconciler.compare.comparison import Comparison
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange

@@ -10,8 +10,8 @@ from typing import Literal
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
+from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
-from dueledger.reconciler.read.partition_cache import PartitionCache
 from dueledger.reconciler.reconciliation_pass import ReconciliationPass, register_reconciler
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
 from dueledger.reconciler.repair.repairs import (

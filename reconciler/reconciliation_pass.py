@@ -1,6 +1,5 @@
 """One pass: compute what is expected, compare it with the ledger, record what differs."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from time import monotonic
@@ -14,8 +13,10 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
-from dueledger.reconciler.compare.comparison import ActualItem, Comparison, FlowRules, KindKey
-from dueledger.reconciler.expect.expectation import Expectation, FailedVersion, build_expectation
+from dueledger.reconciler.compare.comparison import Comparison, FlowRules
+from dueledger.reconciler.compared_items import ActualItem, KindKey
+from dueledger.reconciler.expect.build import build_expectation
+from dueledger.reconciler.expect.expectation import Expectation, FailedVersion
 from dueledger.reconciler.find.findings import (
     definition_failed,
     source_failed,
@@ -25,6 +26,12 @@ from dueledger.reconciler.find.findings import (
 )
 from dueledger.reconciler.find.recorder import FindingRecorder, population_record
 from dueledger.reconciler.find.window_findings import EvidenceChecks, WindowFindings
+from dueledger.reconciler.partition_cache import (
+    ExpectedDigest,
+    PartitionCache,
+    PartitionResult,
+    merged_tallies,
+)
 from dueledger.reconciler.pass_result import (
     EXPECTATION_TYPES,
     JUDGED,
@@ -33,16 +40,10 @@ from dueledger.reconciler.pass_result import (
     PassScope,
 )
 from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
-from dueledger.reconciler.read.partition_cache import (
-    ExpectedDigest,
-    PartitionCache,
-    PartitionResult,
-    merged_tallies,
-)
+from dueledger.reconciler.read.item_rows import count_items_by_day, read_item_pages
 from dueledger.reconciler.settings import ReconcilerSources
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
-PAGE_ROWS: Final = 10_000
 STUCK_MAX: Final = 1_000
 
 
@@ -170,13 +171,9 @@ class ReconciliationPass:
         return marks
 
     async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
-        counts: Counter[int] = Counter()
+        counts = await count_items_by_day(connection, self._unread)
         expected = DayCounts(expectation.spool.counts)
         for window in self._unread:
-            counted = await findings.count_items_by_day(
-                connection, window.from_date, window.to_date
-            )
-            counts.update({day.toordinal(): count for day, count in counted.items()})
             counts.update(expected.within(window))
         return DayCounts(counts)
 
@@ -204,16 +201,9 @@ class ReconciliationPass:
             owed = ExpectedDigest.of(expected) if part_result.mark else ExpectedDigest()
             result.expected_count += len(expected)
             comparison = result.comparison.compare_window(expected)
-            after = (window.from_date, 0)
-            while True:
-                rows = await findings.list_item_outcomes(
-                    connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
-                )
-                await self._load_new_flows(connection, expectation, result.comparison, rows)
-                comparison.add([ActualItem._make(row) for row in rows])
-                if len(rows) < PAGE_ROWS:
-                    break
-                after = (rows[-1]["effective_date"], rows[-1]["item_no"])
+            async for page in read_item_pages(connection, window):
+                await self._load_new_flows(connection, expectation, result.comparison, page)
+                comparison.add(page)
             found = comparison.finish()
             part_result.add(found, owed, self._facts)
             await self._window_findings.record(connection, found)
@@ -224,10 +214,10 @@ class ReconciliationPass:
         connection: Connection,
         expectation: Expectation,
         comparison: Comparison,
-        rows: Sequence[findings.Record],
+        page: Sequence[ActualItem],
     ) -> None:
         """Read the rules of flows that were made since the pass began."""
-        if any(row["flow_no"] not in comparison.flows for row in rows):
+        if any(item.flow_no not in comparison.flows for item in page):
             fresh = await self._comparison(connection, expectation, comparison.as_of)
             comparison.flows.update(fresh.flows)
 

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
 from dueledger.ledger.states import TransitionEvent
-from dueledger.reconciler.compare.lateness import Lateness
+from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.tallies import KindTally, no_tallies
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
@@ -21,95 +22,6 @@ EXPLAINING: Final = frozenset(
         SKIPPED,
     }
 )
-
-
-class ExpectedItem(NamedTuple):
-    """One item that the ledger should have.
-
-    `source` is the index of its source in the pass. `is_live` is false where the domain withdrew
-    it: then no item is owed, and one that exists is no finding. `reference` is what the source
-    needs to find the terms again (an event's number); `payload` and `partition_key` are a
-    population's, which is not read again. `is_missed`: its event, `received` so many microseconds
-    after the epoch, came too late to owe it, and the item is recorded as skipped.
-    """
-
-    id: bytes
-    tenant: str
-    kind: str
-    business_key: str
-    cycle: str
-    day: int
-    due_microseconds: int
-    source: int
-    is_live: bool = True
-    definition_no: int | None = None
-    reference: int | None = None
-    payload: str | None = None
-    partition_key: str | None = None
-    moment: tuple[int, str, str] | None = None
-    received: int | None = None
-    is_missed: bool = False
-
-
-class ActualItem(NamedTuple):
-    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``."""
-
-    effective_date: date
-    item_no: int
-    id: bytes
-    flow_no: int
-    business_key: str
-    cycle: str
-    due_at: datetime
-    complete_by: datetime | None
-    definition_no: int | None
-    event_no: int | None
-    emitted_at: datetime
-    event: int | None
-    ended_at: datetime | None
-
-
-KindKey = tuple[str, str]
-"""Tenant and kind."""
-
-
-@dataclass(slots=True)
-class KindTally:
-    """Counts of one kind's items. `expected` counts each expected item once."""
-
-    expected: int = 0
-    open: int = 0
-    not_due: int = 0
-    overdue: int = 0
-    hash_total: int = 0
-    ended: defaultdict[int, int] = field(default_factory=lambda: defaultdict[int, int](int))
-    lateness: Lateness = field(default_factory=Lateness)
-    blocked_at: datetime | None = None
-    blocked_by: bytes | None = None
-
-    def block_watermark(self, due_at: datetime, identity: bytes) -> None:
-        """Keep the earliest item that the watermark cannot pass."""
-        if self.blocked_at is None or due_at < self.blocked_at:
-            self.blocked_at = due_at
-            self.blocked_by = identity
-
-    def merge(self, other: "KindTally") -> None:
-        """Add the counts of another part of the ledger, read after this one."""
-        self.expected += other.expected
-        self.open += other.open
-        self.not_due += other.not_due
-        self.overdue += other.overdue
-        self.hash_total += other.hash_total
-        for event, count in other.ended.items():
-            self.ended[event] += count
-        self.lateness.merge(other.lateness)
-        if other.blocked_at is not None and other.blocked_by is not None:
-            self.block_watermark(other.blocked_at, other.blocked_by)
-
-
-def no_tallies() -> defaultdict[KindKey, KindTally]:
-    """Return tallies by kind; each is made when it is first used."""
-    return defaultdict[KindKey, KindTally](KindTally)
 
 
 @dataclass(frozen=True, slots=True)

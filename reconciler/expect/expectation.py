@@ -4,38 +4,29 @@ It is computed again from documents and inbox by the pure modules alone. The cod
 is not used.
 """
 
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import chain
-from time import monotonic
 from typing import Any, Final
 
-from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
-from dueledger.ledger.schedule import AfterCompletion
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compare.comparison import ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.events import EventItem, ExpectedEventRules, WithdrawalIndex
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
-    microseconds_of,
     terms_of_draft,
     terms_of_population,
 )
 from dueledger.reconciler.expect.schedules import (
     drafts_moved_before_change,
-    expected_drafts,
-    occurrence_of,
     schedule_drafts,
-    within,
 )
-from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool, SpooledRow
-from dueledger.reconciler.expect.versions import DefinitionSpan, read_versions
-from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
+from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange
 
 DEFINITIONS: Final = 0
@@ -203,183 +194,6 @@ class Expectation:
             for row in rows:
                 implied += rules.apply(row, self.reads[EVENTS].extract.skipped).implied
         return implied
-
-
-@asynccontextmanager
-async def build_expectation(
-    connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
-) -> AsyncGenerator[Expectation]:
-    """Read every source once and spool what it expects; a source that fails is marked."""
-    versions, failures = await read_versions(connection)
-    reads = [
-        SourceRead("definitions", "definitions", None),
-        SourceRead("events", "events", None),
-        *(SourceRead(population.name, "sql", population.digest) for population in populations),
-    ]
-    with Spool() as spool:
-        expectation = Expectation(versions, spool, reads)
-        expectation.failures = [FailedVersion(*failure) for failure in failures]
-        for read in reads[:FIRST_POPULATION]:
-            read.extract.extracted_at = as_of
-        expectation.triggered = await findings.list_expedited(connection)
-        expectation.missed = await findings.list_missed_ranges(connection)
-        with Spool() as occurrences:
-            _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
-        await _put_events(connection, expectation)
-        for place, population in enumerate(populations, FIRST_POPULATION):
-            await _put_population(expectation, population, place)
-        yield expectation
-
-
-def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: datetime) -> None:
-    began = monotonic()
-    read = expectation.reads[DEFINITIONS]
-    for version in expectation.versions:
-        if version.definition.event is not None:
-            continue
-        expectation.covered.add(version.key)
-        if isinstance(version.definition.when, AfterCompletion):
-            expectation.chained.add(version.definition_no)
-        horizon = version.horizon(as_of)
-        missed = expectation.missed.get(version.definition_no, ())
-        expectation.horizons[version.definition_no] = horizon
-        try:
-            for draft in expected_drafts(version, horizon):
-                identity, at = draft.id.bytes, occurrence_of(draft)
-                live = version.is_owed(at) and not within(missed, at)
-                if live:
-                    read.extract.add(identity)
-                    shared.add(version, draft, identity)
-                _spool_draft(expectation.spool, draft, identity, version.definition_no, live=live)
-        except (InvalidInput, WindowTooLarge) as refusal:
-            expectation.failures.append(
-                FailedVersion(*version.key, version.name, version.number, refusal.message)
-            )
-            continue
-        if reason := version.unmaterialised:
-            expectation.unmaterialised.append(
-                FailedVersion(*version.key, version.name, version.number, reason)
-            )
-    expectation.unmaterialised += [
-        FailedVersion(*version.key, version.name, version.number, reason)
-        for version, reason in shared.find()
-    ]
-    read.duration_seconds = monotonic() - began
-
-
-def _spool_draft(
-    spool: Spool, draft: ItemDraft, identity: bytes, definition_no: int, *, live: bool
-) -> None:
-    day = draft.effective_date.toordinal()
-    spool.add(
-        day,
-        (
-            identity,
-            draft.tenant,
-            draft.kind,
-            draft.business_key,
-            draft.cycle,
-            day,
-            microseconds_of(draft.due_at),
-            DEFINITIONS,
-            live,
-            definition_no,
-            None,
-            None,
-            None,
-            None,
-            None,
-            False,
-        ),
-    )
-
-
-async def _put_events(connection: Connection, expectation: Expectation) -> None:
-    began = monotonic()
-    rules = ExpectedEventRules(expectation.versions)
-    read = expectation.reads[EVENTS]
-    for version in expectation.versions:
-        if version.definition.event is not None:
-            expectation.covered.add(version.key)
-            expectation.single.add(version.key)
-    after = 0
-    while rules.types:
-        rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
-        for row in rows:
-            applied = rules.apply(row, read.extract.skipped)
-            for implied_item, draft in applied.implied:
-                read.extract.add(implied_item.id)
-                _put_event_item(expectation.spool, implied_item, draft)
-            for withdrawal in applied.withdrawals:
-                expectation.withdrawn.add(withdrawal)
-        if len(rows) < EVENTS_A_READ:
-            break
-        after = rows[-1]["event_no"]
-    read.duration_seconds = monotonic() - began
-
-
-def _put_event_item(spool: Spool, implied_item: EventItem, draft: ItemDraft) -> None:
-    day = draft.effective_date.toordinal()
-    spool.add(
-        day,
-        (
-            implied_item.id,
-            draft.tenant,
-            draft.kind,
-            draft.business_key,
-            draft.cycle,
-            day,
-            microseconds_of(draft.due_at),
-            EVENTS,
-            True,
-            implied_item.definition_no,
-            implied_item.event_no,
-            None,
-            None,
-            implied_item.moment,
-            implied_item.received,
-            implied_item.is_missed,
-        ),
-    )
-
-
-async def _put_population(
-    expectation: Expectation, population: PopulationReader, place: int
-) -> None:
-    began = monotonic()
-    read = expectation.reads[place]
-    try:
-        async for rows in population.read(read.extract):
-            for row in rows:
-                day = row.effective_date.toordinal()
-                key = (row.tenant, row.kind)
-                expectation.single.add(key)
-                if population.complete:
-                    expectation.covered.add(key)
-                expectation.spool.add(
-                    day,
-                    (
-                        row.id,
-                        row.tenant,
-                        row.kind,
-                        row.business_key,
-                        row.cycle,
-                        day,
-                        microseconds_of(row.due_at),
-                        place,
-                        True,
-                        None,
-                        None,
-                        row.payload,
-                        row.partition_key,
-                        None,
-                        None,
-                        False,
-                    ),
-                )
-    except SourceFailed as failure:
-        read.failure = failure.reason
-    read.duration_seconds = monotonic() - began
 
 
 def _arrival(row: SpooledRow) -> tuple[Any, ...]:

@@ -6,7 +6,7 @@ from typing import Any, Final
 import orjson
 
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.reconciler.compare.comparison import ExpectedItem
+from dueledger.reconciler.compared_items import ExpectedItem
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = "{}"

@@ -6,12 +6,8 @@ from uuid import UUID
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Record
-from dueledger.reconciler.compare.comparison import (
-    ActualItem,
-    DuplicatePair,
-    ExpectedItem,
-    FlowRules,
-)
+from dueledger.reconciler.compare.comparison import DuplicatePair, FlowRules
+from dueledger.reconciler.compared_items import ActualItem, ExpectedItem
 from dueledger.reconciler.expect.item_terms import instant_of
 from dueledger.reconciler.find.findings import EvidenceFields, Finding, FindingSubject, span
 from dueledger.reconciler.sources import EvidenceReader

@@ -8,7 +8,7 @@ import orjson
 
 from dueledger.ledger.finding_types import FindingType, Resolution, Severity
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compare.comparison import KindKey
+from dueledger.reconciler.compared_items import KindKey
 from dueledger.reconciler.find.findings import Finding
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.sources import SourceRead

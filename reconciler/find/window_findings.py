@@ -9,7 +9,8 @@ from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
-from dueledger.reconciler.compare.comparison import ActualItem, ExpectedItem, KindKey, WindowResult
+from dueledger.reconciler.compare.comparison import WindowResult
+from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.expect.item_terms import terms_of_population
 from dueledger.reconciler.find import item_findings

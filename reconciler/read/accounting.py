@@ -8,7 +8,8 @@ from typing import NamedTuple
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, items
 from dueledger.ledger.store.items import Accounting
-from dueledger.reconciler.compare.comparison import KindKey, KindTally
+from dueledger.reconciler.compared_items import KindKey
+from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange
 
 

@@ -11,11 +11,11 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolutio
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Record, findings, items
-from dueledger.reconciler.compare.comparison import KindTally
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.repair.repairs import PlannedRepair
 from dueledger.reconciler.report import model
 from dueledger.reconciler.report.html_page import render_page
+from dueledger.reconciler.tallies import KindTally
 
 PAGE_ROWS: Final = 1_000
 ALL_KINDS: Final = "*"

@@ -21,7 +21,7 @@ from dueledger.reconciler import (
     ReconcilerSources,
     SqlPopulation,
 )
-from dueledger.reconciler.read.partition_cache import PartitionCache
+from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.sources import EvidenceQuery
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,12 +16,13 @@ from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.states import TransitionEvent
-from dueledger.reconciler.compare.comparison import ActualItem, Comparison, ExpectedItem, FlowRules
-from dueledger.reconciler.compare.lateness import Lateness
+from dueledger.reconciler.compare.comparison import Comparison, FlowRules
+from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, expected_row
 from dueledger.reconciler.expect.events import EventItem, ExpectedWithdrawal, WithdrawalIndex
 from dueledger.reconciler.expect.item_terms import instant_of, microseconds_of
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.find.findings import source_failed, uuid8
+from dueledger.reconciler.lateness import Lateness
 from dueledger.reconciler.report.model import report_schema
 from dueledger.reconciler.settings import load_sources
 from dueledger.reconciler.windows import plan_windows
@@ -191,6 +193,13 @@ def test_percentiles_are_at_most_a_step_above_the_exact_ones(
 
 def test_every_finding_type_has_its_rule() -> None:
     assert set(FINDING_RULES) == set(FindingType)
+
+
+def test_an_expected_row_has_the_fields_of_an_expected_item_in_their_order() -> None:
+    fields: dict[str, Any] = {name: f"a {name}" for name in ExpectedItem._fields}
+    assert expected_row(**fields) == ExpectedItem(**fields)
+    required = {name: fields[name] for name in fields.keys() - ExpectedItem._field_defaults.keys()}
+    assert expected_row(**required) == ExpectedItem(**required)
 
 
 def test_a_finding_keeps_its_id_and_ids_are_version_8() -> None:

@@ -20,16 +20,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from dueledger.reconciler.compare.comparison import (
-    ExpectedItem,
-    FlowRules,
-    KindKey,
-    KindTally,
-    WindowResult,
-    no_tallies,
-)
+from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
+from dueledger.reconciler.compared_items import ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.accounting import OpenSnapshot
+from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange, DayCounts
 
 _LIVE: Final = ExpectedItem._fields.index("is_live")

@@ -1,0 +1,93 @@
+"""Items as both sides of the comparison know them: expected, and in the ledger."""
+
+from datetime import date, datetime
+from typing import Any, NamedTuple
+
+KindKey = tuple[str, str]
+"""Tenant and kind."""
+
+
+class ExpectedItem(NamedTuple):
+    """One item that the ledger should have.
+
+    `source` is the index of its source in the pass. `is_live` is false where the domain withdrew
+    it: then no item is owed, and one that exists is no finding. `reference` is what the source
+    needs to find the terms again (an event's number); `payload` and `partition_key` are a
+    population's, which is not read again. `is_missed`: its event, `received` so many microseconds
+    after the epoch, came too late to owe it, and the item is recorded as skipped.
+    """
+
+    id: bytes
+    tenant: str
+    kind: str
+    business_key: str
+    cycle: str
+    day: int
+    due_microseconds: int
+    source: int
+    is_live: bool = True
+    definition_no: int | None = None
+    reference: int | None = None
+    payload: str | None = None
+    partition_key: str | None = None
+    moment: tuple[int, str, str] | None = None
+    received: int | None = None
+    is_missed: bool = False
+
+
+def expected_row(
+    *,
+    id: bytes,  # noqa: A002 - the field's name
+    tenant: str,
+    kind: str,
+    business_key: str,
+    cycle: str,
+    day: int,
+    due_microseconds: int,
+    source: int,
+    is_live: bool = True,
+    definition_no: int | None = None,
+    reference: int | None = None,
+    payload: str | None = None,
+    partition_key: str | None = None,
+    moment: tuple[int, str, str] | None = None,
+    received: int | None = None,
+    is_missed: bool = False,
+) -> tuple[Any, ...]:
+    """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
+    return (
+        id,
+        tenant,
+        kind,
+        business_key,
+        cycle,
+        day,
+        due_microseconds,
+        source,
+        is_live,
+        definition_no,
+        reference,
+        payload,
+        partition_key,
+        moment,
+        received,
+        is_missed,
+    )
+
+
+class ActualItem(NamedTuple):
+    """One item of the ledger and what ended it; the columns of ``list_item_outcomes``."""
+
+    effective_date: date
+    item_no: int
+    id: bytes
+    flow_no: int
+    business_key: str
+    cycle: str
+    due_at: datetime
+    complete_by: datetime | None
+    definition_no: int | None
+    event_no: int | None
+    emitted_at: datetime
+    event: int | None
+    ended_at: datetime | None

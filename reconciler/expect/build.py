@@ -1,0 +1,178 @@
+"""Builds the expectation of a pass: reads every source once and spools what it expects."""
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from time import monotonic
+
+from dueledger.ledger.errors import InvalidInput, WindowTooLarge
+from dueledger.ledger.schedule import AfterCompletion
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler.compared_items import expected_row
+from dueledger.reconciler.expect.events import ExpectedEventRules
+from dueledger.reconciler.expect.expectation import (
+    DEFINITIONS,
+    EVENTS,
+    EVENTS_A_READ,
+    FIRST_POPULATION,
+    Expectation,
+    FailedVersion,
+)
+from dueledger.reconciler.expect.item_terms import microseconds_of
+from dueledger.reconciler.expect.schedules import expected_drafts, occurrence_of, within
+from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
+from dueledger.reconciler.expect.spool import Spool
+from dueledger.reconciler.expect.versions import read_versions
+from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
+
+
+@asynccontextmanager
+async def build_expectation(
+    connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
+) -> AsyncGenerator[Expectation]:
+    """Read every source once and spool what it expects; a source that fails is marked."""
+    versions, failures = await read_versions(connection)
+    reads = [
+        SourceRead("definitions", "definitions", None),
+        SourceRead("events", "events", None),
+        *(SourceRead(population.name, "sql", population.digest) for population in populations),
+    ]
+    with Spool() as spool:
+        expectation = Expectation(versions, spool, reads)
+        expectation.failures = [FailedVersion(*failure) for failure in failures]
+        for read in reads[:FIRST_POPULATION]:
+            read.extract.extracted_at = as_of
+        expectation.triggered = await findings.list_expedited(connection)
+        expectation.missed = await findings.list_missed_ranges(connection)
+        with Spool() as occurrences:
+            _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
+        await _put_events(connection, expectation)
+        for place, population in enumerate(populations, FIRST_POPULATION):
+            await _put_population(expectation, population, place)
+        yield expectation
+
+
+def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: datetime) -> None:
+    began = monotonic()
+    read = expectation.reads[DEFINITIONS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            continue
+        expectation.covered.add(version.key)
+        if isinstance(version.definition.when, AfterCompletion):
+            expectation.chained.add(version.definition_no)
+        horizon = version.horizon(as_of)
+        missed = expectation.missed.get(version.definition_no, ())
+        expectation.horizons[version.definition_no] = horizon
+        try:
+            for draft in expected_drafts(version, horizon):
+                identity, at = draft.id.bytes, occurrence_of(draft)
+                day = draft.effective_date.toordinal()
+                live = version.is_owed(at) and not within(missed, at)
+                if live:
+                    read.extract.add(identity)
+                    shared.add(version, draft, identity)
+                expectation.spool.add(
+                    day,
+                    expected_row(
+                        id=identity,
+                        tenant=draft.tenant,
+                        kind=draft.kind,
+                        business_key=draft.business_key,
+                        cycle=draft.cycle,
+                        day=day,
+                        due_microseconds=microseconds_of(draft.due_at),
+                        source=DEFINITIONS,
+                        is_live=live,
+                        definition_no=version.definition_no,
+                    ),
+                )
+        except (InvalidInput, WindowTooLarge) as refusal:
+            expectation.failures.append(
+                FailedVersion(*version.key, version.name, version.number, refusal.message)
+            )
+            continue
+        if reason := version.unmaterialised:
+            expectation.unmaterialised.append(
+                FailedVersion(*version.key, version.name, version.number, reason)
+            )
+    expectation.unmaterialised += [
+        FailedVersion(*version.key, version.name, version.number, reason)
+        for version, reason in shared.find()
+    ]
+    read.duration_seconds = monotonic() - began
+
+
+async def _put_events(connection: Connection, expectation: Expectation) -> None:
+    began = monotonic()
+    rules = ExpectedEventRules(expectation.versions)
+    read = expectation.reads[EVENTS]
+    for version in expectation.versions:
+        if version.definition.event is not None:
+            expectation.covered.add(version.key)
+            expectation.single.add(version.key)
+    after = 0
+    while rules.types:
+        rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
+        for row in rows:
+            applied = rules.apply(row, read.extract.skipped)
+            for implied_item, draft in applied.implied:
+                read.extract.add(implied_item.id)
+                day = draft.effective_date.toordinal()
+                expectation.spool.add(
+                    day,
+                    expected_row(
+                        id=implied_item.id,
+                        tenant=draft.tenant,
+                        kind=draft.kind,
+                        business_key=draft.business_key,
+                        cycle=draft.cycle,
+                        day=day,
+                        due_microseconds=microseconds_of(draft.due_at),
+                        source=EVENTS,
+                        definition_no=implied_item.definition_no,
+                        reference=implied_item.event_no,
+                        moment=implied_item.moment,
+                        received=implied_item.received,
+                        is_missed=implied_item.is_missed,
+                    ),
+                )
+            for withdrawal in applied.withdrawals:
+                expectation.withdrawn.add(withdrawal)
+        if len(rows) < EVENTS_A_READ:
+            break
+        after = rows[-1]["event_no"]
+    read.duration_seconds = monotonic() - began
+
+
+async def _put_population(
+    expectation: Expectation, population: PopulationReader, place: int
+) -> None:
+    began = monotonic()
+    read = expectation.reads[place]
+    try:
+        async for rows in population.read(read.extract):
+            kinds = {(row.tenant, row.kind) for row in rows}
+            expectation.single |= kinds
+            if population.complete:
+                expectation.covered |= kinds
+            for row in rows:
+                day = row.effective_date.toordinal()
+                expectation.spool.add(
+                    day,
+                    expected_row(
+                        id=row.id,
+                        tenant=row.tenant,
+                        kind=row.kind,
+                        business_key=row.business_key,
+                        cycle=row.cycle,
+                        day=day,
+                        due_microseconds=microseconds_of(row.due_at),
+                        source=place,
+                        payload=row.payload,
+                        partition_key=row.partition_key,
+                    ),
+                )
+    except SourceFailed as failure:
+        read.failure = failure.reason
+    read.duration_seconds = monotonic() - began
