@@ -147,8 +147,8 @@ class ClaimLoop:
         if not queries:
             return
         asked_at = monotonic()
-        answers = await find_next_due(connection, *zip(*queries, strict=True))
-        flow_queue.update_next_due(queries, answers, asked_at=asked_at)
+        results = await find_next_due(connection, *zip(*queries, strict=True))
+        flow_queue.update_next_due(queries, results, asked_at=asked_at)
 
     def _publish_in_background(self, batches: Sequence[ClaimBatch], counts: Counter[str]) -> None:
         task = asyncio.create_task(self._publish(batches, counts))

@@ -97,8 +97,8 @@ async def _emit_all(
 
     async def emit(connection: Connection) -> None:
         for batch in waiting:
-            answers = await emit_items(connection, batch, actor_no=actor_no)
-            if any(answer.created is not created for answer in answers):
+            results = await emit_items(connection, batch, actor_no=actor_no)
+            if any(result.created is not created for result in results):
                 raise MeasurementFailed("an item was new that should not be, or the reverse")
 
     began = perf_counter()

@@ -172,8 +172,8 @@ async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str
     finally:
         await stop(process)
     with suppress(ValueError):
-        answer: dict[str, Any] = json.loads(document)
-        return answer if "goals" in answer else answer["error"]["detail"]
+        output: dict[str, Any] = json.loads(document)
+        return output if "goals" in output else output["error"]["detail"]
     if not told:
         return f"it ended with {process.returncode} without output"
     return "\n".join((told[-1].strip(), *told))  # the last line of a traceback is the error

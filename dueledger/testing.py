@@ -107,12 +107,12 @@ async def run(
     if handler is None:
         raise LookupError(f"no handler is registered for {item.kind!r}")
     async with asyncio.timeout(handler.options.timeout_seconds):
-        answer = await _called(handler, item, connection)
+        returned = await _called(handler, item, connection)
     if handler.form is HandlerForm.BATCH:
-        answer = _only_verdict(answer)
-    if not isinstance(answer, Completed | Retry | Snooze | Park | NotDue):
-        raise TypeError(f"{handler.name} must return a verdict, not {answer!r}")
-    return answer
+        returned = _only_verdict(returned)
+    if not isinstance(returned, Completed | Retry | Snooze | Park | NotDue):
+        raise TypeError(f"{handler.name} must return a verdict, not {returned!r}")
+    return returned
 
 
 async def _called(handler: Handler, item: DueItem, connection: Connection | None) -> object:
@@ -133,10 +133,10 @@ async def _called(handler: Handler, item: DueItem, connection: Connection | None
     return await asyncio.to_thread(handler.function, *arguments)
 
 
-def _only_verdict(answer: object) -> object:
-    if not isinstance(answer, Sequence) or isinstance(answer, str | bytes):
-        raise TypeError(f"a batch handler must return a list of verdicts, not {answer!r}")
-    verdicts = cast("Sequence[object]", answer)
+def _only_verdict(returned: object) -> object:
+    if not isinstance(returned, Sequence) or isinstance(returned, str | bytes):
+        raise TypeError(f"a batch handler must return a list of verdicts, not {returned!r}")
+    verdicts = cast("Sequence[object]", returned)
     if len(verdicts) != 1:
         raise TypeError(
             f"a batch handler must return one verdict for each item, not {len(verdicts)}"

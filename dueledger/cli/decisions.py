@@ -109,15 +109,15 @@ def _decide(
     decision: ItemDecision, items: list[UUID], reason: str, dsn: str | None, *, as_json: bool
 ) -> None:
 
-    answers = run(_apply(decision, items, reason, dsn))
+    results = run(_apply(decision, items, reason, dsn))
     if as_json:
-        print_lines(answers)
+        print_lines(results)
     else:
-        print_rows(answers, ("id", "answer"), empty="")
-    refused = [answer for answer in answers if answer["answer"] not in ("done", "requested")]
+        print_rows(results, ("id", "result"), empty="")
+    refused = [result for result in results if result["result"] not in ("done", "requested")]
     if refused:
         say(
-            f"{len(refused)} of {len(answers)} were refused; "
+            f"{len(refused)} of {len(results)} were refused; "
             "`dueledger why ITEM` says the state of each."
         )
         options.exit_with(ExitCode.FAILED)
@@ -135,5 +135,5 @@ async def _apply(
     }
     async with ledger_connection(dsn) as connection:
         actor_no = await register_person(connection)
-        answers = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
-    return [{"id": answered.id, "answer": str(answered.answer)} for answered in answers]
+        results = await asks[decision](connection, items, reason=reason, actor_no=actor_no)
+    return [{"id": one.id, "result": str(one.result)} for one in results]

@@ -164,8 +164,8 @@ async def _define(
             show(changes)
         for line in await describe_reach(connection, read):
             say(line)
-        for one, answer, preview in changes:
-            if answer.changed and (idle := describe_idle(one, since or preview.diff.since)):
+        for one, result, preview in changes:
+            if result.changed and (idle := describe_idle(one, since or preview.diff.since)):
                 say(idle)
         if dry_run:
             return changes

@@ -167,14 +167,14 @@ def trigger(
     if item is not None:
         if cycle is not None:
             raise typer.BadParameter("an item has its cycle already", param_hint="--cycle")
-        answer = run(_expedite(item, reason, dsn))
+        result = run(_expedite(item, reason, dsn))
     else:
-        answer = run(_trigger(tenant or "", target, cycle, reason, dsn))
+        result = run(_trigger(tenant or "", target, cycle, reason, dsn))
     if json_:
-        print_document(answer)
+        print_document(result)
     else:
-        print_fields({name: value for name, value in answer.items() if value is not None})
-    if answer.get("answer") not in (None, "done"):
+        print_fields({name: value for name, value in result.items() if value is not None})
+    if result.get("result") not in (None, "done"):
         say("It no longer waits for its due time; `dueledger why ITEM` shows its state.")
         options.exit_with(ExitCode.FAILED)
 
@@ -262,10 +262,10 @@ async def _expedite(item: UUID, reason: str, dsn: str | None) -> dict[str, Any]:
     from dueledger.ledger.store.flows import expedite_items
 
     async with ledger_connection(dsn) as connection:
-        [answered] = await expedite_items(
+        [expedited] = await expedite_items(
             connection, [item], reason=reason, actor_no=await register_person(connection)
         )
-    return {"id": answered.id, "answer": str(answered.answer)}
+    return {"id": expedited.id, "result": str(expedited.result)}
 
 
 async def _trigger(

@@ -88,7 +88,7 @@ async def put_in_force(
     policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
     # Always in the same order, so that two sessions cannot deadlock.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
-    answers: dict[int, DefinedDocument] = {}
+    results: dict[int, DefinedDocument] = {}
     async with connection.transaction():
         await limit_lock_wait(connection, lock_seconds)
         for kind in sorted(policies):
@@ -96,11 +96,11 @@ async def put_in_force(
             # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
         for place in in_order:
-            answers[place] = await _define(connection, definitions[place], actor_no, effective_from)
+            results[place] = await _define(connection, definitions[place], actor_no, effective_from)
         # No other session can have written since: the kinds are locked.
         for kind in sorted(policies):
             await _check_keys(connection, definitions, kind, sources)
-    return [answers[place] for place in range(len(definitions))]
+    return [results[place] for place in range(len(definitions))]
 
 
 async def preview_change(
@@ -169,7 +169,7 @@ def _name(definition: Definition) -> tuple[str, str]:
 async def _define(
     connection: Connection, definition: Definition, actor_no: int, effective_from: datetime | None
 ) -> DefinedDocument:
-    answer = await define(
+    result = await define(
         connection,
         definition.normalised(),
         tenant=definition.tenant,
@@ -179,7 +179,7 @@ async def _define(
         effective_from=effective_from,
         actor_no=actor_no,
     )
-    return DefinedDocument(definition.tenant, definition.definition, answer.version, answer.changed)
+    return DefinedDocument(definition.tenant, definition.definition, result.version, result.changed)
 
 
 def _check_together(definitions: Sequence[Definition], sources: DefinitionFiles) -> None:

@@ -48,7 +48,7 @@ class DemoEnvironment:
         await set_clock(self.connection, origin, rate, database=True)
 
     async def insurer(self, *arguments: str) -> dict[str, Any]:
-        """Run a command of the insurer's own service and return its answer."""
+        """Run a command of the insurer's own service and return its result."""
         return await insurer(process_environment(self.endpoints), *arguments)
 
     async def show_progress(self) -> list[KindCounts]:

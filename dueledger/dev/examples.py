@@ -19,7 +19,7 @@ def example(name: str) -> Path:
 
 
 async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, Any]:
-    """Run one command of the example insurer's own service and return its answer."""
+    """Run one command of the example insurer's own service and return what it printed, parsed."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -29,8 +29,8 @@ async def insurer(environment: Mapping[str, str], *arguments: str) -> dict[str, 
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    answer, complaints = await process.communicate()
+    output, complaints = await process.communicate()
     if process.returncode != 0:
         last = complaints.decode(errors="replace").strip().splitlines()[-1:]
         raise Conflict(f"The insurer's `{arguments[0]}` failed: {' '.join(last)}")
-    return json.loads(answer)
+    return json.loads(output)

@@ -291,7 +291,7 @@ def _escaped(path: Path) -> str:
 
 
 def _takes_records(port: int) -> bool:
-    """Return whether the broker names itself in a Metadata answer.
+    """Return whether the broker names itself in a Metadata response.
 
     It does so once its controller has unfenced it, and from then on it creates topics and accepts
     records. This needs fewer bytes than a client library, and no event loop.
@@ -302,22 +302,22 @@ def _takes_records(port: int) -> bool:
     with contextlib.suppress(OSError, struct.error):
         with socket.create_connection((free_ports.LOOPBACK, port), timeout=_PROBE_SECONDS) as wire:
             wire.sendall(struct.pack(">i", len(request)) + request)
-            with wire.makefile("rb") as answer:
-                (size,) = struct.unpack(">i", answer.read(4))
-                body = answer.read(min(size, _RESPONSE_BYTES_MAX))
+            with wire.makefile("rb") as response:
+                (size,) = struct.unpack(">i", response.read(4))
+                body = response.read(min(size, _RESPONSE_BYTES_MAX))
         return port in _advertised_ports(body)
     return False
 
 
-def _advertised_ports(answer: bytes) -> list[int]:
-    """Read the ports of all brokers from a Metadata answer."""
+def _advertised_ports(response: bytes) -> list[int]:
+    """Read the ports of all brokers from a Metadata response."""
     found: list[int] = []
     # correlation id, throttle time, count of brokers; then id, host, port and rack of each
-    (brokers,) = struct.unpack_from(">8xi", answer)
+    (brokers,) = struct.unpack_from(">8xi", response)
     place = 12
     for _ in range(brokers):
-        (host_length,) = struct.unpack_from(">4xh", answer, place)
-        port, rack_length = struct.unpack_from(">ih", answer, place + 6 + host_length)
+        (host_length,) = struct.unpack_from(">4xh", response, place)
+        port, rack_length = struct.unpack_from(">ih", response, place + 6 + host_length)
         found.append(port)
         place += 12 + host_length + max(0, rack_length)
     return found

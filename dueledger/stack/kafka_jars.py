@@ -160,10 +160,10 @@ def _fetch(jar: Jar, directory: Path, steps: StartProgress) -> None:
 def _download(url: str, target: Path, steps: StartProgress) -> None:
     # The scheme is the mirror's or jgo's; the content is verified by the pinned checksum.
     with (
-        urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as answer,  # noqa: S310
+        urllib.request.urlopen(url, timeout=_FETCH_SECONDS, context=_trust()) as response,  # noqa: S310
         target.open("wb") as file,
     ):
-        while chunk := answer.read(_CHUNK_BYTES):
+        while chunk := response.read(_CHUNK_BYTES):
             steps.check()
             file.write(chunk)
 

@@ -152,7 +152,7 @@ async def list_faults(connection: asyncpg.Connection[Any]) -> dict[str, list[str
 
 
 async def run(arguments: argparse.Namespace) -> object:
-    """Run one command and return its answer."""
+    """Run one command and return its result."""
     connection: asyncpg.Connection[Any] = await asyncpg.connect(os.environ["DUELEDGER_DSN"])
     try:
         match arguments.command:

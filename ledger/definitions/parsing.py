@@ -228,24 +228,24 @@ def _reason(details: ErrorDetails, path: str, kind: str) -> tuple[str, str | Non
     context: dict[str, Any] = details.get("ctx") or {}
     match details["type"]:
         case "refused":
-            answer = str(context["reason"]), str(context["accepted"])
+            reason = str(context["reason"]), str(context["accepted"])
         case "missing":
-            answer = "is missing", f"{path.rpartition('.')[2]}: …"
+            reason = "is missing", f"{path.rpartition('.')[2]}: …"
         case "extra_forbidden":
-            answer = _extra_reason(path, kind)
+            reason = _extra_reason(path, kind)
         case "union_tag_not_found" | "union_tag_invalid":
-            answer = _when_reason(details["input"])
+            reason = _when_reason(details["input"])
         case "literal_error" | "enum":
-            answer = _OTHER_WORD, _words(context)
+            reason = _OTHER_WORD, _words(context)
         case "string_type":
-            answer = "must be a text", "the value in quotes"
+            reason = "must be a text", "the value in quotes"
         case "string_pattern_mismatch":
-            answer = "has characters that are not accepted", "A-Z a-z 0-9 . _ -"
+            reason = "has characters that are not accepted", "A-Z a-z 0-9 . _ -"
         case "model_type" | "dict_type" | "model_attributes_type":
-            answer = "must be a mapping of fields", None
+            reason = "must be a mapping of fields", None
         case _:
-            answer = details["msg"][:1].lower() + details["msg"][1:], None
-    return answer
+            reason = details["msg"][:1].lower() + details["msg"][1:], None
+    return reason
 
 
 def _extra_reason(path: str, kind: str) -> tuple[str, str | None]:

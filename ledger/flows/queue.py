@@ -285,22 +285,22 @@ class FlowQueue(Generic[GroupT]):
                 self._enqueue(entry, entry.queue_ticket)
 
     def update_next_due(
-        self, queries: Iterable[NextDueQuery], answers: Iterable[NextDue], *, asked_at: float
+        self, queries: Iterable[NextDueQuery], results: Iterable[NextDue], *, asked_at: float
     ) -> None:
-        """Apply the answers to queries. A flow without an answer has no rows, or is paused."""
-        unanswered = {query.flow_no for query in queries}
-        for answer in answers:
-            entry = self._flows.get(answer.flow_no)
+        """Apply the results of queries. A flow without a result has no rows, or is paused."""
+        without_rows = {query.flow_no for query in queries}
+        for result in results:
+            entry = self._flows.get(result.flow_no)
             if entry is None:
                 continue
-            entry.floor, entry.taken = answer.floor, 0
-            if (answer.plain, answer.serial) != (entry.flow.has_plain, entry.flow.has_serial):
-                entry.flow = replace(entry.flow, has_plain=answer.plain, has_serial=answer.serial)
-            if entry.state is not _QueueState.QUERIED or answer.due_seconds is None:
+            entry.floor, entry.taken = result.floor, 0
+            if (result.plain, result.serial) != (entry.flow.has_plain, entry.flow.has_serial):
+                entry.flow = replace(entry.flow, has_plain=result.plain, has_serial=result.serial)
+            if entry.state is not _QueueState.QUERIED or result.due_seconds is None:
                 continue
-            unanswered.discard(answer.flow_no)
-            self._schedule_next(entry, answer.due_seconds, asked_at)
-        for flow_no in unanswered:
+            without_rows.discard(result.flow_no)
+            self._schedule_next(entry, result.due_seconds, asked_at)
+        for flow_no in without_rows:
             entry = self._flows.get(flow_no)
             if entry is not None and entry.state is _QueueState.QUERIED:
                 entry.state, entry.empty_claims = _QueueState.IDLE, 0

@@ -77,7 +77,7 @@ async def record_batch(
     await lock_business_keys(connection, _buckets(reads, keys))
     known = await _known_events(connection, rules, keys)
     recorded = await record_events(connection, [_inbox_event(read) for read in reads])
-    fresh = [(read, answer) for read, answer in zip(reads, recorded, strict=True) if answer.new]
+    fresh = [(read, result) for read, result in zip(reads, recorded, strict=True) if result.new]
     taken = AppliedEvents(
         events=len(reads),
         duplicates=len(reads) - len(fresh),
@@ -171,8 +171,8 @@ async def _emit(
     Returns how many owed items and how many skipped items were made.
     """
     owed = [
-        (read.order, draft, effect.definition_no, answer.event_no, _skip_reason(draft, answer))
-        for read, answer in fresh
+        (read.order, draft, effect.definition_no, result.event_no, _skip_reason(draft, result))
+        for read, result in fresh
         for effect in read.effects or ()
         if (draft := effect.draft) is not None
     ]
@@ -190,14 +190,14 @@ async def _emit(
     )
     made = [
         skip_reason
-        for answer, skip_reason in zip(emitted, skip_reasons, strict=True)
-        if answer.created
+        for result, skip_reason in zip(emitted, skip_reasons, strict=True)
+        if result.created
     ]
     return made.count(None), len(made) - made.count(None)
 
 
-def _skip_reason(draft: ItemDraft, answer: RecordedEvent) -> str | None:
-    if answer.received_at is None or not draft.is_too_late(answer.received_at):
+def _skip_reason(draft: ItemDraft, result: RecordedEvent) -> str | None:
+    if result.received_at is None or not draft.is_too_late(result.received_at):
         return None
     return MISSED_REASON
 

@@ -146,12 +146,12 @@ async def _send(
             large.append(copy)
         else:
             sent.append((copy, future))
-    answers = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
-    for (copy, _), answer in zip(sent, answers, strict=True):
-        if isinstance(answer, _TOO_LARGE):
+    results = await asyncio.gather(*(future for _, future in sent), return_exceptions=True)
+    for (copy, _), result in zip(sent, results, strict=True):
+        if isinstance(result, _TOO_LARGE):
             large.append(copy)
-        elif isinstance(answer, BaseException):
-            raise answer
+        elif isinstance(result, BaseException):
+            raise result
     return large
 
 

@@ -58,7 +58,7 @@ async def make_missing_topics(
         missing = sorted(set(topics) - set(await admin.list_topics()))
         if not missing:
             return {}
-        answer = await admin.create_topics(
+        result = await admin.create_topics(
             [NewTopic(topic, partitions, replication) for topic in missing]
         )
     except (KafkaError, OSError, TimeoutError) as error:
@@ -66,7 +66,7 @@ async def make_missing_topics(
     finally:
         await admin.close()
     refused: dict[str, str] = {}
-    for topic, code, *_ in answer.topic_errors:
+    for topic, code, *_ in result.topic_errors:
         error = for_code(code)
         if code and error is not TopicAlreadyExistsError:
             refused[topic] = error.__name__
@@ -74,7 +74,7 @@ async def make_missing_topics(
 
 
 def unavailable(error: Exception) -> Unavailable:
-    """Return the error for a broker that does not answer."""
+    """Return the error for a broker that does not respond."""
     return Unavailable(
         f"Kafka cannot be used: {type(error).__name__}. "
         "Check DUELEDGER_BOOTSTRAP_SERVERS and that the brokers are up; "

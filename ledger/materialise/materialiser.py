@@ -250,16 +250,16 @@ class Materialiser:
         emitted = 0
         for first in range(0, len(owed), _EMIT_ITEMS):
             definition_nos, drafts = zip(*owed[first : first + _EMIT_ITEMS], strict=True)
-            answers = await emit_items(
+            results = await emit_items(
                 connection, drafts, actor_no=self._actor_no, definition_nos=definition_nos
             )
             known = [
-                OwedOccurrence(definition_no, answer.draft, None)
-                for definition_no, answer in zip(definition_nos, answers, strict=True)
-                if not answer.created
+                OwedOccurrence(definition_no, result.draft, None)
+                for definition_no, result in zip(definition_nos, results, strict=True)
+                if not result.created
             ]
             issued = await emit_or_revise(connection, known, actor_no=self._actor_no)
-            emitted += len(answers) - len(known) + sum(each.created for each in issued)
+            emitted += len(results) - len(known) + sum(each.created for each in issued)
         skips = [
             OwedOccurrence(expansion.definition_no, skip.draft, None, skip.reason)
             for expansion in expansions

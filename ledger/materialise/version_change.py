@@ -72,10 +72,10 @@ async def emit_or_revise(
         existing = [place for place, new in zip(left, created, strict=True) if not new]
         ended = set(await _find_withdrawn(connection, owed, issued, existing))
         own = [place for place in existing if owed[place].since is not None and place not in ended]
-        answers = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
+        results = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
-        begun = [place for place in own if answers[place] is RevisionResult.BEGUN]
-        ended.update(place for place in own if answers[place] is RevisionResult.SUPERSEDED)
+        begun = [place for place in own if results[place] is RevisionResult.BEGUN]
+        ended.update(place for place in own if results[place] is RevisionResult.SUPERSEDED)
         left = sorted([*ended, *await _find_existing_issues(connection, owed, begun, issue)])
     return [issued[place] for place in range(len(owed))]
 
@@ -89,14 +89,14 @@ async def _emit(
     definition_nos = [each.definition_no for each in occurrences]
     reasons = [each.skip_reason for each in occurrences if each.skip_reason is not None]
     if reasons:
-        answers = await skip_items(
+        results = await skip_items(
             connection, drafts, reasons, actor_no=actor_no, definition_nos=definition_nos
         )
     else:
-        answers = await emit_items(
+        results = await emit_items(
             connection, drafts, actor_no=actor_no, definition_nos=definition_nos
         )
-    return [answer.created for answer in answers]
+    return [result.created for result in results]
 
 
 async def _find_withdrawn(
@@ -148,7 +148,7 @@ async def _revise(
 ) -> dict[int, RevisionResult | None]:
     """Revise existing items; return the result for each index."""
     since = [each for place in places if (each := owed[place].since) is not None]
-    answers = await revise_items(
+    results = await revise_items(
         connection,
         [issued[place].draft for place in places],
         definition_nos=[owed[place].definition_no for place in places],
@@ -157,7 +157,7 @@ async def _revise(
         actor_no=actor_no,
         skip_reasons=[owed[place].skip_reason for place in places],
     )
-    for place, answer in zip(places, answers, strict=True):
-        if answer is RevisionResult.REVISED:
+    for place, result in zip(places, results, strict=True):
+        if result is RevisionResult.REVISED:
             issued[place] = replace(issued[place], revised=True)
-    return dict(zip(places, answers, strict=True))
+    return dict(zip(places, results, strict=True))

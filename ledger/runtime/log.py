@@ -47,7 +47,7 @@ class LogEvent(StrEnum):
     PROCESS_STOPPED = "process.stopped"
     RECORD_REJECTED = "record.rejected"
     RUN_REAPED = "run.reaped"
-    RUN_RETURNED = "run.returned"
+    RUN_RELEASED = "run.released"
     SETTLEMENT_REFUSED = "settlement.refused"
     START_REFUSED = "start.refused"
     TARGET_REFUSED = "target.refused"

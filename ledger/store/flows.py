@@ -167,7 +167,7 @@ async def expedite_items(
 ) -> list[ItemRequestResult]:
     """Make pending items available now, in a person's name. ILLEGAL if an item is not delayed."""
     rows = await connection.fetch(statement("expedite_items"), ids, reason, actor_no)
-    return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]
+    return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
 
 
 async def find_blockers(

@@ -53,7 +53,7 @@ class ItemRequestResult:
     """The result for one item of a request."""
 
     id: UUID
-    answer: RequestResult
+    result: RequestResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +189,10 @@ async def revise_items(
             _column_or_null([draft.overlap for draft in drafts]),
             _column_or_null([draft.overlap_key for draft in drafts]),
         )
-    answers: list[RevisionResult | None] = [None] * len(drafts)
+    results: list[RevisionResult | None] = [None] * len(drafts)
     for row in rows:
-        answers[row["ord"] - 1] = RevisionResult(row["answer"])
-    return answers
+        results[row["ord"] - 1] = RevisionResult(row["result"])
+    return results
 
 
 def _every(definition_no: int | None, drafts: Sequence[ItemDraft]) -> Sequence[int | None] | None:
@@ -320,5 +320,5 @@ async def count_items_by_ending(
 
 
 def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
-    """Return the results for rows of id and answer."""
-    return [ItemRequestResult(row["id"], RequestResult(row["answer"])) for row in rows]
+    """Return the results for rows of id and result."""
+    return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]

@@ -102,10 +102,10 @@ async def find_outcome_targets(
 ) -> list[OutcomeTarget]:
     """Find the target of each reported outcome, in input order. Call it after the lock."""
     rows = await connection.fetch(statement("find_outcome_targets"), fences, positions, items)
-    return [_reported(row) for row in rows]
+    return [_target(row) for row in rows]
 
 
-def _reported(row: Record) -> OutcomeTarget:
+def _target(row: Record) -> OutcomeTarget:
     return OutcomeTarget(
         row["size"],
         row["topic_actor_no"],

@@ -57,12 +57,12 @@ class FindingRecorder:
         unique = list({finding.id: finding for finding in self._waiting}.values())
         self._waiting = []
         for begin in range(0, len(unique), RECORDED_ROWS):
-            answers = await findings.record_findings(
+            results = await findings.record_findings(
                 connection,
                 self._result.reconciliation_no,
                 [finding_record(finding) for finding in unique[begin : begin + RECORDED_ROWS]],
             )
-            self._result.created += sum(answer.created for answer in answers)
+            self._result.created += sum(result.created for result in results)
 
 
 def finding_record(finding: Finding) -> findings.FindingRecord:

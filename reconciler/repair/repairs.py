@@ -246,10 +246,10 @@ class RepairExecutor:
                 event_nos=[repair.command["event_no"] for repair in alike],
                 skip_reasons=[repair.command.get("skip_reason") for repair in alike],
             )
-            for repair, answer in zip(alike, emitted, strict=True):
+            for repair, result in zip(alike, emitted, strict=True):
                 ended[repair.id] = (
                     RepairStatus.EXECUTED,
-                    {"item": str(answer.id), "created": answer.created},
+                    {"item": str(result.id), "created": result.created},
                 )
         return ended
 
@@ -258,11 +258,11 @@ class RepairExecutor:
     ) -> dict[UUID, RepairOutcome]:
         ids = [UUID(repair.command["item"]) for repair in repairs]
         if action is RepairAction.REDRIVE:
-            answers = await reviews.redrive_items(
+            results = await reviews.redrive_items(
                 connection, ids, reason="repair", actor_no=self.actor_no
             )
         else:
-            answers = await items.withdraw_items(
+            results = await items.withdraw_items(
                 connection,
                 ids,
                 event=TransitionEvent.CANCELLED,
@@ -272,10 +272,10 @@ class RepairExecutor:
         accepted = {items.RequestResult.DONE, items.RequestResult.REQUESTED}
         return {
             repair.id: (
-                RepairStatus.EXECUTED if answer.answer in accepted else RepairStatus.REFUSED,
-                {"answer": answer.answer.value},
+                RepairStatus.EXECUTED if result.result in accepted else RepairStatus.REFUSED,
+                {"result": result.result.value},
             )
-            for repair, answer in zip(repairs, answers, strict=True)
+            for repair, result in zip(repairs, results, strict=True)
         }
 
     async def _release(

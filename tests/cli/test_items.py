@@ -59,7 +59,7 @@ def test_a_decision_that_does_not_fit_the_state_fails_and_says_so(dueledger_on: 
     ).document["id"]
     ran = dueledger_on("redrive", item, "--reason", "try again", "--json")
     assert ran.code == 1
-    assert ran.lines == [{"id": item, "answer": "illegal"}]
+    assert ran.lines == [{"id": item, "result": "illegal"}]
 
 
 def test_nothing_is_found_under_a_key_that_nobody_owes(dueledger_on: Command) -> None:

@@ -189,7 +189,7 @@ class Ledger:
             reason="policy ended",
             actor_no=self.worker_no,
         )
-        return answered.answer
+        return answered.result
 
     async def state_of(self, item: UUID) -> State:
         shown = await show_item(self.connection, item)

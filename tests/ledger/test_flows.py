@@ -163,7 +163,7 @@ async def test_a_person_starts_an_item_before_its_time_and_what_was_owed_stays(
     (answered,) = await expedite_items(
         ledger.connection, [item], reason="customer waits", actor_no=ledger.worker_no
     )
-    assert answered.answer is RequestResult.DONE
+    assert answered.result is RequestResult.DONE
     claim = await ledger.claim()
     run_no = (await ledger.start(claim.fence)).run_no
     await ledger.settle(run_no, FAILED, after_seconds=0)
@@ -177,7 +177,7 @@ async def test_what_does_not_wait_cannot_be_expedited(ledger: Ledger) -> None:
     (answered,) = await expedite_items(
         ledger.connection, [placed.id], reason="again", actor_no=ledger.worker_no
     )
-    assert answered.answer is RequestResult.ILLEGAL
+    assert answered.result is RequestResult.ILLEGAL
     assert ("trigger", "illegal") in await ledger.rejected()
 
 

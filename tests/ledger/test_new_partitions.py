@@ -185,7 +185,7 @@ async def test_g2_a_parked_item_that_a_plan_does_not_know_stays_parked(
     (answered,) = await redrive_items(
         behind, [placed.id], reason="again", actor_no=ledger.worker_no
     )
-    assert answered.answer == "unknown"
+    assert answered.result == "unknown"
     assert await ledger.state_of(placed.id) is State.MANUAL_REVIEW
 
 

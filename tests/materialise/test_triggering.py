@@ -57,7 +57,7 @@ async def test_a_pending_occurrence_that_is_named_is_refused_with_the_item_to_st
     with pytest.raises(InvalidInput, match=f"item {item}, which is Scheduled.*trigger {item}"):
         await trigger(SIX)
     (answered,) = await expedite_items(connection, [item], reason="now", actor_no=actor_no)
-    assert answered.answer is RequestResult.DONE
+    assert answered.result is RequestResult.DONE
     await withdraw_items(
         connection, [item], event=TransitionEvent.CANCELLED, reason="test", actor_no=actor_no
     )

@@ -33,38 +33,38 @@ def parse(told: ConsumedRecord) -> ReportedOutcome:
     return parse_outcome(told.headers, told.value)
 
 
-def report(verdict: ReportedVerdict, **members: object) -> ReportedOutcome:
+def reported(verdict: ReportedVerdict, **members: object) -> ReportedOutcome:
     return ReportedOutcome(UUID(ITEM), 42, 7, verdict, **members)  # pyright: ignore[reportArgumentType]
 
 
 ACCEPTED: list[tuple[dict[str, object], ReportedOutcome]] = [
-    ({}, report(ReportedVerdict.COMPLETED)),
-    ({"evidence": {"a": [1, None]}}, report(ReportedVerdict.COMPLETED, detail='{"a":[1,null]}')),
-    ({"evidence": None, "reason": None, "after": None}, report(ReportedVerdict.COMPLETED)),
-    ({"verdict": "heartbeat"}, report(ReportedVerdict.HEARTBEAT)),
-    ({"verdict": "retry"}, report(ReportedVerdict.RETRY)),
+    ({}, reported(ReportedVerdict.COMPLETED)),
+    ({"evidence": {"a": [1, None]}}, reported(ReportedVerdict.COMPLETED, detail='{"a":[1,null]}')),
+    ({"evidence": None, "reason": None, "after": None}, reported(ReportedVerdict.COMPLETED)),
+    ({"verdict": "heartbeat"}, reported(ReportedVerdict.HEARTBEAT)),
+    ({"verdict": "retry"}, reported(ReportedVerdict.RETRY)),
     (
         {"verdict": "retry", "after": "PT1H0.5S", "reason": "down"},
-        report(
+        reported(
             ReportedVerdict.RETRY,
             after=timedelta(seconds=3600.5),
             detail='{"reason":"down"}',
         ),
     ),
-    ({"verdict": "retry", "after": "PT0S"}, report(ReportedVerdict.RETRY, after=timedelta())),
+    ({"verdict": "retry", "after": "PT0S"}, reported(ReportedVerdict.RETRY, after=timedelta())),
     (
         {"verdict": "snooze", "after": "2027-03-01T10:00:00.123456789+01:00"},
-        report(ReportedVerdict.SNOOZE, after=datetime(2027, 3, 1, 9, 0, 0, 123456, UTC)),
+        reported(ReportedVerdict.SNOOZE, after=datetime(2027, 3, 1, 9, 0, 0, 123456, UTC)),
     ),
     (
         {"verdict": "park", "reason": "é" * 3000, "evidence": {"code": 7}},
-        report(
+        reported(
             ReportedVerdict.PARK, detail='{"reason":"' + "é" * 2000 + '","evidence":{"code":7}}'
         ),
     ),
     (
         {"verdict": "not_due", "reason": "NUL \x00 in it"},
-        report(ReportedVerdict.NOT_DUE, detail='{"reason":"not due: NUL � in it"}'),
+        reported(ReportedVerdict.NOT_DUE, detail='{"reason":"not due: NUL � in it"}'),
     ),
 ]
 

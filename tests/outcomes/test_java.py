@@ -77,7 +77,7 @@ async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
     allocating = AllocatorSettings(dsn=settings.dsn, bootstrap_servers=bootstrap_servers)
     async with (
         open_allocator(allocating, stop=Stop()) as allocator,
-        open_outcome_intake(settings) as reports,
+        open_outcome_intake(settings) as intake,
         AIOKafkaConsumer(
             settings.outcome_topic,
             bootstrap_servers=bootstrap_servers,
@@ -88,7 +88,7 @@ async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
         process = await start_consumer(f"due.{kind}", f"letters-{kind}")
 
         async def all_answered() -> bool:
-            await reports.tick()
+            await intake.tick()
             return State.RUNNING not in await desk.states()
 
         await eventually(all_answered)

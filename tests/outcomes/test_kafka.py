@@ -52,9 +52,9 @@ async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
     await send([*(one.answers() for one in handed[:30]), *poison])
     await send(one.answers() for one in handed[30:])
     counts: dict[str, int] = {}
-    async with open_outcome_intake(settings) as reports:
+    async with open_outcome_intake(settings) as intake:
         while counts.get("settled", 0) + counts.get("rejected", 0) < 64:
-            for name, count in (await reports.tick()).items():
+            for name, count in (await intake.tick()).items():
                 counts[name] = counts.get(name, 0) + count
     assert counts == {
         "settled": 60,
@@ -89,9 +89,9 @@ async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_it
             await (await producer.send_batch(batch, settings.outcome_topic, partition=partition))
     await send(one.answers() for one in handed[20:])
     settled = rejected = 0
-    async with open_outcome_intake(settings) as reports:
+    async with open_outcome_intake(settings) as intake:
         while settled + rejected < 44:
-            counts = await reports.tick()
+            counts = await intake.tick()
             settled += counts["settled"]
             rejected += counts["rejected"]
     assert (settled, rejected) == (40, 4)
@@ -117,9 +117,9 @@ async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_par
             )
     await send(one.answers() for one in handed)
     settled = rejected = 0
-    async with open_outcome_intake(settings) as reports:
+    async with open_outcome_intake(settings) as intake:
         while settled + rejected < 24:
-            counts = await reports.tick()
+            counts = await intake.tick()
             settled += counts["settled"]
             rejected += counts["rejected"]
     assert (settled, rejected) == (20, 4)

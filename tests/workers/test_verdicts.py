@@ -194,7 +194,7 @@ async def test_a_handler_that_raises_or_takes_too_long_fails_with_its_error(
     assert details["raises-000000"]["message"].startswith("no such policy")
     assert details["exits-000000"]["error"] == "SystemExit"
     assert details["hangs-000000"] == {
-        "error": "HandlerTimeout", "message": "no answer within 0.2 s",
+        "error": "HandlerTimeout", "message": "no verdict within 0.2 s",
     }  # fmt: skip
 
 

@@ -47,7 +47,7 @@ QUIET_DOUBLINGS_MAX: Final = 2
 EARLY_SECONDS: Final = 0.0005  # a poll this much too early would find nothing
 NOTHING_FOUND: Final = ShareResult(0)
 REFUSED: Final = ShareResult(0, next_seconds=0.1)
-ANSWER_LOST: Final = released("the answer that gave it to this worker was lost")
+RESPONSE_LOST: Final = released("the response with this run was lost")
 
 _T = TypeVar("_T")
 
@@ -102,7 +102,7 @@ class DirectSource(WorkSource):
         self._list_seconds = 0.0
         self._idle_lists = 0
         self._run_no_max = 0
-        self._has_lost_answer = False
+        self._has_lost_response = False
         self._is_closed = False
 
     def input_services(self) -> list[Service]:
@@ -139,7 +139,7 @@ class DirectSource(WorkSource):
 
     async def release_unstarted(self) -> None:
         """Release the claims that were not started; the process may end after this."""
-        if self._has_lost_answer:
+        if self._has_lost_response:
             await self._release_lost_runs()
         if self._suspect_claims:
             fences = [suspect_claim.fence for suspect_claim in self._suspect_claims]
@@ -152,7 +152,7 @@ class DirectSource(WorkSource):
         await self._wait_for_next_poll()
         if self._is_closed:
             return {}
-        if self._has_lost_answer:
+        if self._has_lost_response:
             await self._release_lost_runs()
         if self._alone_runs and self._in_time(self._alone_runs):
             return self._wait_for_calls()
@@ -359,7 +359,7 @@ class DirectSource(WorkSource):
         except BaseException as error:
             self._list_at = float("-inf")  # list the claimed flows again
             if isinstance(error, (*CONNECTION_LOST, asyncio.CancelledError)):
-                self._has_lost_answer = True
+                self._has_lost_response = True
             raise
 
     def _open(self, claimed_runs: Sequence[ClaimedRun], asked_at: float) -> int:
@@ -391,13 +391,13 @@ class DirectSource(WorkSource):
             open_runs = await list_open_runs(connection, self._worker_no)
             lost = [run for run in open_runs if run.run_no > self._run_no_max]
             if lost:
-                await settle_runs(connection, [_returned(run) for run in lost], self._worker_no)
-                log.warning(LogEvent.RUN_RETURNED, runs=[run.run_no for run in lost])
-        self._has_lost_answer = False
+                await settle_runs(connection, [_releasing(run) for run in lost], self._worker_no)
+                log.warning(LogEvent.RUN_RELEASED, runs=[run.run_no for run in lost])
+        self._has_lost_response = False
 
 
-def _returned(run: OpenRunRow) -> Settlement:
+def _releasing(run: OpenRunRow) -> Settlement:
     outcomes: list[Outcome | None] = [None] * run.size
     for index in run.open_indexes:
-        outcomes[index] = ANSWER_LOST
+        outcomes[index] = RESPONSE_LOST
     return Settlement(run.run_no, outcomes)

@@ -108,7 +108,7 @@ class HttpClient:
         try:
             return await self._exchange(request)
         except TimeoutError:
-            raise RequestFailed(f"no answer within {request.timeout_seconds:g} s") from None
+            raise RequestFailed(f"no response within {request.timeout_seconds:g} s") from None
         except ClientConnectorCertificateError as error:
             raise RequestFailed(_verifying(error.certificate_error)) from None
         except ClientConnectorError as error:
@@ -182,10 +182,10 @@ class _CheckedResolver(AbstractResolver):
 
     async def _ask(self, host: str, port: int) -> list[str]:
         async with self._threads:
-            answer = await call_in_thread(_getaddrinfo, (host, port))
-        if answer.error is not None:
-            raise answer.error
-        return cast("list[str]", answer.value)
+            looked_up = await call_in_thread(_getaddrinfo, (host, port))
+        if looked_up.error is not None:
+            raise looked_up.error
+        return cast("list[str]", looked_up.value)
 
 
 def _getaddrinfo(place: tuple[str, int]) -> list[str]:
@@ -194,7 +194,7 @@ def _getaddrinfo(place: tuple[str, int]) -> list[str]:
 
 
 class _AddressedResponse(ClientResponse):
-    """A response with the address that answered: a short one has released its connection."""
+    """A response with the address that sent it: a short one has released its connection."""
 
     peer: str | None = None
 

@@ -51,7 +51,7 @@ class HttpRequest:
 @final
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """The response. Header names are lower case; `address` is the address that answered.
+    """The response. Header names are lower case; `address` is the address that sent it.
 
     `is_whole` is False if the body was longer than the part that is read, or was cut off.
     """

@@ -42,7 +42,7 @@ class OutcomeRecord(NamedTuple):
     """A record that contains a reported outcome."""
 
     record: ConsumedRecord
-    report: ReportedOutcome
+    reported: ReportedOutcome
 
 
 class _RecordedEnd(NamedTuple):
@@ -58,15 +58,16 @@ class _RunOutcomes:
     """The outcomes of one run, one entry for each of its items."""
 
     outcomes: list[Outcome | None]
-    reports: dict[int, ReportedOutcome] = field(default_factory=dict[int, ReportedOutcome])
+    reported: dict[int, ReportedOutcome] = field(default_factory=dict[int, ReportedOutcome])
 
 
 @final
 @dataclass(slots=True)
 class OutcomeDecisions:
-    """What to write: settlements and lease extensions, both by holder, and refusals.
+    """What to write: settlements and lease extensions, by the topic's actor, and refusals.
 
-    `settled`, `heartbeats` and `duplicates` count reports; `slots` counts entries of all runs.
+    `settled`, `heartbeats` and `duplicates` count reported outcomes; `slots` counts the entries of
+    all runs.
     """
 
     runs: dict[int, dict[int, _RunOutcomes]] = field(
@@ -85,27 +86,32 @@ class OutcomeDecisions:
     def add_run(self, topic_actor_no: int, run: TopicRun) -> _RunOutcomes:
         """Begin to settle a run."""
         size = run.to_position - run.from_position + 1
-        sheet = _RunOutcomes([None] * size)
-        self.runs.setdefault(topic_actor_no, {})[run.run_no] = sheet
+        run_outcomes = _RunOutcomes([None] * size)
+        self.runs.setdefault(topic_actor_no, {})[run.run_no] = run_outcomes
         self.slots += size
-        return sheet
+        return run_outcomes
 
     def settlements(self, topic_actor_no: int) -> list[Settlement]:
-        """Return the settlements of a holder's runs."""
-        sheets = self.runs[topic_actor_no]
-        return [Settlement(run_no, sheet.outcomes) for run_no, sheet in sheets.items()]
+        """Return the settlements of the runs of a topic's actor."""
+        by_run = self.runs[topic_actor_no]
+        return [
+            Settlement(run_no, run_outcomes.outcomes) for run_no, run_outcomes in by_run.items()
+        ]
 
 
 def decide_outcomes(
-    arrivals: Sequence[OutcomeRecord], found: Sequence[OutcomeTarget], now: datetime, actor_no: int
+    outcome_records: Sequence[OutcomeRecord],
+    targets: Sequence[OutcomeTarget],
+    now: datetime,
+    actor_no: int,
 ) -> OutcomeDecisions:
-    """Decide about each report in its order: of two that end one item, the first counts.
+    """Decide about each reported outcome in its order: of two that end one item, the first counts.
 
     A refusal is recorded under `actor_no` if its fence is unknown.
     """
     decider = _OutcomeDecider(now, actor_no)
-    for arrival, there in zip(arrivals, found, strict=True):
-        decider.decide(arrival, there)
+    for outcome_record, target in zip(outcome_records, targets, strict=True):
+        decider.decide(outcome_record, target)
     return decider.decisions
 
 
@@ -116,79 +122,79 @@ class _OutcomeDecider:
         self._now = now
         self._actor_no = actor_no
 
-    def decide(self, arrival: OutcomeRecord, there: OutcomeTarget) -> None:
-        """Decide about one report."""
-        report, judgement = arrival.report, self.decisions
-        topic_actor_no, item, run = there.topic_actor_no, there.item, there.run
+    def decide(self, outcome_record: OutcomeRecord, target: OutcomeTarget) -> None:
+        """Decide about one reported outcome."""
+        reported, decisions = outcome_record.reported, self.decisions
+        topic_actor_no, item, run = target.topic_actor_no, target.item, target.run
         if topic_actor_no is None or item is None or run is None:
-            self._refuse(arrival, there, _refusal_reason(report, there))
+            self._refuse(outcome_record, target, _refusal_reason(reported, target))
             return
-        sheet = judgement.runs.get(topic_actor_no, {}).get(run.run_no)
-        place = report.position - run.from_position
-        ended = _ended(item, sheet.reports.get(place) if sheet else None)
+        run_outcomes = decisions.runs.get(topic_actor_no, {}).get(run.run_no)
+        index = reported.position - run.from_position
+        ended = _ended(item, run_outcomes.reported.get(index) if run_outcomes else None)
         if ended is not None:
-            if report.verdict is ReportedVerdict.HEARTBEAT or _is_repeated(report, ended):
-                judgement.duplicates += 1
+            if reported.verdict is ReportedVerdict.HEARTBEAT or _is_repeated(reported, ended):
+                decisions.duplicates += 1
             else:
-                self._refuse(arrival, there, OutcomeRefusal.CONFLICT, ended)
+                self._refuse(outcome_record, target, OutcomeRefusal.CONFLICT, ended)
         elif not run.open:
-            self._refuse(arrival, there, OutcomeRefusal.STALE)
+            self._refuse(outcome_record, target, OutcomeRefusal.STALE)
         else:
-            judgement.extended[topic_actor_no, run.lease_seconds].add(run.run_no)
-            if report.verdict is ReportedVerdict.HEARTBEAT:
-                judgement.heartbeats += 1
+            decisions.extended[topic_actor_no, run.lease_seconds].add(run.run_no)
+            if reported.verdict is ReportedVerdict.HEARTBEAT:
+                decisions.heartbeats += 1
                 return
-            sheet = sheet or judgement.add_run(topic_actor_no, run)
-            sheet.reports[place] = report
-            sheet.outcomes[place] = _outcome(report, item, self._now)
-            judgement.settled += 1
+            run_outcomes = run_outcomes or decisions.add_run(topic_actor_no, run)
+            run_outcomes.reported[index] = reported
+            run_outcomes.outcomes[index] = _outcome(reported, item, self._now)
+            decisions.settled += 1
 
     def _refuse(
         self,
-        arrival: OutcomeRecord,
-        there: OutcomeTarget,
+        outcome_record: OutcomeRecord,
+        target: OutcomeTarget,
         reason: OutcomeRefusal,
         ended: _RecordedEnd | None = None,
     ) -> None:
-        record, report = arrival
+        record, reported = outcome_record
         details: dict[str, object] = {
-            "item": str(report.item),
-            "verdict": report.verdict,
+            "item": str(reported.item),
+            "verdict": reported.verdict,
             "origin": f"{record.topic}/{record.partition}/{record.offset}",
         }
-        if report.detail is not None:
-            details["reported"] = orjson.Fragment(report.detail)
+        if reported.detail is not None:
+            details["reported"] = orjson.Fragment(reported.detail)
         if ended is not None and ended.event is not None:
             details["ended_as"] = ended.event.label
         self.decisions.refused.append(
             RefusedOutcome(
                 reason,
-                self._actor_no if there.topic_actor_no is None else there.topic_actor_no,
-                report.fence,
-                report.position,
-                there.run.run_no if there.run else None,
-                there.item.item_no if there.item else None,
+                self._actor_no if target.topic_actor_no is None else target.topic_actor_no,
+                reported.fence,
+                reported.position,
+                target.run.run_no if target.run else None,
+                target.item.item_no if target.item else None,
                 orjson.dumps(details).decode(),
             )
         )
         if reason in _WRONG:
-            self.decisions.rejected.append(RejectedRecord(record, _error(report, reason)))
+            self.decisions.rejected.append(RejectedRecord(record, _error(reported, reason)))
 
 
-def _refusal_reason(report: ReportedOutcome, there: OutcomeTarget) -> OutcomeRefusal:
-    if there.size is None or report.position > there.size:
+def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> OutcomeRefusal:
+    if target.size is None or reported.position > target.size:
         return OutcomeRefusal.UNKNOWN
-    if there.topic_actor_no is None:
+    if target.topic_actor_no is None:
         return OutcomeRefusal.WRONG_SETTLER
-    if there.item is None:
+    if target.item is None:
         return OutcomeRefusal.MISMATCH
     # Its claim is open only if a worker consumes a topic that is settled by topic, and started it.
-    return OutcomeRefusal.WRONG_SETTLER if there.waiting else OutcomeRefusal.STALE
+    return OutcomeRefusal.WRONG_SETTLER if target.waiting else OutcomeRefusal.STALE
 
 
-def _error(report: ReportedOutcome, reason: OutcomeRefusal) -> InvalidOutcome:
+def _error(reported: ReportedOutcome, reason: OutcomeRefusal) -> InvalidOutcome:
     field_name = "item" if reason is OutcomeRefusal.MISMATCH else "fence"
-    place = f"fence {report.fence}, position {report.position}"
+    place = f"fence {reported.fence}, position {reported.position}"
     problem = Problem(field_name, place, _WRONG[reason])
     return InvalidOutcome("The outcome changes nothing.", [problem])
 
@@ -201,15 +207,15 @@ def _ended(item: ClaimedItem, first: ReportedOutcome | None) -> _RecordedEnd | N
     return None
 
 
-def _is_repeated(report: ReportedOutcome, ended: _RecordedEnd) -> bool:
+def _is_repeated(reported: ReportedOutcome, ended: _RecordedEnd) -> bool:
     """Return whether the item ended as reported; a failure at its last attempt was parked.
 
     Two completions must have the same evidence. Two failures may have different reasons.
     """
-    verdict, ended_as = report.verdict, ended.event
+    verdict, ended_as = reported.verdict, ended.event
     if ended_as is None:
         return True
-    agrees = _plain(report.detail) == ended.detail
+    agrees = _plain(reported.detail) == ended.detail
     match verdict:
         case ReportedVerdict.COMPLETED:
             return ended_as is TransitionEvent.COMPLETED and agrees
@@ -228,17 +234,17 @@ def _plain(detail: str | None) -> object:
     return {} if detail is None else orjson.loads(detail)
 
 
-def _outcome(report: ReportedOutcome, item: ClaimedItem, now: datetime) -> Outcome:
-    return Outcome(_EVENTS[report.verdict], report.detail, _after_seconds(report, item, now))
+def _outcome(reported: ReportedOutcome, item: ClaimedItem, now: datetime) -> Outcome:
+    return Outcome(_EVENTS[reported.verdict], reported.detail, _after_seconds(reported, item, now))
 
 
-def _after_seconds(report: ReportedOutcome, item: ClaimedItem, now: datetime) -> float | None:
-    match report.after:
+def _after_seconds(reported: ReportedOutcome, item: ClaimedItem, now: datetime) -> float | None:
+    match reported.after:
         case timedelta() as wait:
             return wait.total_seconds()
         case datetime() as until:
             return max(0.0, (until - now).total_seconds())
-        case None if report.verdict is ReportedVerdict.RETRY:
+        case None if reported.verdict is ReportedVerdict.RETRY:
             options = HandlerOptions(
                 backoff_base_seconds=item.backoff_base_seconds,
                 backoff_cap_seconds=item.backoff_cap_seconds,

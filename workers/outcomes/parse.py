@@ -127,10 +127,10 @@ def parse_outcome(headers: envelope.Headers, value: bytes | None) -> ReportedOut
         document = _object("value", _json(value))
         _check_attributes(document, "")
         members = _object("data", document.get("data"))
-        return _report(members, lambda: _exact(value)["data"]["evidence"])
+        return _reported_outcome(members, lambda: _exact(value)["data"]["evidence"])
     _check_attributes(attributes, "ce_")
     members = _object("value", _json(value))
-    return _report(members, lambda: _exact(value)["evidence"])
+    return _reported_outcome(members, lambda: _exact(value)["evidence"])
 
 
 def _headers(headers: envelope.Headers) -> dict[str, str]:
@@ -176,7 +176,9 @@ def _object(field: str, document: object) -> dict[str, object]:
     return cast("dict[str, object]", document)
 
 
-def _report(members: dict[str, object], evidence: Callable[[], object]) -> ReportedOutcome:
+def _reported_outcome(
+    members: dict[str, object], evidence: Callable[[], object]
+) -> ReportedOutcome:
     try:
         document = _OutcomeDocument.model_validate(members)
     except ValidationError as error:

@@ -51,6 +51,6 @@ async def run_outcome_intake(settings: OutcomeIntakeSettings, stop: Stop) -> Non
 
 
 async def _run(settings: OutcomeIntakeSettings, stop: Stop) -> None:
-    async with open_outcome_intake(settings) as reports:
+    async with open_outcome_intake(settings) as intake:
         stop.mark_started()
-        await run_service("outcomes", reports.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)
+        await run_service("outcomes", intake.tick, stop=stop, idle_seconds=_PAUSE_SECONDS)

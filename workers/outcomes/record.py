@@ -57,7 +57,7 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
 
     async def record_together(self, batch: Sequence[OutcomeRecord]) -> OutcomeIntakeResult | None:
         """Settle outcomes; return None if their evidence or their runs are too large for one."""
-        size_bytes = sum(len(outcome.report.detail or "") for outcome in batch)
+        size_bytes = sum(len(each.reported.detail or "") for each in batch)
         if size_bytes > BYTES_MAX and len(batch) > 1:
             return None
         decisions = await self._settle(batch)
@@ -71,39 +71,39 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
             rejected=decisions.rejected,
         )
 
-    async def _settle(self, arrivals: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
+    async def _settle(self, batch: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
         """Decide and write in one transaction; write nothing if its runs are too large."""
-        fences = [arrival.report.fence for arrival in arrivals]
-        positions = [arrival.report.position for arrival in arrivals]
-        items = [arrival.report.item for arrival in arrivals]
+        fences = [each.reported.fence for each in batch]
+        positions = [each.reported.position for each in batch]
+        items = [each.reported.item for each in batch]
         async with self._pool.acquire() as connection, connection.transaction():
             await start_topic_runs(connection, fences, positions, items)
             await lock_topic_runs(connection, sorted(set(fences)))
-            found = await find_outcome_targets(connection, fences, positions, items)
-            judgement = decide_outcomes(arrivals, found, await read_now(connection), self._actor_no)
-            if judgement.slots > SLOTS_MAX and len(arrivals) > 1:
+            targets = await find_outcome_targets(connection, fences, positions, items)
+            decisions = decide_outcomes(batch, targets, await read_now(connection), self._actor_no)
+            if decisions.slots > SLOTS_MAX and len(batch) > 1:
                 return None
-            await _write(connection, judgement)
+            await _write(connection, decisions)
             crash_point("outcomes.settled")
-        return judgement
+        return decisions
 
 
-async def _write(connection: Connection, judgement: OutcomeDecisions) -> None:
+async def _write(connection: Connection, decisions: OutcomeDecisions) -> None:
     """Write the decisions. The runs are locked, so no settlement can be refused.
 
     Leases are extended after settling: most runs of a few items are closed by then.
     """
-    for topic_actor_no in sorted(judgement.runs):
+    for topic_actor_no in sorted(decisions.runs):
         refused = await settle_runs(
-            connection, judgement.settlements(topic_actor_no), topic_actor_no
+            connection, decisions.settlements(topic_actor_no), topic_actor_no
         )
         if refused:
             raise Conflict(f"run {refused[0].run_no} was open and is now {refused[0].reason}")
-    for (topic_actor_no, lease_seconds), run_nos in sorted(judgement.extended.items()):
+    for (topic_actor_no, lease_seconds), run_nos in sorted(decisions.extended.items()):
         await extend_leases(connection, sorted(run_nos), topic_actor_no, lease_seconds)
-    if judgement.extended:
+    if decisions.extended:
         await clear_silent_topics(
-            connection, sorted({topic_actor_no for topic_actor_no, _ in judgement.extended})
+            connection, sorted({topic_actor_no for topic_actor_no, _ in decisions.extended})
         )
-    if judgement.refused:
-        await record_refused_outcomes(connection, judgement.refused)
+    if decisions.refused:
+        await record_refused_outcomes(connection, decisions.refused)

@@ -181,11 +181,11 @@ class HandlerPool:
             return
         began = monotonic()
         try:
-            answer = await self._await_handler(run, self._call(run, [(index, item)], item))
+            result = await self._await_handler(run, self._call(run, [(index, item)], item))
         finally:
             self._slots.record_duration(monotonic() - began)
             self._slots.release()
-        run.end(index, self._outcome(answer, item))
+        run.end(index, self._outcome(result, item))
         crash_point("worker.handled")
         self._listener.on_items_ended(run)
 
@@ -206,15 +206,15 @@ class HandlerPool:
         while parts and not run.is_cancelled:
             part = parts.popleft()
             calls_left -= 1
-            answer = await self._await_handler(
+            result = await self._await_handler(
                 run, self._call(run, part, [item for _, item in part])
             )
-            if answer.error is None:
-                run.end_many(self._outcomes(answer.value, part))
-            elif len(part) > 1 and calls_left > 0 and type(answer.error) is not HandlerTimeout:
+            if result.error is None:
+                run.end_many(self._outcomes(result.value, part))
+            elif len(part) > 1 and calls_left > 0 and type(result.error) is not HandlerTimeout:
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
             else:
-                run.end_many((index, self._outcome(answer, item)) for index, item in part)
+                run.end_many((index, self._outcome(result, item)) for index, item in part)
 
     def _batches(self, work: Sequence[ItemAtIndex]) -> list[Sequence[ItemAtIndex]]:
         by_size: dict[int, list[ItemAtIndex]] = {}
@@ -247,21 +247,21 @@ class HandlerPool:
         outcome = parked(f"bad verdict: the handler returned {wrong}")
         return [(index, outcome) for index, _ in part]
 
-    def _outcome(self, answer: CallResult, item: DueItem) -> ItemOutcome:
-        if answer.error is None:
-            return outcome_of_verdict(answer.value, item, self.handler.options)
-        return outcome_of_error(answer.error, item, self.handler.options)
+    def _outcome(self, result: CallResult, item: DueItem) -> ItemOutcome:
+        if result.error is None:
+            return outcome_of_verdict(result.value, item, self.handler.options)
+        return outcome_of_error(result.error, item, self.handler.options)
 
     async def _await_handler(self, run: OpenRun, call: Awaitable[object]) -> CallResult:
         """Await a handler's call. Only a cancellation by this worker is raised."""
         try:
-            answer = CallResult(await call, None)
+            result = CallResult(await call, None)
         except asyncio.CancelledError as error:
             if run.is_cancelled:
                 raise
-            answer = CallResult(None, error)
+            result = CallResult(None, error)
         except BaseException as error:  # noqa: BLE001  # the handler boundary
-            answer = CallResult(None, error)
+            result = CallResult(None, error)
         task = asyncio.current_task()
         if task is not None and task.cancelling() and not run.is_cancelled:
             # The handler cancelled its own task: clear that before the next call.
@@ -269,7 +269,7 @@ class HandlerPool:
                 await asyncio.sleep(0)
             while task.cancelling() and not run.is_cancelled:
                 task.uncancel()
-        return answer
+        return result
 
     async def _call(self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object) -> object:
         """Call the handler with its timeout."""
@@ -303,10 +303,10 @@ class HandlerPool:
                 call.add_done_callback(self._overdue_ended)
         if not done:
             raise self._timeout()
-        answer = call.result()
-        if answer.error is not None:
-            raise answer.error
-        return answer.value
+        result = call.result()
+        if result.error is not None:
+            raise result.error
+        return result.value
 
     def _handler_ignored_cancel(
         self, run: OpenRun, work: Sequence[ItemAtIndex], ignoring: list[OpenRun]
@@ -328,16 +328,16 @@ class HandlerPool:
             self.stuck_since = monotonic()
 
     def _timeout(self) -> HandlerTimeout:
-        return HandlerTimeout(f"no answer within {self.handler.options.timeout_seconds:g} s")
+        return HandlerTimeout(f"no verdict within {self.handler.options.timeout_seconds:g} s")
 
     async def _work_transaction(self, run: OpenRun, index: int, item: DueItem) -> None:
-        answer = await self._await_handler(run, self._run_in_transaction(run, index, item))
+        result = await self._await_handler(run, self._run_in_transaction(run, index, item))
         crash_point("worker.handled")
-        if answer.error is not None:
-            # Also after a lost COMMIT: if it happened, the ledger answers this outcome as settled.
-            run.end(index, outcome_of_error(answer.error, item, self.handler.options))
-        elif answer.value is not None:
-            run.end(index, cast("ItemOutcome", answer.value))
+        if result.error is not None:
+            # Also after a lost COMMIT: if it happened, the ledger refuses this outcome as settled.
+            run.end(index, outcome_of_error(result.error, item, self.handler.options))
+        elif result.value is not None:
+            run.end(index, cast("ItemOutcome", result.value))
         self._listener.on_items_ended(run)
 
     async def _run_in_transaction(
@@ -350,8 +350,8 @@ class HandlerPool:
             transaction = connection.transaction()
             await transaction.start()
             try:
-                answer = await self._call(run, [(index, item)], item, connection)
-                outcome = outcome_of_verdict(answer, item, self.handler.options)
+                verdict = await self._call(run, [(index, item)], item, connection)
+                outcome = outcome_of_verdict(verdict, item, self.handler.options)
                 completed = isinstance(outcome, Outcome) and (
                     outcome.event is TransitionEvent.COMPLETED
                 )
@@ -382,7 +382,9 @@ class HandlerPool:
             reason = refused[0].reason
             if reason is not SettleRefusal.CONTENDED:
                 break
-        raise CompletionRefused(f"the ledger answered {reason}; the writes were rolled back")
+        raise CompletionRefused(
+            f"the ledger refused the completion ({reason}); the writes were rolled back"
+        )
 
 
 class HandlerCall(NamedTuple):

@@ -29,17 +29,17 @@ def call_in_thread(function: Callable[..., object], argument: object) -> asyncio
     future: asyncio.Future[CallResult] = loop.create_future()
     context = contextvars.copy_context()
 
-    def deliver(answer: CallResult) -> None:
+    def deliver(result: CallResult) -> None:
         if not future.done():
-            future.set_result(answer)
+            future.set_result(result)
 
     def work() -> None:
         try:
-            answer = CallResult(context.run(function, argument), None)
+            result = CallResult(context.run(function, argument), None)
         except BaseException as error:  # noqa: BLE001  # the handler boundary, on its thread
-            answer = CallResult(None, error)
+            result = CallResult(None, error)
         with suppress(RuntimeError):  # the loop is closed: nothing waits for the result
-            loop.call_soon_threadsafe(deliver, answer)
+            loop.call_soon_threadsafe(deliver, result)
 
     threading.Thread(target=work, name=f"handler:{function}", daemon=True).start()
     return future

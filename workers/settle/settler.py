@@ -37,11 +37,12 @@ log = get_logger("worker")
 
 @final
 class Settler:
-    """Sends outcomes to the ledger. A batch that was sent stays the same until it is answered.
+    """Sends outcomes to the ledger. A batch that was sent stays the same until its result is known.
 
     After a lost COMMIT it is unknown whether the batch was recorded. The same batch is sent again:
-    the ledger answers `settled` if it was. New outcomes of its runs wait until then. A batch that
-    Postgres refuses was not recorded: it is halved, and the halves are sent after fresh outcomes.
+    the ledger refuses it as `settled` if it was. New outcomes of its runs wait until then. A batch
+    that Postgres refuses was not recorded: it is halved, and the halves are sent after fresh
+    outcomes.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Settler:
 
     @property
     def is_idle(self) -> bool:
-        """Whether every outcome has been answered."""
+        """Whether the result of every outcome is known."""
         return not self._fresh and not self._sent and not self._refused
 
     def add(self, run: OpenRun) -> None:
@@ -132,9 +133,9 @@ class Settler:
             return 0
         self._failures = 0
         crash_point("worker.settled")
-        return self._apply_answer(part, {answer.run_no: answer.reason for answer in refused})
+        return self._apply_result(part, {refusal.run_no: refusal.reason for refusal in refused})
 
-    def _apply_answer(
+    def _apply_result(
         self,
         part: Sequence[tuple[OpenRun, list[ItemOutcome | None]]],
         refused: dict[int, SettleRefusal],

@@ -91,7 +91,7 @@ class RunStarter:
         by_fence = sorted(chosen_slices, key=lambda chosen: chosen.claim_slice.fence)
         try:
             async with self._pool.acquire() as connection:
-                answers = await start_runs(
+                start_results = await start_runs(
                     connection,
                     [chosen.claim_slice.fence for chosen in by_fence],
                     [chosen.claim_slice.from_position for chosen in by_fence],
@@ -108,8 +108,8 @@ class RunStarter:
             raise
         crash_point("worker.started")
         by_fence_no: dict[int, list[StartResult]] = {}
-        for answer in answers:
-            by_fence_no.setdefault(answer.fence, []).append(answer)
+        for start_result in start_results:
+            by_fence_no.setdefault(start_result.fence, []).append(start_result)
         self._apply_results(
             [(chosen, by_fence_no[chosen.claim_slice.fence]) for chosen in chosen_slices], asked_at
         )
@@ -159,14 +159,14 @@ class RunStarter:
     def _apply_results(
         self, results: Sequence[tuple[_SliceToStart, Sequence[StartResult]]], asked_at: float
     ) -> None:
-        for chosen, answers in results:
-            if answers[0].run_no is None:
+        for chosen, start_results in results:
+            if start_results[0].run_no is None:
                 chosen.handler_pool.release(len(chosen.claim_slice.items))
                 continue
-            withdrawn = sum(len(answer.withdrawn) for answer in answers)
+            withdrawn = sum(len(start_result.withdrawn) for start_result in start_results)
             self._counts.started += len(chosen.claim_slice.items) - withdrawn
             self._counts.withdrawn += withdrawn
-            runs = _runs(answers, chosen, asked_at)
+            runs = _runs(start_results, chosen, asked_at)
             for run in runs:
                 run.handler_deadline = (
                     monotonic() + chosen.handler_pool.handler.options.timeout_seconds
@@ -175,20 +175,20 @@ class RunStarter:
             for run in runs:
                 run.park_unreadable()
                 self._listener.on_run_opened(run, chosen.handler_pool)
-        for chosen, answers in reversed(results):
-            if answers[0].run_no is None:
-                self._drop_or_requeue(chosen.queue, chosen.claim_slice, answers[0])
+        for chosen, start_results in reversed(results):
+            if start_results[0].run_no is None:
+                self._drop_or_requeue(chosen.queue, chosen.claim_slice, start_results[0])
 
     def _drop_or_requeue(
-        self, queue: PartitionQueue, claim_slice: ClaimSlice, answer: StartResult
+        self, queue: PartitionQueue, claim_slice: ClaimSlice, start_result: StartResult
     ) -> None:
         """Requeue a refused slice from the next position not started, or drop it."""
-        ahead = answer.started_to - claim_slice.from_position + 1
+        ahead = start_result.started_to - claim_slice.from_position + 1
         size = len(claim_slice.items)
         if ahead >= size:
             self._counts.skipped += size
             queue.drop(claim_slice)
-        elif answer.closed:
+        elif start_result.closed:
             self._counts.stale += size
             queue.drop(claim_slice)
             log.info(LogEvent.START_REFUSED, fence=claim_slice.fence, items=size)
@@ -205,22 +205,24 @@ class RunStarter:
             log.warning(
                 LogEvent.CLAIM_GAP_FOUND,
                 fence=claim_slice.fence,
-                started_to=answer.started_to,
+                started_to=start_result.started_to,
                 from_position=claim_slice.from_position,
                 items=size,
             )
 
 
-def _runs(answers: Sequence[StartResult], chosen: _SliceToStart, asked_at: float) -> list[OpenRun]:
+def _runs(
+    start_results: Sequence[StartResult], chosen: _SliceToStart, asked_at: float
+) -> list[OpenRun]:
     """Return the runs of a started slice; the slice keeps the items of the last run."""
     runs: list[OpenRun] = []
-    for answer in answers:
-        size = answer.to_position - answer.from_position + 1
+    for start_result in start_results:
+        size = start_result.to_position - start_result.from_position + 1
         run_slice = (
             chosen.claim_slice.split(size)
             if size < len(chosen.claim_slice.items)
             else chosen.claim_slice
         )
-        lease_until = asked_at + (answer.lease_seconds or 0.0)
-        runs.append(OpenRun(answer, run_slice, lease_until=lease_until, topic=chosen.topic))
+        lease_until = asked_at + (start_result.lease_seconds or 0.0)
+        runs.append(OpenRun(start_result, run_slice, lease_until=lease_until, topic=chosen.topic))
     return runs

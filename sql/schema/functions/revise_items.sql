@@ -7,7 +7,7 @@ create function ledger.revise_items(
   nominals text[] default null, zones text[] default null, decisions text[] default null,
   smears double precision[] default null, skip_reasons text[] default null,
   overlap_rules smallint[] default null, overlap_keys text[] default null
-) returns table (ord bigint, answer text)
+) returns table (ord bigint, result text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
 as $$

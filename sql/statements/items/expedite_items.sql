@@ -31,5 +31,5 @@ refused as (
 )
 select a.id,
   case when a.item_no is null then 'unknown'
-    when exists (select from locked l where l.item_no = a.item_no and l.free) then 'done' else 'illegal' end as answer
+    when exists (select from locked l where l.item_no = a.item_no and l.free) then 'done' else 'illegal' end as result
 from asked a order by a.ord

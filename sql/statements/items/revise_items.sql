@@ -27,7 +27,7 @@
 -- $25 overlap_keys text[]
 -- index: none
 -- locks: pending rows (for update, item_no ascending)
-select ord, answer
+select ord, result
 from ledger.revise_items(
   $1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::date[], $8::timestamptz[],
   $9::text[], $10::integer, $11::timestamptz[], $12::bigint[], $13::text, $14::text[], $15::text[],

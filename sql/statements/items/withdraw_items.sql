@@ -64,6 +64,6 @@ select a.id,
     when exists (select from ended e where e.item_no = a.item_no) then 'done'
     when exists (select from finished f where f.item_no = a.item_no) then 'finished'
     else 'requested'
-  end as answer
+  end as result
 from asked a
 order by a.ord

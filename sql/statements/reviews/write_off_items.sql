@@ -29,5 +29,5 @@ refused as (
 )
 select a.id,
   case when a.item_no is null then 'unknown'
-    when exists (select from taken t where t.item_no = a.item_no) then 'done' else 'illegal' end as answer
+    when exists (select from taken t where t.item_no = a.item_no) then 'done' else 'illegal' end as result
 from asked a order by a.ord

@@ -37,7 +37,7 @@ closed as (
 ),
 lost as materialized (
   select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, coalesce(c.overran, false) as overran, k.batch_max,
-    k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unanswered,
+    k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unreported,
     case when c.overran or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence
@@ -53,11 +53,11 @@ lost as materialized (
 judged as materialized (
   select l.*, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, b.blamed, w.wait_seconds,
     ledger.outcome_event(k,
-      case when l.unanswered then 3 /* released */ when l.overran and k.run_late = 'park' then 9 /* parked */
+      case when l.unreported then 3 /* released */ when l.overran and k.run_late = 'park' then 9 /* parked */
         else 7 /* timed_out */ end::smallint,
       b.blamed, l.attempt, l.starts, i.due_at, w.wait_seconds) as verdict
   from lost l
-  cross join lateral (select l.beside = 1 and not l.unanswered as blamed) b
+  cross join lateral (select l.beside = 1 and not l.unreported as blamed) b
   join ledger.due_item i on i.effective_date = l.effective_date and i.item_no = l.item_no
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
@@ -68,11 +68,11 @@ judged as materialized (
 recorded as materialized (
   select ledger.record_outcomes(array_agg(row(
     j.item_no, j.effective_date, j.flow_no, j.run_no, j.verdict, j.attempt, j.starts, j.blamed, j.wait_seconds,
-    case when j.unanswered then j.batch_max when j.blamed then 1
+    case when j.unreported then j.batch_max when j.blamed then 1
       else greatest(1, least(j.beside / 8, j.batch_max / 8, 32000)) end,
     j.due_at, j.serial, j.overlap, j.business_key,
     case when j.overran then 'it ran longer than its kind may' else 'its worker died or lost its lease each time it ran' end,
-    case when j.unanswered then jsonb_build_object('reason', 'nobody answered within its lease')
+    case when j.unreported then jsonb_build_object('reason', 'no outcome was reported within the lease')
       else jsonb_build_object(
         'reason', case when j.overran then 'overran' else 'lease lapsed' end, 'beside', j.beside, 'starts', j.starts) end
   )::ledger.item_outcome), $2::integer) as items
@@ -80,7 +80,7 @@ recorded as materialized (
 ),
 silent as (
   insert into ledger.silent_topic (topic, topic_actor_no, since)
-  select distinct l.topic, l.topic_actor_no, ledger.now() from lost l where l.unanswered order by l.topic
+  select distinct l.topic, l.topic_actor_no, ledger.now() from lost l where l.unreported order by l.topic
   on conflict do nothing
 ),
 -- Only blamed items count for the circuit: the others say nothing about the system that the flow's handlers call.

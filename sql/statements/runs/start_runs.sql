@@ -68,7 +68,7 @@ journal as (
     jsonb_strip_nulls(jsonb_build_object('reason', x.reason, 'replacement', x.replacement))
   from withdrawn x join begun b on b.fence = x.fence and x.position between b.from_position and b.to_position
 ),
-answer as materialized (
+asked_with_run as materialized (
   select a.ord, a.fence, coalesce(b.from_position, a.from_position) as from_position,
     coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.lease_seconds_left, c.started, c.closed_at, c.size,
     coalesce(c.has_other_settler, false) as has_other_settler
@@ -85,7 +85,7 @@ stale as (
   select ledger.now(), $5::integer, 'start',
     case when n.size is null then 'unknown' when n.has_other_settler then 'wrong_settler' else 'stale' end, n.fence,
     n.from_position, n.to_position
-  from answer n
+  from asked_with_run n
   where n.run_no is null and (n.size is null or n.has_other_settler or (n.closed_at is not null and n.started < n.size))
 )
 select n.fence, n.from_position, n.to_position, n.run_no,
@@ -96,5 +96,5 @@ select n.fence, n.from_position, n.to_position, n.run_no,
     (select array_agg(x.position order by x.position) from withdrawn x
      where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),
     '{}'::integer[]) as withdrawn
-from answer n
+from asked_with_run n
 order by n.ord, n.from_position

@@ -10,7 +10,7 @@ with asked as materialized (
   from unnest($1::bigint[], $2::integer[], $3::uuid[]) u (fence, position, item)
   group by u.fence
 ),
--- A report that names the item at this position of the claim proves that its record was read.
+-- A reported outcome that names the item at this position of the claim proves that its record was read.
 named as materialized (
   select c.fence, c.claimed_at
   from asked a

@@ -258,7 +258,7 @@ async def test_a_cancellation_asked_for_in_flight_is_honoured_at_the_next_start(
                     reason="sold",
                     actor_no=estate.actor_no,
                 )
-            answers.append(answered.answer)
+            answers.append(answered.result)
             return [Retry(after_seconds=0.0) for _ in items]
         return [Completed() for _ in items]
 

@@ -189,7 +189,7 @@ async def test_an_endpoint_that_never_answers_is_given_up(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
     endpoint.answers = [never]
-    with pytest.raises(RequestFailed, match=r"no answer within 0\.3 s"):
+    with pytest.raises(RequestFailed, match=r"no response within 0\.3 s"):
         await client.send(request(endpoint.url, timeout_seconds=SOON_SECONDS))
 
 

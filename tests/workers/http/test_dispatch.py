@@ -255,8 +255,8 @@ async def test_no_answer_is_tried_again(configure: Configure, endpoint: Endpoint
     endpoint.answers = [never]
     verdict = await configure(timeout="PT1S")(make_item())
     assert isinstance(verdict, Retry)
-    assert verdict.reason == f"no answer within 1 s from POST {endpoint.url}"
-    assert kept(verdict, "error", "url") == ("no answer within 1 s", endpoint.url)
+    assert verdict.reason == f"no response within 1 s from POST {endpoint.url}"
+    assert kept(verdict, "error", "url") == ("no response within 1 s", endpoint.url)
 
 
 async def test_a_refused_target_waits_for_a_person_and_is_never_connected_to(
