@@ -162,10 +162,10 @@ async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str
         limit=DOCUMENT_BYTES_MAX,
         start_new_session=True,  # Ctrl-C is for this process, which stops the other in order
     )
-    told: deque[str] = deque(maxlen=ERROR_LINES)
+    error_lines: deque[str] = deque(maxlen=ERROR_LINES)
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            document, _ = await asyncio.gather(_read(process), _listen(process, told, say))
+            document, _ = await asyncio.gather(_read(process), _listen(process, error_lines, say))
             await process.wait()
     except TimeoutError:
         return f"it did not end within {TIMEOUT_SECONDS:.0f} s"
@@ -174,9 +174,11 @@ async def _run(arguments: Sequence[str], say: Callable[[str], None]) -> dict[str
     with suppress(ValueError):
         output: dict[str, Any] = json.loads(document)
         return output if "goals" in output else output["error"]["detail"]
-    if not told:
+    if not error_lines:
         return f"it ended with {process.returncode} without output"
-    return "\n".join((told[-1].strip(), *told))  # the last line of a traceback is the error
+    return "\n".join(
+        (error_lines[-1].strip(), *error_lines)
+    )  # the last line of a traceback is the error
 
 
 async def _read(process: Process) -> bytes:
@@ -184,9 +186,9 @@ async def _read(process: Process) -> bytes:
     return await process.stdout.read()
 
 
-async def _listen(process: Process, told: deque[str], say: Callable[[str], None]) -> None:
+async def _listen(process: Process, error_lines: deque[str], say: Callable[[str], None]) -> None:
     assert process.stderr is not None  # noqa: S101 - spawned with a pipe
     async for raw in process.stderr:
         line = raw.decode(errors="replace").rstrip().removeprefix("· ")
-        told.append(line)
+        error_lines.append(line)
         say(f"  {line}")

@@ -22,7 +22,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.items import emit_items
 
-LOOK_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 LOAD_BATCH: Final = 20_000
 STUCK_SECONDS: Final = 120.0
 
@@ -138,7 +138,11 @@ class Ledger:
         await asyncio.sleep(left)
 
     async def until_ended(
-        self, items: int | None = None, *, watch: Callable[[], None], look: float = LOOK_SECONDS
+        self,
+        items: int | None = None,
+        *,
+        watch: Callable[[], None],
+        poll_seconds: float = POLL_SECONDS,
     ) -> None:
         """Wait until so many items, or all emitted, have ended; call `watch` at each poll.
 
@@ -148,7 +152,7 @@ class Ledger:
         progress = _Progress(wanted)
         while not progress.reached(await count_ended(self.watcher)):
             watch()
-            await asyncio.sleep(look)
+            await asyncio.sleep(poll_seconds)
 
     async def steps(self, items: int, *, prefix: str, watch: Callable[[], None]) -> StepTimes:
         """Measure items' steps once `items` of their prefix are completed."""
@@ -158,7 +162,7 @@ class Ledger:
             if progress.reached(steps.items if steps else 0) and steps:
                 return steps
             watch()
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     async def require_balance(self, *, all_completed: bool = True) -> None:
         """Raise Unbalanced if the identity does not hold, or an item is not completed."""

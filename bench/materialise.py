@@ -26,7 +26,7 @@ AHEAD_GOAL_SECONDS: Final = 10.0
 GROWTH_GOAL: Final = 1.2
 HORIZON_SECONDS: Final = 86_400.0
 LOAD_DEFINITIONS: Final = 20_000
-LOOK_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 STEPS: Final = 200  # of croniter between two reads of the clock
 ROUNDS: Final = 3
 YEAR: Final = datetime(2027, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
@@ -195,7 +195,7 @@ async def _memory(rig: Rig, definitions: int) -> tuple[dict[str, Any], float | N
             rig.say("watching its memory")
             moved, began = monotonic(), monotonic()
             while not seen or seen[-1][0] < definitions:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(POLL_SECONDS)
                 rig.require_alive()
                 done = await count_materialised(ledger.watcher, until)
                 if not seen or done > seen[-1][0]:

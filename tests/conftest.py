@@ -29,9 +29,9 @@ hypothesis_settings.register_profile("default", deadline=None)  # no timed asser
 hypothesis_settings.load_profile("default")
 
 EVENTUALLY_SECONDS = 180.0
-LOOK_AGAIN_SECONDS = 0.02
-LOOK_AGAIN_SECONDS_MAX = 0.25
-LOOK_AGAIN_SHARE = 0.1
+POLL_SECONDS = 0.02
+POLL_SECONDS_MAX = 0.25
+POLL_SHARE = 0.1
 """Part of the time waited so far: longer waits poll less often, with the same relative delay."""
 LONG_AGO = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -198,19 +198,19 @@ def eventually() -> Callable[[Callable[[], Awaitable[T]]], Awaitable[T]]:
     No other code of the tests polls. It is for other processes, whose signals cannot be awaited.
     """
 
-    async def look(question: Callable[[], Awaitable[T]]) -> T:
+    async def poll(question: Callable[[], Awaitable[T]]) -> T:
         began = monotonic()
         waiting = asyncio.Event()
         while not (answer := await question()):
             waited = monotonic() - began
             if waited > EVENTUALLY_SECONDS:
                 pytest.fail(f"it never happened: last answer {answer!r}")
-            pause = min(max(waited * LOOK_AGAIN_SHARE, LOOK_AGAIN_SECONDS), LOOK_AGAIN_SECONDS_MAX)
+            pause = min(max(waited * POLL_SHARE, POLL_SECONDS), POLL_SECONDS_MAX)
             with suppress(TimeoutError):
                 await asyncio.wait_for(waiting.wait(), pause)
         return answer
 
-    return look
+    return poll
 
 
 EXPLAIN = """

@@ -52,7 +52,7 @@ def test_identity_differs_exactly_where_a_field_does(
 
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("character", ["\x00", "\x1f", "\ud800"])
-def test_a_key_that_cannot_be_told_apart_is_refused_by_name(field: str, character: str) -> None:
+def test_an_ambiguous_key_is_refused_by_name(field: str, character: str) -> None:
     fields = dict.fromkeys(FIELDS, "x") | {field: f"a{character}b"}
     with pytest.raises(InvalidItem) as refused:
         item_id(**fields, effective_date=date(2027, 1, 1))

@@ -231,7 +231,7 @@ def test_what_was_missed_is_owed_by_policy_window_and_cap(
     assert (found.owed_from, found.as_one_range) == (START + owed_hours * HOUR, in_one)
 
 
-def test_the_latest_lapses_too_where_it_lies_before_the_window() -> None:
+def test_the_latest_is_missed_too_if_it_is_before_the_window() -> None:
     daily = schedule(
         {"cron": "0 9 * * *", "timezone": "UTC"}, catch_up={"policy": "latest", "window": "PT1H"}
     )
@@ -252,8 +252,8 @@ def test_counting_is_bounded_and_goes_on_where_it_ended() -> None:
     counted, at = 0, START
     steps = 0
     while at < end:
-        lapse = count_missed(definition, at, end)
-        assert lapse.from_at == at
-        assert 0 < lapse.occurrences <= 100_001
-        counted, at, steps = counted + lapse.occurrences, lapse.until_at, steps + 1
+        missed = count_missed(definition, at, end)
+        assert missed.from_at == at
+        assert 0 < missed.occurrences <= 100_001
+        counted, at, steps = counted + missed.occurrences, missed.until_at, steps + 1
     assert (counted, steps) == (3 * 86_400, 3)

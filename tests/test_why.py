@@ -18,13 +18,13 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 async def why(connection: Connection, item: UUID) -> str:
     shown = await show_item(connection, item)
     assert shown is not None
-    told = explain(shown)
-    assert told.code == "ENDED"
-    return told.sentence
+    explanation = explain(shown)
+    assert explanation.code == "ENDED"
+    return explanation.sentence
 
 
 @pytest.mark.parametrize(
-    ("reason", "told"),
+    ("reason", "words"),
     [
         ("overlap", "definition's `overlap`"),
         ("catch_up", "it was missed, and by `catch_up`"),
@@ -33,18 +33,18 @@ async def why(connection: Connection, item: UUID) -> str:
     ],
 )
 async def test_g2_a_skipped_item_is_shown_with_its_reason(
-    connection: Connection, actor_no: int, make_drafts: MakeDrafts, reason: str, told: str
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts, reason: str, words: str
 ) -> None:
     (draft,) = make_drafts()
     draft = replace(draft, nominal="2027-03-14T02:30", zone="America/New_York")
     (answer,) = await skip_items(connection, [draft], [reason], actor_no=actor_no)
     sentence = await why(connection, answer.id)
     assert sentence.startswith("It ended as Skipped at ")
-    assert told in sentence
+    assert words in sentence
 
 
 @pytest.mark.parametrize(
-    ("event", "reason", "told"),
+    ("event", "reason", "words"),
     [
         (TransitionEvent.CANCELLED, "the policy lapsed {today}.", "the policy lapsed {today}."),
         (TransitionEvent.SUPERSEDED, "version", "a newer version of its definition"),
@@ -57,8 +57,8 @@ async def test_a_withdrawn_item_is_shown_with_its_reason(
     make_drafts: MakeDrafts,
     event: TransitionEvent,
     reason: str,
-    told: str,
+    words: str,
 ) -> None:
     (answer,) = await emit_items(connection, make_drafts(), actor_no=actor_no)
     await withdraw_items(connection, [answer.id], event=event, reason=reason, actor_no=actor_no)
-    assert told in await why(connection, answer.id)
+    assert words in await why(connection, answer.id)

@@ -1,8 +1,8 @@
 """Check that one word means one thing: class names, glossary terms, and words that are not used.
 
 `docs/glossary.md` is the list of words. A class name of the product or of `bench` has one
-definition; a term of the glossary has one row; names, docstrings and comments do not use the words
-below.
+definition; a term of the glossary has one row; names, docstrings and comments, those of tests too,
+do not use the words below.
 """
 
 import ast
@@ -20,6 +20,8 @@ GLOSSARY: Final = ROOT / "docs" / "glossary.md"
 PRODUCT: Final = ("allocator", "dueledger", "ledger", "reconciler", "workers")
 NAMED: Final = (*PRODUCT, "bench")
 """The folders among which a class name is unique."""
+READ: Final = (*NAMED, "tests", "tools")
+"""The folders whose names, docstrings and comments are read."""
 
 NAME_WORDS: Final[Mapping[str, str]] = {
     "bottom": "floor",
@@ -212,7 +214,7 @@ def findings() -> Iterator[str]:
     yield from _repeated_terms()
     yield from _unused_terms()
     yield from _old_words_of_texts()
-    for path, text, tree in _trees(PRODUCT):
+    for path, text, tree in _trees(READ):
         yield from _unused_words(path, text, tree)
 
 

@@ -198,11 +198,11 @@ def test_a_rejected_record_keeps_its_headers_and_says_why_and_from_where() -> No
     )
 
     assert headers[0] == ("ce_id", b"1")
-    told = {name: (value or b"").decode() for name, value in headers}
+    texts = {name: (value or b"").decode() for name, value in headers}
     schema = CONTRACT["components"]["messages"]["rejected"]["headers"]
-    assert set(schema["required"]) <= told.keys()
-    assert told[envelope.REJECTED_ORIGIN] == "domain-events/3/17"
-    assert told[envelope.REJECTED_FIELD] == "ce_type"
+    assert set(schema["required"]) <= texts.keys()
+    assert texts[envelope.REJECTED_ORIGIN] == "domain-events/3/17"
+    assert texts[envelope.REJECTED_FIELD] == "ce_type"
 
 
 # The vectors of Apache Kafka's own UtilsTest.testMurmur2.

@@ -51,7 +51,7 @@ asyncio.run(main())
 """
 
 
-async def hand_out(connection: Connection, actor_no: int) -> int:
+async def claim_all_due(connection: Connection, actor_no: int) -> int:
     """Claim everything due in one claim, without publishing it; return its fence."""
     async with connection.transaction():
         rows = await claim_items(connection, [1], [1000])
@@ -117,10 +117,10 @@ async def test_a_batch_that_never_left_is_given_back_at_once_and_sent_under_a_hi
     while (await allocator.tick())["claimed"]:
         pass
     records = await read_topic(f"due.{kind}")
-    told = [envelope.parse_work_headers(record.headers) for record in records]
-    assert len({headers.item for headers in told}) == len(told) == 11
+    published = [envelope.parse_work_headers(record.headers) for record in records]
+    assert len({headers.item for headers in published}) == len(published) == 11
     released = await connection.fetch("select fence from ledger.claim where closed_at is not null")
-    assert {row["fence"] for row in released}.isdisjoint(headers.fence for headers in told)
+    assert {row["fence"] for row in released}.isdisjoint(headers.fence for headers in published)
     [account] = await read_accounting(connection)
     assert (account.pending, account.handed_out) == (0, 11)
 
@@ -129,7 +129,7 @@ async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_b
     pool: Pool, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
 ) -> None:
     await emit(make_drafts(4))
-    fence = await hand_out(connection, actor_no)
+    fence = await claim_all_due(connection, actor_no)
     await release_claims(connection, [fence], actor_no)
     sends = DeliveryBuffer(pool, actor_no)
     counts: Counter[str] = Counter()
@@ -155,9 +155,9 @@ async def test_g7_a_lost_connection_forgets_neither_marks_nor_releases(
     eventually: Eventually,
 ) -> None:
     await emit(make_drafts(4))
-    marked = await hand_out(connection, actor_no)
+    marked = await claim_all_due(connection, actor_no)
     await emit(make_drafts(2, prefix="second"))
-    unsent = await hand_out(connection, actor_no)
+    unsent = await claim_all_due(connection, actor_no)
     sends = DeliveryBuffer(pool, actor_no)
     sends.add_acknowledged(marked, 5, 4)
     sends.add_unsent([unsent])
@@ -296,10 +296,10 @@ async def test_g5_g7_kill_at_each_step_loses_nothing_and_everything_is_handed_ou
         row["fence"]
         for row in await connection.fetch("select fence from ledger.claim where closed_at is null")
     }
-    told = [
+    published = [
         envelope.parse_work_headers(record.headers) for record in await read_topic(f"due.{kind}")
     ]
-    valid = [headers.item for headers in told if headers.fence in open_fences]
+    valid = [headers.item for headers in published if headers.fence in open_fences]
     assert len(valid) == len(set(valid)) == 30
     [account] = await read_accounting(connection)
     assert (account.pending, account.handed_out) == (0, 30)
@@ -320,9 +320,9 @@ async def test_a_broker_that_says_duplicate_may_have_the_batch_at_an_unknown_off
         producer: AIOKafkaProducer, batch: OutgoingBatch, topic: str, *, partition: int
     ) -> asyncio.Future[RecordMetadata]:
         sent = await (await send_batch(producer, batch, topic, partition=partition))
-        told: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
-        told.set_result(sent._replace(offset=-1))
-        return told
+        acknowledged: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
+        acknowledged.set_result(sent._replace(offset=-1))
+        return acknowledged
 
     await emit(make_drafts(6))
     allocator = await start_allocator()
@@ -377,12 +377,12 @@ async def test_a_send_that_a_silent_broker_may_have_taken_is_left_to_its_deadlin
         " where published_at is null"
     )
     assert (await allocator.tick())["published"] == 6
-    told = [
+    published = [
         envelope.parse_work_headers(record.headers) for record in await read_topic(f"due.{kind}")
     ]
     highest = {
-        item: max(headers.fence for headers in told if headers.item == item)
-        for item in {headers.item for headers in told}
+        item: max(headers.fence for headers in published if headers.item == item)
+        for item in {headers.item for headers in published}
     }
     open_fences = await connection.fetch("select fence from ledger.claim where closed_at is null")
     assert len(highest) == 9

@@ -54,12 +54,14 @@ async def test_every_due_item_is_published_once_at_base_offset_plus_position_les
 
     assert counts["claimed"] == counts["published"] == 300
     records = await read_topic(f"due.{kind}")
-    told = [(record, envelope.parse_work_headers(record.headers)) for record in records]
-    assert Counter(headers.item for _, headers in told) == Counter(draft.id for draft in drafts)
+    published = [(record, envelope.parse_work_headers(record.headers)) for record in records]
+    assert Counter(headers.item for _, headers in published) == Counter(
+        draft.id for draft in drafts
+    )
     claims = {claim["fence"]: claim for claim in await claims_of(connection)}
     items = await connection.fetch("select id, item_no from ledger.due_item")
     numbers = {row["id"]: row["item_no"] for row in items}
-    for record, headers in told:
+    for record, headers in published:
         claim = claims[headers.fence]
         assert record.offset == claim["base_offset"] + headers.position - 1
         assert record.partition == claim["partition"]
@@ -95,8 +97,10 @@ async def test_claims_of_many_limited_flows_share_their_partitions_batches(
     claims = {claim["fence"]: claim for claim in await claims_of(connection)}
     assert len(claims) == 120
     records = await read_topic(f"due.{kind}")
-    told = {record.offset: envelope.parse_work_headers(record.headers) for record in records}
-    assert {headers.fence: offset for offset, headers in told.items()} == {
+    headers_by_offset = {
+        record.offset: envelope.parse_work_headers(record.headers) for record in records
+    }
+    assert {headers.fence: offset for offset, headers in headers_by_offset.items()} == {
         fence: claim["base_offset"] for fence, claim in claims.items()
     }
     # The records of a batch are as old as one another.
@@ -197,7 +201,7 @@ async def test_a_paused_flow_is_left_alone_while_others_are_served(
     assert (await allocator.tick())["claimed"] == 5
 
 
-async def test_g4_allocators_beside_each_other_never_hand_out_an_item_twice(
+async def test_g4_concurrent_allocators_never_claim_an_item_twice(
     start_allocator: Start,
     emit: Emit,
     make_drafts: Drafts,

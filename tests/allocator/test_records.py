@@ -96,15 +96,15 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
     more = [(), (), (envelope.TRACEPARENT,), (envelope.TRACEPARENT, envelope.ALONE)]
     for record, headers in zip(found, [*more, (envelope.ALONE,)], strict=True):
         assert tuple(name for name, _ in record.headers) == (*envelope.WORK_HEADERS, *headers)
-    told = [envelope.parse_work_headers(record.headers) for record in found]
-    assert [each.position for each in told] == [1, 2, 3, 4, 5]
-    assert [each.business_key for each in told] == ["P-1 Zürich", "P-2", "P-3", "P-4", "P-5"]
-    assert [each.tenant for each in told] == [
+    headers = [envelope.parse_work_headers(record.headers) for record in found]
+    assert [each.position for each in headers] == [1, 2, 3, 4, 5]
+    assert [each.business_key for each in headers] == ["P-1 Zürich", "P-2", "P-3", "P-4", "P-5"]
+    assert [each.tenant for each in headers] == [
         "tenant-1", "tenant-2", "tenant-1", "tenant-1", "tenant-1",
     ]  # fmt: skip
-    assert [each.attempt for each in told] == [1, 5, 1, 1, 1]
-    assert [each.traceparent for each in told] == [None, None, TRACEPARENT, TRACEPARENT, None]
-    assert {(each.fence, each.item, each.cycle) for each in told} == {(FENCE, ITEM, "2027")}
+    assert [each.attempt for each in headers] == [1, 5, 1, 1, 1]
+    assert [each.traceparent for each in headers] == [None, None, TRACEPARENT, TRACEPARENT, None]
+    assert {(each.fence, each.item, each.cycle) for each in headers} == {(FENCE, ITEM, "2027")}
 
 
 def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:

@@ -18,7 +18,7 @@ from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import claim_items, release_claims
 from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 
-from .test_failures import hand_out
+from .test_failures import claim_all_due
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -75,7 +75,7 @@ async def test_g4_a_fence_that_was_drawn_before_an_item_was_locked_is_not_given_
     given: list[int] = []
 
     async def claim_and_release() -> None:
-        given.append(await hand_out(other, actor_no))
+        given.append(await claim_all_due(other, actor_no))
         assert await release_claims(other, given, actor_no) == 1
 
     between.steps.append(claim_and_release)

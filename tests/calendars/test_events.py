@@ -55,9 +55,9 @@ async def due_of(connection: Connection, expires_on: str) -> date:
     rows = await list_event_rules(connection)
     named = {(row.tenant, name) for row in rows if (name := calendar_name_of(row.document))}
     calendars = await CalendarCache().newest_versions(connection, named)
-    rulebook = RulesInForce(await read_rules_version(connection), rows, calendars)
-    assert rulebook.refused == []
-    (meaning,) = rulebook.effects_of(event(expires_on)) or []
+    rules = RulesInForce(await read_rules_version(connection), rows, calendars)
+    assert rules.refused == []
+    (meaning,) = rules.effects_of(event(expires_on)) or []
     assert isinstance(meaning.draft, ItemDraft)
     return meaning.draft.due_at.date()
 
@@ -96,10 +96,8 @@ async def test_g11_an_event_is_expected_by_the_version_that_counted_when_it_came
 
 @pytest.mark.usefixtures("rule")
 async def test_a_rule_whose_calendar_is_not_there_is_refused_alone(connection: Connection) -> None:
-    rulebook = RulesInForce(
-        await read_rules_version(connection), await list_event_rules(connection)
-    )
-    (refused,) = rulebook.refused
+    rules = RulesInForce(await read_rules_version(connection), await list_event_rules(connection))
+    (refused,) = rules.refused
     assert "unknown calendar" in refused.reason
     versions, ((*_, reason),) = await read_versions(connection)
     assert versions == []

@@ -66,11 +66,11 @@ def test_a_worker_without_handlers_or_with_two_modes_is_a_usage_error(
 def test_one_pass_of_sending_without_kafka_ends_where_there_is_nothing_to_send(
     dueledger_on: Command,
 ) -> None:
-    told = {
+    environment = {
         "DUELEDGER_HTTP_ALLOWED_ORIGINS": "hooks.example.com",
         "DUELEDGER_BOOTSTRAP_SERVERS": "nowhere:1",
     }
-    ran = dueledger_on("work", "--direct", "--http", "--once", "--json", **told)
+    ran = dueledger_on("work", "--direct", "--http", "--once", "--json", **environment)
     assert ran.code == 0
     assert ran.document["settled"] == 0
 
@@ -127,7 +127,7 @@ def test_an_address_that_cannot_be_read_is_named_and_never_quoted(
         ("postgresql://someone@no-such-host.invalid/x", "host is unknown"),
     ],
 )
-def test_a_server_that_is_out_of_reach_is_told_apart(
+def test_an_unreachable_server_has_an_exit_code_of_its_own(
     dueledger: Command, address: str, cause: str
 ) -> None:
     ran = dueledger("items", "--dsn", address)
@@ -135,7 +135,7 @@ def test_a_server_that_is_out_of_reach_is_told_apart(
     assert cause in ran.err
 
 
-def test_a_database_that_does_not_exist_is_told_apart(dueledger: Command, database: str) -> None:
+def test_a_missing_database_has_an_exit_code_of_its_own(dueledger: Command, database: str) -> None:
     ran = dueledger("items", "--dsn", f"{database}_not")
     assert ran.code == 3
     assert "database does not exist" in ran.err
@@ -226,8 +226,8 @@ def test_addresses_of_kafka_that_cannot_be_are_refused_by_name(
 
 
 def test_a_list_that_is_not_json_is_refused_by_name(dueledger: Command) -> None:
-    told = {"DUELEDGER_WORKER_TOPICS": "foo", "DUELEDGER_DSN": UNREACHABLE}
-    ran = dueledger("work", "dueledger.examples.insurer.handlers:handlers", "--json", **told)
+    environment = {"DUELEDGER_WORKER_TOPICS": "foo", "DUELEDGER_DSN": UNREACHABLE}
+    ran = dueledger("work", "dueledger.examples.insurer.handlers:handlers", "--json", **environment)
     assert ran.code == 2
     [problem] = ran.document["error"]["details"]["problems"]
     assert problem["field"] == "DUELEDGER_WORKER_TOPICS"

@@ -54,14 +54,14 @@ async def test_a_flood_is_paused_limited_and_resumed_while_it_runs(
         assert ran.code == 0, ran.err
         return ran.lines
 
-    async def standing(of: str) -> Any:  # noqa: ANN401 - an account of one kind
+    async def accounting_of(of: str) -> Any:  # noqa: ANN401 - an account of one kind
         return next(each for each in await read_accounting(connection) if each.kind == of)
 
     async def has_begun() -> bool:
-        return (await standing(kind)).completed > 0
+        return (await accounting_of(kind)).completed > 0
 
     async def nothing_is_in_flight() -> bool:
-        account = await standing(kind)
+        account = await accounting_of(kind)
         return account.handed_out + account.running == 0
 
     async def others_pass(number: int) -> None:
@@ -70,7 +70,7 @@ async def test_a_flood_is_paused_limited_and_resumed_while_it_runs(
         await emit_items(connection, draft, actor_no=actor_no)
 
         async def passed() -> bool:
-            return (await standing(other)).completed == number
+            return (await accounting_of(other)).completed == number
 
         await eventually(passed)
 
@@ -80,17 +80,17 @@ async def test_a_flood_is_paused_limited_and_resumed_while_it_runs(
         await command("pause", "acme", kind, "--reason", "the printer is out of paper")
         await others_pass(1)
         await eventually(nothing_is_in_flight)
-        held = await standing(kind)
-        assert 0 < held.pending < FLOOD
+        paused = await accounting_of(kind)
+        assert 0 < paused.pending < FLOOD
         await others_pass(2)
-        assert (await standing(kind)).pending == held.pending
+        assert (await accounting_of(kind)).pending == paused.pending
 
         before = await connection.fetchval("select max(fence) from ledger.claim")
         await command("flow", "set", "acme", kind, "--concurrency", "50")
         await command("resume", "acme", kind)
 
         async def goes_on() -> bool:
-            return (await standing(kind)).pending < held.pending
+            return (await accounting_of(kind)).pending < paused.pending
 
         await eventually(goes_on)
         biggest = await connection.fetchval(
@@ -101,7 +101,7 @@ async def test_a_flood_is_paused_limited_and_resumed_while_it_runs(
         await command("flow", "set", "acme", kind, "--concurrency", "none", "--rate", "none")
 
         async def is_drained() -> bool:
-            return (await standing(kind)).completed == FLOOD
+            return (await accounting_of(kind)).completed == FLOOD
 
         await eventually(is_drained)
     assert all(account.difference == 0 for account in await read_accounting(connection))

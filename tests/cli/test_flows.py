@@ -35,7 +35,7 @@ def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:
     assert dueledger_on("flow", "pauses", "--json").lines == []
 
 
-def test_a_pause_of_what_is_not_there_yet_is_told_when_it_is_set_and_when_it_ends(
+def test_a_pause_of_a_missing_flow_is_reported_when_it_is_set_and_when_it_ends(
     dueledger_on: Command,
 ) -> None:
     pause = ("pause", "nobody", "K", "--lane", "", "--reason", "not yet")
@@ -143,8 +143,8 @@ def test_a_schedule_is_triggered_once_a_cycle_beside_its_occurrences(
         "remedy": None,
     }
     assert (again["created"], again["state"]) == (False, "Scheduled")
-    told = dueledger_on(*trigger[:-1], "--cycle", "rerun-1")
-    assert (told.code, f"dueledger trigger {first['id']} --reason" in told.out) == (0, True)
+    ran = dueledger_on(*trigger[:-1], "--cycle", "rerun-1")
+    assert (ran.code, f"dueledger trigger {first['id']} --reason" in ran.out) == (0, True)
     own = dueledger_on(*trigger).document
     assert own["id"] != first["id"]
     refused = dueledger_on(*trigger, "--cycle", "2027-03-01T02:00")

@@ -9,7 +9,7 @@ Command = Callable[..., Any]
 OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
 
 
-def test_emitting_again_answers_with_the_same_item(dueledger_on: Command) -> None:
+def test_emitting_again_returns_the_same_item(dueledger_on: Command) -> None:
     first, again = (
         dueledger_on("emit", *OWED, "--key", "INV-1", "--due-at", "2027-03-01T09:00", "--json")
         for _ in range(2)

@@ -77,8 +77,8 @@ async def _ended(process: ForkedProcess) -> tuple[int, str]:
     process.send_signal(signal.SIGTERM)
     async with asyncio.timeout(ENDED_SECONDS):
         assert process.piped is not None
-        told = await process.piped.read()
-        return await process.wait(), told.decode()
+        output = await process.piped.read()
+        return await process.wait(), output.decode()
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
@@ -90,9 +90,9 @@ async def test_g5_a_process_whose_postgres_hangs_ends_after_sigterm(
     while b"process.started" not in (line := await process.piped.readline()):
         assert line, "it ended before it began"
     wire[0].cut()
-    code, told = await _ended(process)
+    code, output = await _ended(process)
     assert code == 0
-    assert "Traceback" not in told
+    assert "Traceback" not in output
 
 
 @pytest.mark.parametrize("arguments", PROCESSES, ids=" ".join)
@@ -106,6 +106,6 @@ async def test_a_process_that_still_connects_ends_after_sigterm(
         return wire[0].is_used()
 
     await eventually(connects)
-    code, told = await _ended(process)
+    code, output = await _ended(process)
     assert code == 0
-    assert "Traceback" not in told
+    assert "Traceback" not in output

@@ -85,7 +85,7 @@ async def _load(site: Site, connection: Connection) -> None:
     effects = await evidence.fetch("select item, fence, position, attempt, at from effect")
     await evidence.close()
     records = await _read_topics(site)
-    told = [line for program in site.programs for line in program.told(*LogEvent)]
+    lines = [line for program in site.programs for line in program.logged(*LogEvent)]
     tables: dict[str, list[tuple[Any, ...]]] = {
         "emitted": [
             (id_, draft.kind, draft.business_key.startswith(POISON))
@@ -104,15 +104,15 @@ async def _load(site: Site, connection: Connection) -> None:
             )
             for each in records
         ],
-        "refusal": list(_refusals(told)),
-        "unsent": [(line["fence"],) for line in told if line["event"] == LogEvent.CLAIM_NOT_SENT],
+        "refusal": list(_refusals(lines)),
+        "unsent": [(line["fence"],) for line in lines if line["event"] == LogEvent.CLAIM_NOT_SENT],
     }
     for table, rows in tables.items():
         await connection.copy_records_to_table(table, records=rows)
 
 
-def _refusals(told: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int | None, int | None]]:
-    for line in told:
+def _refusals(lines: Iterable[dict[str, Any]]) -> Iterable[tuple[str, int | None, int | None]]:
+    for line in lines:
         match line["event"]:
             case LogEvent.SETTLEMENT_REFUSED:
                 yield "settle", None, line["run_no"]

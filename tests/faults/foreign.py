@@ -25,8 +25,13 @@ def answer_to(headers: Mapping[str, bytes | None]) -> tuple[bytes, list[tuple[st
     item, fence, position = (
         (headers[name] or b"").decode() for name in ("ce_dueitem", "ce_duefence", "ce_dueposition")
     )
-    told = {"item": item, "fence": int(fence), "position": int(position), "verdict": "completed"}
-    return json.dumps(told).encode(), [
+    document = {
+        "item": item,
+        "fence": int(fence),
+        "position": int(position),
+        "verdict": "completed",
+    }
+    return json.dumps(document).encode(), [
         ("ce_specversion", b"1.0"),
         ("ce_id", f"{item}:{fence}".encode()),
         ("ce_source", b"/foreign"),
@@ -39,7 +44,7 @@ async def work(
     records: list[ConsumerRecord], producer: AIOKafkaProducer, evidence: "asyncpg.Connection"
 ) -> None:
     """Work records and report; return once the reports are acknowledged."""
-    told = [dict(record.headers) for record in records]
+    all_headers = [dict(record.headers) for record in records]
     numbers = ("ce_duefence", "ce_dueposition", "ce_dueattempt")
     await evidence.executemany(
         "insert into effect (item, fence, position, attempt, worker)"
@@ -50,10 +55,10 @@ async def work(
                 *(int(headers[name] or b"") for name in numbers),
                 os.getpid(),
             )
-            for headers in told
+            for headers in all_headers
         ],
     )
-    for headers in told:
+    for headers in all_headers:
         value, answered = answer_to(headers)
         await producer.send(
             os.environ["DUELEDGER_OUTCOME_TOPIC"], value, headers["ce_subject"], headers=answered

@@ -18,9 +18,9 @@ from tests.forks import ForkedProcess
 T = TypeVar("T")
 
 EVENTUALLY_SECONDS: Final = 180.0
-LOOK_AGAIN_SECONDS: Final = 0.05
-LOOK_AGAIN_SECONDS_MAX: Final = 0.25
-LOOK_AGAIN_SHARE: Final = 0.1  # of the time that was waited so far
+POLL_SECONDS: Final = 0.05
+POLL_SECONDS_MAX: Final = 0.25
+POLL_SHARE: Final = 0.1  # of the time that was waited so far
 
 
 async def moment(seconds: float) -> None:
@@ -38,8 +38,8 @@ async def eventually(
         with suppress(*CONNECTION_LOST, Unavailable):
             if answer := await question():
                 return answer
-        pause = max(waited * LOOK_AGAIN_SHARE, LOOK_AGAIN_SECONDS)
-        await moment(min(pause, LOOK_AGAIN_SECONDS_MAX))
+        pause = max(waited * POLL_SHARE, POLL_SECONDS)
+        await moment(min(pause, POLL_SECONDS_MAX))
     raise AssertionError(f"it never happened: last answer {answer!r}")
 
 
@@ -79,7 +79,7 @@ class Program:
         self.send(signal.SIGTERM)
         return await self.process.wait()
 
-    def told(self, *events: LogEvent) -> list[dict[str, Any]]:
+    def logged(self, *events: LogEvent) -> list[dict[str, Any]]:
         """Return the lines of these events that it logged, without those of libraries."""
         return [line for line in read_log(self.log) if line.get("event") in events]
 

@@ -58,10 +58,10 @@ def verdict_of(item: DueItem) -> Verdict:
     share = int(os.environ.get(FAILURES_VARIABLE, "0"))
     chance = item.id.int % 1000
     if item.attempt == 1 and chance < share:
-        return Retry(0.05, reason="as told")
+        return Retry(0.05, reason="as configured")
     if share <= chance < 2 * share and item.id not in SNOOZED:
         SNOOZED.add(item.id)
-        return Snooze(seconds=0.05, reason="as told")
+        return Snooze(seconds=0.05, reason="as configured")
     return Completed({"pid": os.getpid()})
 
 

@@ -14,8 +14,8 @@ from dueledger.ledger.store import connect
 from dueledger.ledger.store.migrations import migrate
 from dueledger.stack.embedded import EmbeddedStack, open_embedded
 
+from .protocol_messages import KafkaTap, PostgresTap
 from .proxy import HOST, Proxy
-from .wiretaps import KafkaTap, PostgresTap
 
 
 def with_address(dsn: str, *, port: int | None = None, database: str | None = None) -> str:

@@ -283,13 +283,13 @@ class Site:
 
         await eventually(more)
 
-    async def all_told(self, program: Program, *events: LogEvent, count: int = 1) -> None:
+    async def all_logged(self, program: Program, *events: LogEvent, count: int = 1) -> None:
         """Wait until a process has logged so many of these events."""
 
-        async def told() -> bool:
-            return len(program.told(*events)) >= count
+        async def are_logged() -> bool:
+            return len(program.logged(*events)) >= count
 
-        await eventually(told)
+        await eventually(are_logged)
 
     async def end_all(self) -> dict[str, int]:
         """Ask every process to end; return the exit codes that were not 0."""

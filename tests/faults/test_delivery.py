@@ -195,7 +195,7 @@ async def test_g5_members_that_come_and_go_without_end_lose_nothing(
             await site.worked_by(choice.choice(guests))
             leaving = guests.pop(choice.randrange(2))
             if choice.random() < LEAVING_SHARE:
-                await site.all_told(leaving, LogEvent.PROCESS_STARTED)
+                await site.all_logged(leaving, LogEvent.PROCESS_STARTED)
                 assert await leaving.end() == 0
             else:
                 await leaving.kill()

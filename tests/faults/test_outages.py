@@ -50,7 +50,7 @@ async def test_g5_a_broker_gone_for_longer_than_the_request_timeout_delays_and_n
     await break_kafka(site.servers, outage)
     for kind in kinds:
         await site.emit(site.drafts(kind, 300))
-    await site.all_told(
+    await site.all_logged(
         allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_NOT_SENT
     )
     await moment(OUTAGE_SECONDS)
@@ -106,7 +106,7 @@ async def test_g5_a_partition_without_a_leader_delays_and_no_more(
         await site.finished()
         await asyncio.to_thread(second.kill)
         await site.emit(site.drafts(kind, 300))
-        await site.all_told(
+        await site.all_logged(
             allocator, LogEvent.TICK_FAILED, LogEvent.CLAIM_AMBIGUOUS, LogEvent.CLAIM_NOT_SENT
         )
         await moment(OUTAGE_SECONDS)
@@ -151,9 +151,9 @@ async def test_g5_g7_postgres_killed_at_once_and_restarted_delays_and_no_more(si
         before = await site.count_effects()
         await site.effects_beyond(before)
         await asyncio.to_thread(postgres.stop, "immediate")
-        told = [len(program.told(LogEvent.TICK_FAILED)) for program in programs]
-        for program, count in zip(programs, told, strict=True):
-            await site.all_told(program, LogEvent.TICK_FAILED, count=count + 1)
+        failures = [len(program.logged(LogEvent.TICK_FAILED)) for program in programs]
+        for program, count in zip(programs, failures, strict=True):
+            await site.all_logged(program, LogEvent.TICK_FAILED, count=count + 1)
         await asyncio.to_thread(postgres.start)
 
     await site.finished()

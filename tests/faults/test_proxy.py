@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from tests.faults.protocol_messages import PostgresTap
 from tests.faults.proxy import HOST, Proxy
-from tests.faults.wiretaps import PostgresTap
 
 ANSWERED_WITHIN_SECONDS = 10
 

@@ -38,7 +38,7 @@ async def test_g4_an_allocator_that_slept_past_its_deadline_publishes_without_ef
         return await refusals(site, "start") > 0
 
     await eventually(refused)
-    await site.all_told(zombie, LogEvent.CLAIM_EXPIRED)
+    await site.all_logged(zombie, LogEvent.CLAIM_EXPIRED)
     assert await site.end_all() == {}
     assert await violations(site) == []
     assert await site.count_effects() == await site.count_completed() == 40
@@ -63,7 +63,7 @@ async def test_g4_a_worker_that_slept_past_its_lease_settles_nothing(site: Site)
         return await refusals(site, "settle") > 0
 
     await eventually(refused)
-    await site.all_told(zombie, LogEvent.SETTLEMENT_REFUSED)
+    await site.all_logged(zombie, LogEvent.SETTLEMENT_REFUSED)
     assert await site.end_all() == {}
     assert await violations(site) == []
     assert await site.count_completed() == 40
@@ -84,7 +84,7 @@ async def test_g4_g6_a_transaction_that_slept_past_its_lease_has_no_effect(site:
     settling.decide(passes=True)
     zombie.thaw()
     # It lets go by itself or is refused; nothing of its transaction stays either way.
-    await site.all_told(
+    await site.all_logged(
         zombie, LogEvent.LEASE_LAPSED, LogEvent.LEASE_LOST, LogEvent.SETTLEMENT_REFUSED
     )
     assert await site.end_all() == {}
@@ -108,13 +108,13 @@ async def test_g5_g6_a_transaction_whose_worker_sleeps_on_its_locks_is_ended_by_
 
     settled.decide(passes=True)
     zombie.thaw()
-    await site.all_told(zombie, LogEvent.LEASE_LAPSED, LogEvent.LEASE_LOST)
+    await site.all_logged(zombie, LogEvent.LEASE_LAPSED, LogEvent.LEASE_LOST)
     assert await site.end_all() == {}
     assert await violations(site) == []
     assert await site.count_completed() == 10
 
 
-async def test_g4_a_start_that_is_answered_too_late_is_let_go(site: Site) -> None:
+async def test_g4_a_start_whose_response_comes_too_late_is_dropped(site: Site) -> None:
     kind = await site.add_kind("single")
     await site.start_allocator()
     zombie = await site.start_worker()
@@ -127,7 +127,7 @@ async def test_g4_a_start_that_is_answered_too_late_is_let_go(site: Site) -> Non
 
     started.decide(passes=True)
     zombie.thaw()
-    await site.all_told(
+    await site.all_logged(
         zombie, LogEvent.LEASE_LAPSED, LogEvent.SETTLEMENT_REFUSED, LogEvent.LEASE_LOST
     )
 

@@ -146,14 +146,13 @@ def take(connection: Connection, actor_no: int) -> Take:
 
     async def apply(*events: DomainEvent, on: Connection = connection) -> AppliedEvents:
         async with on.transaction():
-            rulebook = RulesInForce(await read_rules_version(on), await list_event_rules(on))
+            rules = RulesInForce(await read_rules_version(on), await list_event_rules(on))
             reads = [
-                interpret_event(rulebook, event, orjson.dumps(event.data).decode())
-                for event in events
+                interpret_event(rules, event, orjson.dumps(event.data).decode()) for event in events
             ]
             months = {event.time.date().replace(day=1) for event in events}
             await make_event_months(on, sorted(months))
-            return await record_batch(on, rulebook, reads, actor_no=actor_no)
+            return await record_batch(on, rules, reads, actor_no=actor_no)
 
     return apply
 

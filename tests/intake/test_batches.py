@@ -32,7 +32,7 @@ SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
 States = Callable[[], Awaitable[dict[str, str]]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
-STORY = [
+EVENTS = [
     activated("P-1", minute=0),
     amended("P-1", minute=10, expires_on="2027-04-01"),
     amended("P-1", minute=20, expires_on="2027-05-01"),
@@ -104,8 +104,8 @@ async def test_a_cancellation_ends_what_a_service_emitted_itself(
 
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    order=st.permutations([*STORY, *STORY[:3]]),
-    cuts=st.sets(st.integers(1, len(STORY) + 2), max_size=4),
+    order=st.permutations([*EVENTS, *EVENTS[:3]]),
+    cuts=st.sets(st.integers(1, len(EVENTS) + 2), max_size=4),
     number=st.uuids(),
 )
 async def test_any_order_of_a_keys_events_with_duplicates_leaves_the_same_items_open(
@@ -213,7 +213,7 @@ async def test_an_event_of_an_unknown_tenant_or_type_is_recorded_as_unmatched(
     ]
 
 
-async def test_g10_a_replay_years_later_is_answered_with_what_happened(
+async def test_g10_a_replay_years_later_returns_what_happened(
     take: Take,
     set_rule: SetRule,
     read_states: States,

@@ -78,17 +78,17 @@ async def test_poison_is_rejected_with_its_reason_and_the_rest_of_the_batch_goes
     assert set(await read_states()) == {"P-1 2027-03-01", "P-2 2027-03-01"}
     assert await connection.fetchval("select count(*) from ledger.event") == 2, "nothing half-way"
     rejected = await read_rejected(4)
-    told = [dict(record.headers) for record in rejected]
-    assert [(one[REJECTED_CODE], one[REJECTED_FIELD]) for one in told] == [
+    headers = [dict(record.headers) for record in rejected]
+    assert [(one[REJECTED_CODE], one[REJECTED_FIELD]) for one in headers] == [
         (b"INVALID_EVENT", b"data"),
         (b"INVALID_HEADER", b"ce_time"),
         (b"INVALID_EVENT", b"data.expires_on (as effective_date)"),
         (b"INVALID_EVENT", b"data.term (as cycle)"),
     ]
-    assert all(one[REJECTED_REASON] for one in told)
-    assert all(one[REJECTED_ORIGIN].startswith(settings.event_topic.encode()) for one in told)
+    assert all(one[REJECTED_REASON] for one in headers)
+    assert all(one[REJECTED_ORIGIN].startswith(settings.event_topic.encode()) for one in headers)
     assert rejected[0].value == b'{"policy": ', "the value is as it came"
-    assert told[2]["ce_id"] == b"PolicyActivated-P-3-0", "so are its headers"
+    assert headers[2]["ce_id"] == b"PolicyActivated-P-3-0", "so are its headers"
     assert await _committed(settings) == 6
 
 

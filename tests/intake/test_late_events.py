@@ -44,7 +44,7 @@ class Delivery(NamedTuple):
 
     def event(self, name: str) -> DomainEvent:
         happened = FIRST_DUE - timedelta(minutes=self.telling)
-        return told("PolicyActivated", f"{name}-{self.policy}", self.due, happened)
+        return event_of("PolicyActivated", f"{name}-{self.policy}", self.due, happened)
 
 
 DELIVERIES = st.lists(
@@ -54,7 +54,7 @@ DELIVERIES = st.lists(
 )
 
 
-def told(event_type: str, policy: str, due: int, happened: datetime) -> DomainEvent:
+def event_of(event_type: str, policy: str, due: int, happened: datetime) -> DomainEvent:
     day = (FIRST_DUE + due * DAY).date().isoformat()
     identity = f"{event_type}-{policy}-{due}-{happened.isoformat()}"
     body = {"policy": policy, "term": "2027", "expires_on": day}
@@ -145,8 +145,8 @@ async def test_g2_what_was_due_before_the_window_when_its_event_came_is_skipped_
 ) -> None:
     await set_rule(late(kind))
     await at(received)
-    event = told("PolicyActivated", "P-1", 0, FIRST_DUE - 9 * DAY)
-    taken = await take(event, told("PolicyActivated", "P-2", 6, FIRST_DUE - 9 * DAY))
+    event = event_of("PolicyActivated", "P-1", 0, FIRST_DUE - 9 * DAY)
+    taken = await take(event, event_of("PolicyActivated", "P-2", 6, FIRST_DUE - 9 * DAY))
     assert await read_ends() == {"P-1 2027-03-01": end, "P-2 2027-03-07": OPEN}
     assert (taken.emitted, taken.skipped) == ((2, 0) if end == OPEN else (1, 1))
     (accounting,) = await read_accounting(connection)
@@ -164,7 +164,7 @@ async def test_the_instant_that_counts_is_the_smeared_one(
 ) -> None:
     await set_rule(late(kind, smear="PT10H"))
     await at(FIRST_DUE + WINDOW_DAYS * DAY + timedelta(hours=5))
-    events = [told("PolicyActivated", f"P-{n}", 0, FIRST_DUE - DAY) for n in range(20)]
+    events = [event_of("PolicyActivated", f"P-{n}", 0, FIRST_DUE - DAY) for n in range(20)]
     taken = await take(*events)
     rows = await connection.fetch(
         "select i.smear_seconds >= 18000 as owed, i.item_no in (select item_no from ledger.pending)"
@@ -184,16 +184,16 @@ async def test_a_duplicate_a_replay_and_an_amendment_leave_as_it_is_what_the_fir
     kind: str,
 ) -> None:
     await set_rule(late(kind))
-    events = [told("PolicyActivated", f"P-{n}", n, FIRST_DUE - DAY) for n in (0, 3)]
+    events = [event_of("PolicyActivated", f"P-{n}", n, FIRST_DUE - DAY) for n in (0, 3)]
     await at(FIRST_DUE + 3 * DAY)
     await take(*events)
     decided = await read_ends()
     assert decided == {"P-0 2027-03-01": SKIPPED, "P-3 2027-03-04": OPEN}
     await at(FIRST_DUE + 9 * DAY)
     again = await take(*events)
-    told_anew = [told("PolicyActivated", f"P-{n}", n, FIRST_DUE - 2 * DAY) for n in (0, 3)]
-    amended = [told("PolicyAmended", f"P-{n}", n, FIRST_DUE - DAY / 2) for n in (0, 3)]
-    replayed = await take(*told_anew, *amended)
+    repeated = [event_of("PolicyActivated", f"P-{n}", n, FIRST_DUE - 2 * DAY) for n in (0, 3)]
+    amended = [event_of("PolicyAmended", f"P-{n}", n, FIRST_DUE - DAY / 2) for n in (0, 3)]
+    replayed = await take(*repeated, *amended)
     assert (again.duplicates, replayed.duplicates) == (2, 0)
     assert (again.emitted, again.skipped, replayed.emitted, replayed.skipped) == (0, 0, 0, 0)
     assert await read_ends() == decided
@@ -209,9 +209,9 @@ async def test_a_replacement_that_comes_too_late_is_skipped_and_what_it_replaces
 ) -> None:
     await set_rule(late(kind))
     await at(FIRST_DUE)
-    await take(told("PolicyActivated", "P-1", 5, FIRST_DUE - DAY))
+    await take(event_of("PolicyActivated", "P-1", 5, FIRST_DUE - DAY))
     await at(FIRST_DUE + 4 * DAY)
-    await take(told("PolicyAmended", "P-1", 0, FIRST_DUE))
+    await take(event_of("PolicyAmended", "P-1", 0, FIRST_DUE))
     assert await read_ends() == {
         "P-1 2027-03-01": SKIPPED,
         "P-1 2027-03-06": "superseded PolicyAmended",
@@ -233,8 +233,8 @@ async def test_a_cancellation_leaves_skipped_what_came_too_late(
     await set_rule(late(kind))
     await at(FIRST_DUE + 4 * DAY)
     events = [
-        told("PolicyActivated", "P-1", 0, FIRST_DUE - DAY),
-        told("PolicyCancelled", "P-1", 0, FIRST_DUE),
+        event_of("PolicyActivated", "P-1", 0, FIRST_DUE - DAY),
+        event_of("PolicyCancelled", "P-1", 0, FIRST_DUE),
     ]
     for event in reversed(events) if cancelled_first else events:
         await take(event)
@@ -310,9 +310,9 @@ async def test_g11_the_version_in_force_when_the_first_event_came_decides_in_a_r
     await set_rule(versions[0])
     await set_rule(versions[1], effective_from=change)
     await at(FIRST_DUE + 4 * DAY)
-    await take(told("PolicyActivated", "P-1", 0, FIRST_DUE))
+    await take(event_of("PolicyActivated", "P-1", 0, FIRST_DUE))
     await at(FIRST_DUE + 6 * DAY)
-    await take(told("PolicyActivated", "P-1", 0, FIRST_DUE - DAY))
+    await take(event_of("PolicyActivated", "P-1", 0, FIRST_DUE - DAY))
     end = SKIPPED if first_has_window else OPEN
     assert await read_ends() == {"P-1 2027-03-01": end}
 
@@ -338,7 +338,7 @@ async def test_of_two_rules_that_one_event_owes_the_same_item_under_one_decides_
     await set_rule(late(kind, definition="z"))
     await set_rule(late(kind, definition="a", catch_up={"policy": "all"}))
     await at(FIRST_DUE + 4 * DAY)
-    await take(told("PolicyActivated", "P-1", 0, FIRST_DUE))
+    await take(event_of("PolicyActivated", "P-1", 0, FIRST_DUE))
     assert await read_ends() == {"P-1 2027-03-01": SKIPPED}
     assert await lose_everything(connection) == 1
     assert (await count_found(reconciler))[FindingType.MISSING] == 1

@@ -92,9 +92,9 @@ async def test_poison_is_rejected_and_its_partition_goes_on(
     assert (sums["events"], sums["rejected"]) == (1, 1)
     assert await read_states() == {"P-1 2027-03-01": "open"}
     (rejected,) = await read_rejected(1)
-    told = dict(rejected.headers)
-    assert (told[REJECTED_CODE], told.get(REJECTED_FIELD)) == why
-    assert told[REJECTED_ORIGIN].startswith(settings.event_topic.encode())
+    headers = dict(rejected.headers)
+    assert (headers[REJECTED_CODE], headers.get(REJECTED_FIELD)) == why
+    assert headers[REJECTED_ORIGIN].startswith(settings.event_topic.encode())
 
 
 async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
@@ -123,14 +123,14 @@ async def test_poison_too_large_for_the_reject_topic_leaves_its_reason_there(
     ):
         assert (await take_all(intake, 4))["rejected"] == 4
         records = [await consumer.getone() for _ in range(4)]
-    told = {
+    offsets = {
         dict(record.headers)[REJECTED_ORIGIN].rsplit(b"/", 1)[1]: (
             record.value,
             dict(record.headers).get("trace"),
         )
         for record in records
     }
-    assert told == {b"0": (b"", b"1"), b"1": (b"", None), b"2": (b"", b"3"), b"3": (b"{", b"4")}
+    assert offsets == {b"0": (b"", b"1"), b"1": (b"", None), b"2": (b"", b"3"), b"3": (b"{", b"4")}
 
 
 async def test_a_record_without_key_and_value_is_rejected(

@@ -218,7 +218,7 @@ class Ledger:
         for account in await read_accounting(self.connection):
             assert account.difference == 0, account
 
-    async def let_leases_lapse(self) -> None:
+    async def end_leases(self) -> None:
         """Move the clock of leases and deadlines an hour on, for this session."""
         await self.pass_machine_seconds(3_600)
 

@@ -36,7 +36,7 @@ async def test_a_circuit_opens_lets_one_probe_through_and_closes_when_it_complet
     assert await judge() == [("closed", "open")]
     assert await allowance(ledger) == 0
     assert await judge() == []
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     assert await judge() == [("open", "half_open")]
     assert await allowance(ledger) == 1
     probe = await ledger.claim(limit=1, limited=True)
@@ -55,7 +55,7 @@ async def test_a_probe_that_fails_or_dies_opens_the_circuit_again(ledger: Ledger
     )
     probe = await ledger.claim(limit=1, limited=True)
     await ledger.start(probe.fence)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).runs == 1
     (change,) = await update_circuits(ledger.connection)
     assert (change.before, change.after, change.failed) == ("half_open", "open", 1)
@@ -126,7 +126,7 @@ async def test_what_is_lost_beside_others_with_its_worker_says_nothing_of_its_fl
     await limit(ledger, circuit_failure_ratio=0.5, circuit_calls_min=1)
     claim = await ledger.claim(limit=4, limited=True)
     await ledger.start(claim.fence, 1, 4)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).retried == 4
     assert await update_circuits(ledger.connection) == []
     assert await ledger.connection.fetchval("select count(*) from ledger.flow_outcome") == 0

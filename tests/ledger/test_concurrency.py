@@ -157,7 +157,7 @@ class Actor:
     async def reap(self) -> None:
         connection = self._ledger.connection
         if self._chance.random() < 0.1:
-            await self._ledger.let_leases_lapse()
+            await self._ledger.end_leases()
         await reap_runs(connection, 3, self._ledger.worker_no)
         await reap_claims(connection, 3, self._ledger.worker_no)
         await apply_withdrawals(connection, 10)

@@ -53,7 +53,7 @@ async def test_g9_a_queue_deadline_that_parks_leaves_alone_what_was_never_publis
     await mark_published(ledger.connection, [claim.fence], [0])
     (unpublished,) = await ledger.emit()
     await ledger.claim()
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
 
     reaped = await reap_claims(ledger.connection, 100, ledger.worker_no)
 
@@ -70,9 +70,9 @@ async def start_again(ledger: Ledger) -> int:
 
 
 @pytest.mark.parametrize("starts", [2, 3])
-@pytest.mark.parametrize("lapses", [False, True])
+@pytest.mark.parametrize("lease_ends", [False, True])
 async def test_g9_a_failure_at_the_cap_of_starts_is_parked_at_its_first_attempt(
-    ledger: Ledger, starts: int, *, lapses: bool
+    ledger: Ledger, starts: int, *, lease_ends: bool
 ) -> None:
     policy = KindPolicy("acme", ledger.kind, attempt_max=3, start_max=3)
     await put_kind_policy(ledger.connection, policy)
@@ -80,8 +80,8 @@ async def test_g9_a_failure_at_the_cap_of_starts_is_parked_at_its_first_attempt(
     for _ in range(starts - 1):
         await ledger.settle(await start_again(ledger), SNOOZED, after_seconds=0)
     run_no = await start_again(ledger)
-    if lapses:
-        await ledger.let_leases_lapse()
+    if lease_ends:
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
     else:
         await ledger.settle(run_no, FAILED, after_seconds=0)
@@ -93,7 +93,7 @@ async def test_g9_a_failure_at_the_cap_of_starts_is_parked_at_its_first_attempt(
 
 
 @pytest.mark.parametrize("crowd", [1, 8])
-async def test_g9_what_lapses_after_its_total_deadline_is_parked_and_not_tried_again(
+async def test_g9_an_item_past_its_total_deadline_is_parked_when_its_lease_ends(
     ledger: Ledger, crowd: int
 ) -> None:
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, total_seconds=3600))
@@ -102,7 +102,7 @@ async def test_g9_what_lapses_after_its_total_deadline_is_parked_and_not_tried_a
     in_time = await ledger.emit(crowd, due_at=now)
     claim = await ledger.claim()
     await ledger.start(claim.fence, 1, 2 * crowd)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
 
     reaped = await reap_runs(ledger.connection, 100, ledger.worker_no)
 

@@ -221,10 +221,10 @@ async def test_g3_a_simulated_clock_is_refused_to_an_application_role(emitter: s
 
 async def test_an_items_timeline_is_in_order(ledger: Ledger) -> None:
     placed = await ledger.place(State.COMPLETED)
-    story = await item_timeline(ledger.connection, placed.id)
-    assert [entry["event"] for entry in story] == ["emitted", "claimed", "started", "completed"]
-    assert story[3]["detail"] == {"reason": "test"}
-    assert story[1]["fence"] == placed.fence
+    timeline = await item_timeline(ledger.connection, placed.id)
+    assert [entry["event"] for entry in timeline] == ["emitted", "claimed", "started", "completed"]
+    assert timeline[3]["detail"] == {"reason": "test"}
+    assert timeline[1]["fence"] == placed.fence
 
 
 async def test_emitters_of_the_same_keys_in_other_orders_never_wait_for_each_other(

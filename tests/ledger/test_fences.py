@@ -55,11 +55,11 @@ async def test_g3_a_retry_is_not_claimed_before_its_backoff_is_over(
     assert list(claim.attempts) == [2]
 
 
-async def test_g4_a_zombies_write_is_answered_stale_recorded_and_changes_nothing(
+async def test_g4_a_zombies_write_is_stale_and_recorded_and_changes_nothing(
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     await reap_runs(ledger.connection, 100, ledger.worker_no)
     await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
     again = await ledger.claim()

@@ -119,7 +119,9 @@ async def test_a_claim_of_serial_items_passes_no_retries_to_reach_first_attempts
 
 
 @pytest.mark.damages
-async def test_a_list_begins_at_the_bottom_and_says_where_each_sort_begins(ledger: Ledger) -> None:
+async def test_a_list_begins_at_the_lowest_row_and_returns_the_floor_of_each_sort(
+    ledger: Ledger,
+) -> None:
     await ledger.emit(2)
     claim = await ledger.claim(limit=1)
     start = await ledger.start(claim.fence)

@@ -25,7 +25,7 @@ async def test_g5_a_crowd_that_dies_together_comes_back_in_smaller_batches_unbla
         crowd = len(claim.item_nos)
         sizes.append(claim.batch_max or crowd)
         await ledger.start(claim.fence, 1, min(crowd, claim.batch_max or crowd))
-        await ledger.let_leases_lapse()
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await reap_claims(ledger.connection, 100, ledger.worker_no)
         attempts = await ledger.connection.fetchval("select max(attempt) from ledger.pending")
@@ -46,7 +46,7 @@ async def test_g5_batches_that_die_beside_each_other_come_back_smaller_than_each
     for limit in (64, 8):
         for _ in range(64 // limit):
             await ledger.start((await ledger.claim(limit=limit)).fence, 1, limit)
-        await ledger.let_leases_lapse()
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
 
@@ -62,7 +62,7 @@ async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
     for _ in range(5):
         claim = await ledger.claim()
         await ledger.start(claim.fence)
-        await ledger.let_leases_lapse()
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
     assert await ledger.state_of(item) is State.MANUAL_REVIEW
@@ -80,7 +80,7 @@ async def test_g9_an_item_whose_worker_died_waits_as_long_as_one_that_failed_wit
         if fails:
             await ledger.settle(run_no, FAILED)
         else:
-            await ledger.let_leases_lapse()
+            await ledger.end_leases()
             assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).retried == 1
         return await ledger.connection.fetchval(
             "select extract(epoch from available_at - ledger.now()) from ledger.pending"
@@ -147,7 +147,7 @@ async def test_g9_what_kills_its_workers_meets_the_cap_though_it_is_given_back_i
         assert list(claim.starts) == [deaths]
         assert claim.batch_max == (None if deaths == 1 else 1)
         await ledger.start(claim.fence)
-        await ledger.let_leases_lapse()
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
 
@@ -159,7 +159,7 @@ async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open
     held = await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2)
     assert held == {placed.run_no: pytest.approx(7_200)}
     assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
     await ledger.settle(placed.run_no, COMPLETED)
     assert not await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 60)
@@ -179,7 +179,7 @@ async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_thei
         lease_seconds=60,
         run_items_max=[1],
     )
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     await reap_runs(ledger.connection, 100, ledger.worker_no)
     assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
 

@@ -21,10 +21,10 @@ print(gc.get_freeze_count())
 
 def measure(start: str) -> tuple[int, int]:
     """Return the page faults of fifty batches, and the objects that the collector leaves alone."""
-    told = subprocess.run(  # noqa: S603 - this interpreter
+    ran = subprocess.run(  # noqa: S603 - this interpreter
         [sys.executable, "-c", MEASURE.format(start=start)], capture_output=True, check=True
     )
-    faults, frozen = told.stdout.split()
+    faults, frozen = ran.stdout.split()
     return int(faults), int(frozen)
 
 

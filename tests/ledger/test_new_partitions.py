@@ -34,7 +34,7 @@ from .conftest import Ledger, Placed
 NEW_MONTH = date(2031, 5, 17)
 REFUSED = (UnseenPartition, asyncpg.PostgresError)
 
-Look = Callable[[Connection, int], Awaitable[int]]
+ClaimDue = Callable[[Connection, int], Awaitable[int]]
 """Claim due items of a flow; return their number."""
 
 
@@ -61,10 +61,10 @@ async def _take(connection: Connection, flow_no: int) -> int:
     return sum(len(run.ids) for run in taken.runs)
 
 
-async def _owe_one(ledger: Ledger, look: Look) -> int:
+async def _owe_one(ledger: Ledger, claim_due: ClaimDue) -> int:
     """Emit an item of this month into a flow of its own, to be claimed so; return the flow."""
-    kind = f"Warm{look.__name__}"
-    if look is _claim_serial:
+    kind = f"Warm{claim_due.__name__}"
+    if claim_due is _claim_serial:
         await put_kind_policy(ledger.connection, KindPolicy("acme", kind, ordering="key"))
     today = await ledger.connection.fetchval("select ledger.now()::date")
     (item,) = await ledger.emit(kind=kind, effective_date=today)
@@ -80,12 +80,15 @@ async def behind(ledger: Ledger, database: str) -> AsyncGenerator[Connection]:
     Each claim has found an item: a claim of an empty flow leaves names to be read later from the
     catalogue, and a lock on that makes new partitions known, too.
     """
-    flow_nos = {look: await _owe_one(ledger, look) for look in (_claim_plain, _claim_serial, _take)}
+    flow_nos = {
+        claim_due: await _owe_one(ledger, claim_due)
+        for claim_due in (_claim_plain, _claim_serial, _take)
+    }
     connection = await connect(database, application_name="behind")
     await _pass_deadlines(connection)
     await connection.execute("begin")
-    for look, flow_no in flow_nos.items():
-        assert await look(connection, flow_no) == 1
+    for claim_due, flow_no in flow_nos.items():
+        assert await claim_due(connection, flow_no) == 1
     await release_claims(connection, [], ledger.worker_no)
     await settle_runs(connection, [], ledger.worker_no)
     await reap_claims(connection, 1, ledger.worker_no)
@@ -113,12 +116,12 @@ async def _afterwards(database: str) -> AsyncGenerator[Connection]:
 
 
 @pytest.mark.parametrize(
-    ("look", "ordering"),
+    ("claim_due", "ordering"),
     [(_claim_plain, "none"), (_claim_serial, "key"), (_take, "none")],
     ids=["claim", "serial", "direct"],
 )
 async def test_g1_a_claim_takes_nothing_of_a_partition_that_its_plan_does_not_have(
-    ledger: Ledger, behind: Connection, database: str, look: Look, ordering: str
+    ledger: Ledger, behind: Connection, database: str, claim_due: ClaimDue, ordering: str
 ) -> None:
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, ordering=ordering))
     (item,) = await ledger.emit(effective_date=NEW_MONTH)
@@ -127,12 +130,12 @@ async def test_g1_a_claim_takes_nothing_of_a_partition_that_its_plan_does_not_ha
     )
 
     with pytest.raises(UnseenPartition):
-        await look(behind, flow_no)
+        await claim_due(behind, flow_no)
     await behind.execute("rollback")
 
     assert await ledger.state_of(item) is State.SCHEDULED
     async with _afterwards(database) as afterwards:
-        assert await look(afterwards, flow_no) == 1
+        assert await claim_due(afterwards, flow_no) == 1
 
 
 GiveBack = Callable[[Connection, Ledger, Placed], Awaitable[object]]

@@ -87,8 +87,8 @@ async def test_g5_an_item_without_a_state_is_pending_again_and_is_worked(
     assert sorted(alert["ids"]) == sorted(map(str, lost))
     assert [await ledger.state_of(item) for item in lost] == [State.SCHEDULED] * 3
     assert [await ledger.state_of(placed.id) for placed in whole] == states
-    told = await item_timeline(ledger.connection, lost[0])
-    assert [event["event"] for event in told] == ["emitted", "recovered"]
+    timeline = await item_timeline(ledger.connection, lost[0])
+    assert [event["event"] for event in timeline] == ["emitted", "recovered"]
     claim = await ledger.claim()
     run_no = (await ledger.start(claim.fence, 1, len(claim.item_nos))).run_no
     await ledger.settle(run_no, *[TransitionEvent.COMPLETED] * len(claim.item_nos))
@@ -200,7 +200,7 @@ async def test_each_month_is_taken_once_an_hour_the_one_first_that_waits_longest
 
 
 @pytest.mark.damages
-async def test_g5_an_item_that_was_deleted_by_hand_prevents_no_release_of_others(
+async def test_g5_a_deleted_item_does_not_prevent_the_release_of_others(
     ledger: Ledger,
 ) -> None:
     # One claim is released and one is late; one run fails and the lease of one lapses.
@@ -214,7 +214,7 @@ async def test_g5_an_item_that_was_deleted_by_hand_prevents_no_release_of_others
 
     assert await release_claims(ledger.connection, [claims[0].fence], ledger.worker_no) == 1
     assert await ledger.settle(runs[0], FAILED, FAILED) == []
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     assert (await reap_claims(ledger.connection, 10, ledger.worker_no)).released == 1
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).retried == 1
 

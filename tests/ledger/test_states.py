@@ -45,7 +45,7 @@ def _settle(event: TransitionEvent) -> Verb:
 
 
 async def _reap(ledger: Ledger, _: Placed) -> object:
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
     return await reap_runs(ledger.connection, 100, ledger.worker_no)
 
 
@@ -137,7 +137,7 @@ async def test_g9_a_claim_past_its_deadline_releases_only_what_never_started(
     ledger: Ledger, state: State
 ) -> None:
     placed = await ledger.place(state)
-    await ledger.let_leases_lapse()
+    await ledger.end_leases()
 
     await reap_claims(ledger.connection, 1000, ledger.worker_no)
 

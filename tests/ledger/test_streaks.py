@@ -62,7 +62,7 @@ async def test_a_key_whose_worker_dies_each_time_is_flagged_too(ledger: Ledger) 
     for _ in range(3):
         claim = await ledger.claim()
         await ledger.start(claim.fence)
-        await ledger.let_leases_lapse()
+        await ledger.end_leases()
         await reap_runs(ledger.connection, 10, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
     (flagged,) = await flag_streaks(ledger.connection, 10)

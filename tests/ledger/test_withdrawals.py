@@ -63,7 +63,7 @@ async def test_a_cancellation_that_comes_too_late_is_recorded_and_the_completion
     assert await ledger.cancel(placed.id) is RequestResult.FINISHED
 
 
-async def test_withdrawing_what_does_not_exist_is_answered_unknown(ledger: Ledger) -> None:
+async def test_withdrawing_an_item_that_does_not_exist_returns_unknown(ledger: Ledger) -> None:
     assert await ledger.cancel(UUID(int=0)) is RequestResult.UNKNOWN
 
 

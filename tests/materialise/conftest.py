@@ -201,7 +201,7 @@ async def due_times(connection: Connection, name: str) -> list[datetime]:
     return [row["due_at"] for row in rows]
 
 
-async def hand_out(connection: Connection, actor_no: int, count: int) -> tuple[int, list[UUID]]:
+async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple[int, list[UUID]]:
     """Claim up to so many items that are due, of one flow; return the fence and their ids."""
     (flow, *_) = await list_due_flows(connection, 10)
     async with connection.transaction():

@@ -39,7 +39,7 @@ async def rows(connection: Connection, name: str) -> tuple[list[datetime], list[
     )
 
 
-async def lapses(connection: Connection, name: str) -> list[tuple[datetime, datetime, int]]:
+async def missed_ranges(connection: Connection, name: str) -> list[tuple[datetime, datetime, int]]:
     found = await connection.fetch(
         "select from_at, until_at, occurrences from ledger.missed_range"
         " join ledger.definition using (definition_no) where name = $1 order by from_at",
@@ -66,7 +66,7 @@ async def test_g2_latest_owes_the_last_that_was_missed_and_records_the_others(
     assert skipped == hours(begun, NOON - HOUR)
     (accounting,) = await read_accounting(connection)
     assert (accounting.skipped, accounting.difference) == (9, 0)
-    assert await lapses(connection, "d") == []
+    assert await missed_ranges(connection, "d") == []
 
 
 async def test_g2_skip_owes_nothing_that_was_missed_and_everything_from_now_on(
@@ -95,7 +95,7 @@ async def test_g2_on_overflow_the_latest_are_owed_and_one_record_counts_the_rest
     await tick_until_idle(materialiser)
     kept = NOON - 5 * HOUR
     assert await rows(connection, "d") == (hours(kept, END), [])
-    assert await lapses(connection, "d") == [(begun, kept, 95)]
+    assert await missed_ranges(connection, "d") == [(begun, kept, 95)]
 
 
 async def test_what_is_counted_in_several_passes_is_one_record(
@@ -105,7 +105,7 @@ async def test_what_is_counted_in_several_passes_is_one_record(
     await set_schedule("d", MINUTELY, effective_from=begun, catch_up={"policy": "latest"})
     passes = await tick_until_idle(materialiser)
     latest = NOON - timedelta(minutes=1)
-    assert await lapses(connection, "d") == [(begun, latest, 200 * 1440 - 1)]
+    assert await missed_ranges(connection, "d") == [(begun, latest, 200 * 1440 - 1)]
     owed, skipped = await rows(connection, "d")
     future = (await watermark(connection, "d") - NOON) // timedelta(minutes=1)
     assert (owed[0], len(owed), skipped) == (latest, 1 + future, [])
@@ -197,8 +197,8 @@ async def test_g1_materialisers_killed_at_random_smear_and_catch_up_without_gap_
             parse_definition(document | each), begun, await watermark(connection, name)
         ).drafts
         owed, skipped = await rows(connection, name)
-        lapsed = await lapses(connection, name)
-        counted = sum(count for _, _, count in lapsed)
+        missed = await missed_ranges(connection, name)
+        counted = sum(count for _, _, count in missed)
         assert len(owed) + len(skipped) + counted == len(expected), name
         future = [draft.due_at for draft in expected if draft.nominal and draft.due_at >= NOON]
         assert owed[-len(future) + 1 :] == future[1:], name

@@ -15,9 +15,9 @@ from .conftest import (
     NOON,
     SetSchedule,
     SetTime,
+    claim_next,
     due_times,
     end,
-    hand_out,
     start,
     tick_until_idle,
     watermark,
@@ -29,7 +29,7 @@ TEN_MINUTES = timedelta(minutes=10)
 
 async def _end(connection: Connection, actor_no: int, event: TransitionEvent) -> None:
     """Claim, start and end the one item that is due."""
-    fence, ids = await hand_out(connection, actor_no, 10)
+    fence, ids = await claim_next(connection, actor_no, 10)
     assert len(ids) == 1
     await end(connection, actor_no, await start(connection, actor_no, fence, 1), [event])
 
@@ -74,7 +74,7 @@ async def test_what_is_rolled_back_owes_nothing(
 ) -> None:
     await set_schedule("poll", DELAY)
     await tick_until_idle(materialiser)
-    fence, _ = await hand_out(connection, actor_no, 1)
+    fence, _ = await claim_next(connection, actor_no, 1)
     run_no = await start(connection, actor_no, fence, 1)
     transaction = connection.transaction()
     await transaction.start()

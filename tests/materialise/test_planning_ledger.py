@@ -16,7 +16,7 @@ from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.planning.ledger_load import LoadFilter, read_load
 from dueledger.planning.load_plan import LoadPlan, make_plan
 
-from .conftest import NOON, SetSchedule, SetTime, hand_out, start, tick_until_idle
+from .conftest import NOON, SetSchedule, SetTime, claim_next, start, tick_until_idle
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
@@ -121,7 +121,7 @@ async def test_retries_and_snoozes_are_counted_when_they_are_tried_again(
     await set_schedule("d", HOURLY)
     await tick_until_idle(materialiser)
     await set_time(NOON + HOUR)
-    fence, ids = await hand_out(connection, actor_no, 2)
+    fence, ids = await claim_next(connection, actor_no, 2)
     assert len(ids) == 2
     assert due(await plan()) == hourly()  # for items that are handed out no retry is known
     outcomes = Outcome(Event.FAILED, "{}", 2_000), Outcome(Event.SNOOZED, "{}", 7_800)

@@ -21,8 +21,8 @@ from .conftest import (
     NOON,
     SetSchedule,
     SetTime,
+    claim_next,
     end,
-    hand_out,
     start,
     tick_until_idle,
 )
@@ -35,7 +35,7 @@ END = NOON + timedelta(seconds=DAY) + HOUR
 
 ROWS = """
 select i.id, i.cycle, i.due_at, i.labels, d.version, p.item_no is not null as waits, t.detail,
-  coalesce(e.name, case when p.item_no is null then 'begun' else 'waiting' end) as stands
+  coalesce(e.name, case when p.item_no is null then 'begun' else 'waiting' end) as state
 from ledger.due_item i
 join ledger.definition d using (definition_no)
 left join ledger.pending p using (item_no)
@@ -53,8 +53,8 @@ async def rows(connection: Connection, name: str = "d") -> list[dict[str, Any]]:
     return [dict(row) for row in await connection.fetch(ROWS, name)]
 
 
-def standing(found: Sequence[dict[str, Any]], *stands: str) -> list[datetime]:
-    return [row["due_at"] for row in found if row["stands"] in stands]
+def due_times(found: Sequence[dict[str, Any]], *states: str) -> list[datetime]:
+    return [row["due_at"] for row in found if row["state"] in states]
 
 
 def hours(first: datetime, last: datetime, step: timedelta = HOUR) -> list[datetime]:
@@ -71,9 +71,9 @@ async def test_g13_what_waits_beyond_the_change_ends_as_superseded_and_the_newer
     await tick_until_idle(materialiser)
     found = await rows(connection)
     half = NOON + timedelta(hours=5, minutes=30)
-    assert standing(found, "waiting") == hours(NOON, change) + hours(half, END)
-    assert standing(found, "superseded") == hours(NOON + 6 * HOUR, END)
-    reasons = [row["detail"] for row in found if row["stands"] == "superseded"]
+    assert due_times(found, "waiting") == hours(NOON, change) + hours(half, END)
+    assert due_times(found, "superseded") == hours(NOON + 6 * HOUR, END)
+    reasons = [row["detail"] for row in found if row["state"] == "superseded"]
     assert reasons == [{"reason": "version", "version": 2}] * len(reasons)
     assert {row["version"] for row in found if row["waits"] and row["due_at"] >= change} == {2}
 
@@ -98,9 +98,9 @@ async def test_g13_an_occurrence_that_both_owe_stays_under_the_newer_terms_with_
         at.strftime("%Y-%m-%dT%H:%M") for at in hours(NOON + 6 * HOUR, END, 3 * HOUR)
     ]
     assert all(row["waits"] and row["labels"] == {"region": "south"} for row in taken)
-    story = await item_timeline(connection, taken[0]["id"])
-    assert [event["event"] for event in story] == ["emitted", "revised"]
-    detail = story[1]["detail"]
+    timeline = await item_timeline(connection, taken[0]["id"])
+    assert [event["event"] for event in timeline] == ["emitted", "revised"]
+    detail = timeline[1]["detail"]
     assert (detail["reason"], detail["before"]["version"]) == ("version", 1)
     assert detail["before"]["labels"] == {"region": "north"}
     assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 6 * HOUR
@@ -128,10 +128,10 @@ async def test_g13_what_was_handed_out_or_has_ended_never_moves_and_is_never_owe
     await set_schedule("d", HOURLY)
     await tick_until_idle(materialiser)
     await set_time(NOON + timedelta(hours=3, minutes=30))
-    fence, done = await hand_out(connection, actor_no, 2)
+    fence, done = await claim_next(connection, actor_no, 2)
     run_no = await start(connection, actor_no, fence, 2)
     await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED, TransitionEvent.FAILED])
-    _, claimed = await hand_out(connection, actor_no, 1)
+    _, claimed = await claim_next(connection, actor_no, 1)
     touched = {*done, *claimed}
     assert len(touched) == 3
     before = {row["id"]: row for row in await rows(connection) if row["id"] in touched}
@@ -145,7 +145,7 @@ async def test_g13_what_was_handed_out_or_has_ended_never_moves_and_is_never_owe
     found = await rows(connection)
     assert {row["id"]: row for row in found if row["id"] in touched} == before
     assert len({row["cycle"] for row in found}) == len(found)
-    others = [row for row in found if row["id"] not in touched and row["stands"] == "waiting"]
+    others = [row for row in found if row["id"] not in touched and row["state"] == "waiting"]
     assert {row["version"] for row in others} == {2}
     assert [row["cycle"][-5:] for row in others][:7] == [
         *("06:00", "07:00", "08:00", "09:00", "10:00", "11:00"),
@@ -168,7 +168,7 @@ async def test_g13_a_version_taken_back_owes_what_it_withdrew_once_more(
     await set_schedule("d", HOURLY, effective_from=back)
     await tick_until_idle(materialiser)
     found = await rows(connection)
-    waiting = [row for row in found if row["stands"] == "waiting"]
+    waiting = [row for row in found if row["state"] == "waiting"]
     half = NOON + timedelta(minutes=30)
     assert [row["due_at"] for row in waiting] == [
         NOON,
@@ -179,18 +179,18 @@ async def test_g13_a_version_taken_back_owes_what_it_withdrew_once_more(
         f"{at:%Y-%m-%dT%H:%M}~2" for at in hours(NOON + 3 * HOUR, END)
     }
     await set_time(NOON + timedelta(hours=3, minutes=10))
-    fence, ids = await hand_out(connection, actor_no, 10)
+    fence, ids = await claim_next(connection, actor_no, 10)
     run_no = await start(connection, actor_no, fence, len(ids))
     await end(connection, actor_no, run_no, [TransitionEvent.COMPLETED] * len(ids))
-    ended = {row["id"] for row in await rows(connection) if row["stands"] == "completed"}
+    ended = {row["id"] for row in await rows(connection) if row["state"] == "completed"}
     assert len(ended) == 5
     await set_schedule("d", HOURLY, effective_from=back, labels={"again": "yes"})
     await tick_until_idle(materialiser)
     found = await rows(connection)
-    waiting = [row for row in found if row["stands"] == "waiting"]
+    waiting = [row for row in found if row["state"] == "waiting"]
     assert [row["due_at"] for row in waiting] == hours(NOON + 4 * HOUR, END + 4 * HOUR)
     assert all(row["cycle"].endswith("~2") == (row["due_at"] < END) for row in waiting)
-    assert {row["id"] for row in found if row["stands"] == "completed"} == ended
+    assert {row["id"] for row in found if row["state"] == "completed"} == ended
 
 
 async def test_of_several_versions_to_come_the_newest_decides_from_its_time_on(
@@ -207,7 +207,7 @@ async def test_of_several_versions_to_come_the_newest_decides_from_its_time_on(
     await tick_until_idle(materialiser)
     third = hours(NOON + 6 * HOUR, END, 3 * HOUR)
     found = await rows(connection)
-    assert standing(found, "waiting") == hours(NOON, NOON + 5 * HOUR) + third
+    assert due_times(found, "waiting") == hours(NOON, NOON + 5 * HOUR) + third
     assert {row["version"] for row in found} == {1, 3}
     await set_time(NOON + 20 * HOUR)
     in_force = await find_definition(connection, "acme", "d")
@@ -263,10 +263,10 @@ async def test_what_is_to_be_withdrawn_is_withdrawn_in_bounded_batches(
             break
     assert most == 1_000, "the room of a pass"
     found = await rows(connection)
-    assert standing(found, "waiting") == hours(
+    assert due_times(found, "waiting") == hours(
         NOON, NOON + timedelta(minutes=1), timedelta(seconds=20)
     )
-    assert len(standing(found, "superseded")) > 4_000
+    assert len(due_times(found, "superseded")) > 4_000
 
 
 async def test_while_the_newer_version_fails_the_older_ones_items_are_still_owed(
@@ -284,11 +284,11 @@ async def test_while_the_newer_version_fails_the_older_ones_items_are_still_owed
         broken,
     )
     assert (await materialiser.tick())["failed"] == 1
-    assert standing(await rows(connection), "waiting") == hours(NOON, END)
+    assert due_times(await rows(connection), "waiting") == hours(NOON, END)
     await set_schedule("d", HALF_PAST, effective_from=NOON + HOUR)
     await tick_until_idle(materialiser)
     half = NOON + timedelta(minutes=90)
-    assert standing(await rows(connection), "waiting") == [NOON, *hours(half, END)]
+    assert due_times(await rows(connection), "waiting") == [NOON, *hours(half, END)]
 
 
 async def test_an_event_rule_after_a_schedule_withdraws_what_the_schedule_still_owes(
@@ -307,8 +307,8 @@ async def test_an_event_rule_after_a_schedule_withdraws_what_the_schedule_still_
     )
     await tick_until_idle(materialiser)
     found = await rows(connection)
-    assert standing(found, "waiting") == hours(NOON, NOON + 2 * HOUR)
-    assert standing(found, "superseded") == hours(NOON + 2 * HOUR, END)
+    assert due_times(found, "waiting") == hours(NOON, NOON + 2 * HOUR)
+    assert due_times(found, "superseded") == hours(NOON + 2 * HOUR, END)
     async with connection.transaction():
         assert await take_materialisable(connection, 100 * DAY, 10) == []
 
@@ -333,7 +333,7 @@ async def test_a_change_of_an_occurrences_name_or_flow_leaves_each_owed_once(
     await set_schedule("d", HOURLY, effective_from=change, **changed)
     await tick_until_idle(materialiser)
     found = await rows(connection)
-    assert standing(found, "waiting") == hours(NOON, END)
+    assert due_times(found, "waiting") == hours(NOON, END)
     assert all((row["version"] == 2) == (row["due_at"] >= change) for row in found if row["waits"])
     astray = await connection.fetchval(
         "select count(*) from ledger.pending join ledger.due_item i using (item_no)"
@@ -352,7 +352,7 @@ async def test_a_fixed_rate_with_another_anchor_is_owed_from_the_change_on(
         "d", {"every": "PT1H", "anchor": "2027-01-01T00:20:00Z"}, effective_from=change
     )
     await tick_until_idle(materialiser)
-    assert standing(await rows(connection), "waiting") == [
+    assert due_times(await rows(connection), "waiting") == [
         *hours(NOON, change),
         *hours(change + timedelta(minutes=20), END),
     ]
@@ -366,10 +366,10 @@ async def test_g2_of_what_two_versions_missed_the_latest_is_owed_once_by_the_new
         await set_schedule(name, HOURLY, effective_from=begun, catch_up={"policy": "latest"})
         await set_schedule(name, newer, effective_from=change, catch_up={"policy": "latest"})
     await tick_until_idle(materialiser)
-    missed = [at for at in standing(await rows(connection), "waiting") if at < NOON]
+    missed = [at for at in due_times(await rows(connection), "waiting") if at < NOON]
     assert missed == [NOON - timedelta(minutes=30)]
     # If the newer version has missed nothing, the older one's latest is the latest of all.
-    missed = [at for at in standing(await rows(connection, "e"), "waiting") if at < NOON]
+    missed = [at for at in due_times(await rows(connection, "e"), "waiting") if at < NOON]
     assert missed == [change - HOUR]
 
 
@@ -383,7 +383,7 @@ async def test_what_the_newer_version_skips_is_recorded_as_skipped_with_its_reas
     await set_schedule("d", daily, effective_from=NOON + HOUR, calendar=calendar)
     await tick_until_idle(materialiser)
     (row,) = await rows(connection)
-    assert (row["stands"], row["detail"]) == ("skipped", {"reason": "calendar"})
+    assert (row["state"], row["detail"]) == ("skipped", {"reason": "calendar"})
 
 
 async def test_what_a_person_wanted_started_stays_when_a_version_takes_over(
@@ -400,7 +400,7 @@ async def test_what_a_person_wanted_started_stays_when_a_version_takes_over(
     await tick_until_idle(materialiser)
     found = await rows(connection)
     (row,) = [row for row in found if row["id"] == wanted]
-    assert (row["stands"], row["version"]) == ("waiting", 1)
+    assert (row["state"], row["version"]) == ("waiting", 1)
 
 
 async def test_a_version_that_lets_items_run_beside_each_other_frees_what_waits(

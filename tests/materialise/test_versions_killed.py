@@ -16,7 +16,7 @@ from dueledger.ledger.store import Connection, Record
 from dueledger.ledger.store.items import read_accounting
 from tests.forks import ForkedProcess
 
-from .conftest import DAY, NOON, SetSchedule, SetTime, end, hand_out, start
+from .conftest import DAY, NOON, SetSchedule, SetTime, claim_next, end, start
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 RunProcess = Callable[..., Awaitable[ForkedProcess]]
@@ -24,7 +24,7 @@ RunProcess = Callable[..., Awaitable[ForkedProcess]]
 NAMES = [f"d-{number}" for number in range(8)]
 STEPS = (7, 10, 12, 15, 20, 30)
 
-STANDING = """
+ITEMS = """
 select i.id, i.business_key, i.cycle, i.due_at, d.version, t.event, p.item_no is not null as waits
 from ledger.due_item i
 join ledger.definition d using (definition_no)
@@ -59,7 +59,7 @@ def owed(
 
 
 @pytest.mark.parametrize("seed", [3, pytest.param(5, marks=pytest.mark.full)])
-async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_occurrence_owed_once(  # noqa: C901 - a story of its own
+async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_occurrence_owed_once(  # noqa: C901 - one sequence of steps
     set_schedule: SetSchedule,
     set_time: SetTime,
     run_process: RunProcess,
@@ -115,17 +115,17 @@ async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_occ
         ]
         await supersede(NOON + timedelta(hours=step, minutes=30))
         died += sum([await die(process) for process in doomed])
-        fence, ids = await hand_out(connection, actor_no, 9)
+        fence, ids = await claim_next(connection, actor_no, 9)
         ran = await start(connection, actor_no, fence, len(ids))
         if step % 2:
             await end(connection, actor_no, ran, [TransitionEvent.COMPLETED] * len(ids))
-        found = {row["id"]: tuple(row)[:5] for row in await connection.fetch(STANDING)}
+        found = {row["id"]: tuple(row)[:5] for row in await connection.fetch(ITEMS)}
         handed |= {one: found[one] for one in ids}
         assert handed == {one: found[one] for one in handed}
     assert died >= 4, "by their own hand, in the middle of a pass"
     await asyncio.gather(run_process(), run_process())
     await eventually(all_done)
-    found = await connection.fetch(STANDING)
+    found = await connection.fetch(ITEMS)
     assert handed == {row["id"]: tuple(row)[:5] for row in found if row["id"] in handed}
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
     rows = await connection.fetch(
@@ -134,12 +134,12 @@ async def test_g1_g13_versions_superseded_while_materialisers_die_leave_each_occ
     )
     reached: dict[str, datetime] = {row["name"]: row["until"] for row in rows}
     for name in NAMES:
-        rounds = owed(name, kind, spans[name], reached[name])
+        occurrences = owed(name, kind, spans[name], reached[name])
         within = [row for row in found if row["due_at"] < reached[name]]
-        hold(name, rounds, [row for row in within if row["business_key"] == name])
+        hold(name, occurrences, [row for row in within if row["business_key"] == name])
 
 
-def hold(name: str, rounds: dict[tuple[str, datetime], int], found: list[Record]) -> None:
+def hold(name: str, occurrences: dict[tuple[str, datetime], int], found: list[Record]) -> None:
     """Compare the items with what the versions owe."""
     live = [
         (split_issue(row["cycle"])[0], row)
@@ -147,9 +147,9 @@ def hold(name: str, rounds: dict[tuple[str, datetime], int], found: list[Record]
         if row["event"] != TransitionEvent.SUPERSEDED
     ]
     cycles = {cycle for cycle, _ in live}
-    assert len(cycles) == len(live), f"{name}: no round stands twice"
-    assert {cycle for cycle, _ in rounds} <= cycles, f"{name}: none is lost"
+    assert len(cycles) == len(live), f"{name}: no occurrence has two items"
+    assert {cycle for cycle, _ in occurrences} <= cycles, f"{name}: none is lost"
     waiting = {(cycle, row["due_at"]): row["version"] for cycle, row in live if row["waits"]}
     begun = {cycle for cycle, row in live if not row["waits"]}
-    owed_still = {each: version for each, version in rounds.items() if each[0] not in begun}
+    owed_still = {each: version for each, version in occurrences.items() if each[0] not in begun}
     assert waiting == owed_still, f"{name}: what waits is owed, by the version that decides"

@@ -1,4 +1,4 @@
-"""Claims settled by topic, and the records with which its consumers report."""
+"""Claims settled by topic, and the records of the outcomes that its consumers report."""
 
 import asyncio
 import os
@@ -55,10 +55,10 @@ class Handed:
     fence: int
     position: int
 
-    def answers(self, verdict: str = "completed", **members: object) -> ConsumedRecord:
+    def outcome(self, verdict: str = "completed", **members: object) -> ConsumedRecord:
         """Return the record of an outcome; the given members replace its own, None included."""
-        told = {"item": str(self.item), "fence": self.fence, "position": self.position}
-        return record(orjson.dumps({**told, "verdict": verdict, **members}))
+        document = {"item": str(self.item), "fence": self.fence, "position": self.position}
+        return record(orjson.dumps({**document, "verdict": verdict, **members}))
 
 
 def record(
@@ -71,8 +71,8 @@ def record(
 
 
 @dataclass
-class Desk:
-    """The ledger, and the consumer of one topic that it handed work to."""
+class WorkTopic:
+    """A topic whose consumers settle its claims, with the ledger and the intake of outcomes."""
 
     connection: Connection
     settler: OutcomeRecorder
@@ -101,16 +101,16 @@ class Desk:
         )
         await put_kind_policy(self.connection, policy)
 
-    async def hand_out(
-        self, count: int = 1, *, published: bool = True, held: bool = True
+    async def emit_and_claim(
+        self, count: int = 1, *, published: bool = True, by_topic: bool = True
     ) -> list[Handed]:
         """Emit items and hand them out in one claim."""
         self.made += 1
         drafts = self.make_drafts(count, prefix=f"batch-{self.made}")
         await emit_items(self.connection, drafts, actor_no=self.actor_no)
-        return await self.claim(published=published, held=held)
+        return await self.claim(published=published, by_topic=by_topic)
 
-    async def claim(self, *, published: bool = True, held: bool = True) -> list[Handed]:
+    async def claim(self, *, published: bool = True, by_topic: bool = True) -> list[Handed]:
         """Hand out pending items, under a fence."""
         flows = [
             flow for flow in await list_due_flows(self.connection, 1000) if flow.kind == self.kind
@@ -134,7 +134,7 @@ class Desk:
                 [row["starts"] + 1 for row in rows],
                 queue_seconds=60,
                 flow_no=flows[0].flow_no,
-                topic_actor_no=self.topic_actor_no if held else None,
+                topic_actor_no=self.topic_actor_no if by_topic else None,
                 lease_seconds=flows[0].lease_seconds,
                 run_seconds=flows[0].run_seconds,
             )
@@ -165,7 +165,7 @@ class Desk:
         return [(row["event"], row["detail"]) for row in rows]
 
     async def refused(self) -> list[tuple[str, str]]:
-        """Every refused report, as reason and verdict."""
+        """Every refused outcome, as reason and verdict."""
         rows = await self.connection.fetch(
             "select verb, reason, detail from ledger.rejected_write order by rejected_no"
         )
@@ -193,18 +193,18 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(
+async def topic(
     connection: Connection,
     pool: Pool,
     actor_no: int,
     make_drafts: Callable[..., list[ItemDraft]],
     kind: str,
-) -> Desk:
+) -> WorkTopic:
     topic_actor_no = await register_actor(connection, f"topic:due.{kind}", ActorKind.SERVICE)
     settler = OutcomeRecorder(pool, actor_no=actor_no)
-    desk = Desk(connection, settler, actor_no, topic_actor_no, make_drafts, kind)
-    await desk.put_policy()
-    return desk
+    topic = WorkTopic(connection, settler, actor_no, topic_actor_no, make_drafts, kind)
+    await topic.put_policy()
+    return topic
 
 
 Send = Callable[[Iterable[ConsumedRecord]], Awaitable[None]]

@@ -30,11 +30,11 @@ KNOWN = {
 
 def faults(message: str, record: ConsumerRecord | ConsumedRecord) -> list[str]:
     """Say where a record differs from the contract."""
-    told = CONTRACT["components"]["messages"][message]
+    schema = CONTRACT["components"]["messages"][message]
     headers = {name: (text or b"").decode() for name, text in record.headers}
     return [
-        *_faults("headers", told["headers"], headers),
-        *_faults("payload", told["payload"], orjson.loads(record.value or b"null")),
+        *_faults("headers", schema["headers"], headers),
+        *_faults("payload", schema["payload"], orjson.loads(record.value or b"null")),
     ]
 
 

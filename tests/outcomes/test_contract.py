@@ -29,8 +29,8 @@ def structured(**attributes: object) -> ConsumedRecord:
     return replace(record(value), headers=[("content-type", STRUCTURED)])
 
 
-def parse(told: ConsumedRecord) -> ReportedOutcome:
-    return parse_outcome(told.headers, told.value)
+def parse(record: ConsumedRecord) -> ReportedOutcome:
+    return parse_outcome(record.headers, record.value)
 
 
 def reported(verdict: ReportedVerdict, **members: object) -> ReportedOutcome:
@@ -73,10 +73,10 @@ ACCEPTED: list[tuple[dict[str, object], ReportedOutcome]] = [
 def test_an_outcome_reads_alike_in_both_modes_and_as_the_contract_says(
     members: dict[str, object], expected: ReportedOutcome
 ) -> None:
-    told = binary(**members)
-    assert parse(told) == expected
+    consumed = binary(**members)
+    assert parse(consumed) == expected
     assert parse(structured(data={**COMPLETED, **members})) == expected
-    assert faults("outcome", told) == []
+    assert faults("outcome", consumed) == []
 
 
 LARGE = {"text": "x" * 262_144}
@@ -137,12 +137,12 @@ REFUSED: list[tuple[ConsumedRecord, str, str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("told", "code", "field", "reason"), REFUSED)
+@pytest.mark.parametrize(("consumed", "code", "field", "reason"), REFUSED)
 def test_what_is_no_outcome_is_refused_by_the_name_of_its_field(
-    told: ConsumedRecord, code: str, field: str, reason: str
+    consumed: ConsumedRecord, code: str, field: str, reason: str
 ) -> None:
     with pytest.raises(InvalidInput) as refusal:
-        parse(told)
+        parse(consumed)
     assert refusal.value.code == code
     assert refusal.value.problems[0].field == field
     assert reason in refusal.value.problems[0].reason
@@ -151,9 +151,9 @@ def test_what_is_no_outcome_is_refused_by_the_name_of_its_field(
 def test_evidence_that_jsonb_cannot_hold_is_refused_though_it_is_json() -> None:
     """A double of that size is infinite here, so orjson refuses it; of many digits it is not."""
     for number, why in (("1e400", "not JSON"), ("0." + "1" * 1100, "number"), ("1e-400", "number")):
-        told = binary(evidence={"rate": 0})
-        assert told.value is not None
-        value = told.value.replace(b'"rate":0', b'"rate":' + number.encode())
+        consumed = binary(evidence={"rate": 0})
+        assert consumed.value is not None
+        value = consumed.value.replace(b'"rate":0', b'"rate":' + number.encode())
         with pytest.raises(InvalidInput, match=why):
             parse(record(value))
 

@@ -24,7 +24,7 @@ def document(kind: str, name: str = "letters", **kafka: str) -> dict[str, Any]:
     }
 
 
-async def test_a_definition_hands_the_settling_to_its_topic_and_takes_it_back(
+async def test_a_definition_says_whether_its_topic_settles_and_a_newer_one_may_say_otherwise(
     connection: Connection, actor_no: int, kind: str
 ) -> None:
     async def define(**kafka: str) -> tuple[Any, ...]:
@@ -59,12 +59,12 @@ async def test_what_a_definition_no_longer_says_of_its_kind_holds_no_longer(
     column: str,
     values: tuple[float | None, float],
 ) -> None:
-    async def define(told: dict[str, Any]) -> float | None:
-        definition = parse_definition(document(kind) | {part: told})
+    async def define(dispatch: dict[str, Any]) -> float | None:
+        definition = parse_definition(document(kind) | {part: dispatch})
         await put_in_force(connection, [definition], actor_no=actor_no)
         return await connection.fetchval(f"select {column} from ledger.kind")  # noqa: S608 - a column of ours
 
-    assert [await define(told) for told in ({}, said, {})] == [*values, values[0]]
+    assert [await define(dispatch) for dispatch in ({}, said, {})] == [*values, values[0]]
 
 
 async def test_two_who_settle_one_kind_are_refused(
@@ -122,7 +122,7 @@ async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
     database: str, connection: Connection, actor_no: int, kind: str
 ) -> None:
     other = await connect(database, application_name="other")
-    answers = await asyncio.gather(
+    results = await asyncio.gather(
         put_in_force(connection, [parse_definition(document(kind))], actor_no=actor_no),
         put_in_force(
             other, [parse_definition(document(kind, "notices", topic="due.New"))], actor_no=actor_no
@@ -130,7 +130,7 @@ async def test_of_two_who_contradict_each_other_at_once_one_is_refused(
         return_exceptions=True,
     )
     await other.close()
-    assert sorted(isinstance(answer, InvalidInput) for answer in answers) == [False, True]
+    assert sorted(isinstance(result, InvalidInput) for result in results) == [False, True]
     assert await connection.fetchval("select count(*) from ledger.definition") == 1
 
 

@@ -16,7 +16,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.stack import kafka_jars
 from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
 
-from .conftest import Desk
+from .conftest import WorkTopic
 from .contract import faults
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -63,17 +63,17 @@ async def start_consumer(settings: OutcomeIntakeSettings, class_path: str) -> As
 
 
 async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
-    desk: Desk,
+    topic: WorkTopic,
     settings: OutcomeIntakeSettings,
     bootstrap_servers: str,
     start_consumer: Start,
     eventually: Eventually,
     kind: str,
 ) -> None:
-    usual = desk.make_drafts(40, payload='{"address":"Müller \\"&\\" Söhne"}')
-    odd = desk.make_drafts(1, prefix='odd "key" \\', payload='{"addressee":"nobody"}')
+    usual = topic.make_drafts(40, payload='{"address":"Müller \\"&\\" Söhne"}')
+    odd = topic.make_drafts(1, prefix='odd "key" \\', payload='{"addressee":"nobody"}')
     wrong = replace(odd[0], payload='{"name":"\\u0001"}')
-    await emit_items(desk.connection, [*usual, wrong], actor_no=desk.actor_no)
+    await emit_items(topic.connection, [*usual, wrong], actor_no=topic.actor_no)
     allocating = AllocatorSettings(dsn=settings.dsn, bootstrap_servers=bootstrap_servers)
     async with (
         open_allocator(allocating, stop=Stop()) as allocator,
@@ -89,24 +89,24 @@ async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
 
         async def all_answered() -> bool:
             await intake.tick()
-            return State.RUNNING not in await desk.states()
+            return State.RUNNING not in await topic.states()
 
         await eventually(all_answered)
         process.terminate()
         printed, _ = await process.communicate()
-        told = [await outcomes.getone() for _ in range(41)]
-    assert await desk.states() == [State.MANUAL_REVIEW, State.COMPLETED]
-    assert await desk.connection.fetchval("select reason from ledger.review") == 'no "address"'
+        records = [await outcomes.getone() for _ in range(41)]
+    assert await topic.states() == [State.MANUAL_REVIEW, State.COMPLETED]
+    assert await topic.connection.fetchval("select reason from ledger.review") == 'no "address"'
     letters = [line.split()[0] for line in printed.decode().splitlines()]
     assert len(letters) == 40
-    kept = await desk.connection.fetch(
+    kept = await topic.connection.fetch(
         "select detail ->> 'letter' as letter from ledger.transition where event = 5"
     )
     assert sorted(row["letter"] for row in kept) == sorted(letters)
-    assert [fault for record in told for fault in faults("outcome", record)] == []
-    assert {record.key for record in told} == {
+    assert [fault for record in records for fault in faults("outcome", record)] == []
+    assert {record.key for record in records} == {
         *(draft.business_key.encode() for draft in usual),
         wrong.business_key.encode(),
     }
-    assert await desk.refused() == []
-    await desk.check_balance()
+    assert await topic.refused() == []
+    await topic.check_balance()

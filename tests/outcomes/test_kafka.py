@@ -17,7 +17,7 @@ from dueledger.ledger.kafka.envelope import (
 from dueledger.ledger.states import State
 from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
 
-from .conftest import Desk, Handed, Send, StartProcess, record
+from .conftest import Handed, Send, StartProcess, WorkTopic, record
 
 ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -36,21 +36,21 @@ async def committed(settings: OutcomeIntakeSettings, group: str) -> int:
 
 
 async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
-    desk: Desk,
+    topic: WorkTopic,
     settings: OutcomeIntakeSettings,
     send: Send,
     read_rejected: ReadRejected,
 ) -> None:
-    handed = await desk.hand_out(60)
+    handed = await topic.emit_and_claim(60)
     forged = Handed(handed[0].item, handed[0].fence, 2)
     poison = [
         record(b'{"item": ', key=b"broken"),
         record(b"{}", ce_type=b"\xff", key=b"header"),
-        forged.answers(),
+        forged.outcome(),
         record(None, key=b"tombstone"),
     ]
-    await send([*(one.answers() for one in handed[:30]), *poison])
-    await send(one.answers() for one in handed[30:])
+    await send([*(one.outcome() for one in handed[:30]), *poison])
+    await send(one.outcome() for one in handed[30:])
     counts: dict[str, int] = {}
     async with open_outcome_intake(settings) as intake:
         while counts.get("settled", 0) + counts.get("rejected", 0) < 64:
@@ -63,31 +63,34 @@ async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
         "refused": 1,
         "rejected": 4,
     }
-    assert await desk.states() == [State.COMPLETED]
+    assert await topic.states() == [State.COMPLETED]
     assert await committed(settings, settings.outcome_group) == 64
-    told = {record.key: dict(record.headers) for record in await read_rejected(4)}
-    assert {key: (one[REJECTED_CODE], one[REJECTED_FIELD]) for key, one in told.items()} == {
+    rejected = {record.key: dict(record.headers) for record in await read_rejected(4)}
+    assert {key: (one[REJECTED_CODE], one[REJECTED_FIELD]) for key, one in rejected.items()} == {
         b"broken": (b"INVALID_OUTCOME", b"value"),
         b"header": (b"INVALID_HEADER", b"ce_type"),
         b"key": (b"INVALID_OUTCOME", b"item"),
         b"tombstone": (b"INVALID_OUTCOME", b"value"),
     }
-    for one in told.values():
+    for one in rejected.values():
         assert one[REJECTED_REASON]
         assert one[REJECTED_ORIGIN].startswith(settings.outcome_topic.encode())
 
 
 async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_its_partition_goes_on(
-    desk: Desk, settings: OutcomeIntakeSettings, send: Send, read_rejected: ReadRejected
+    topic: WorkTopic,
+    settings: OutcomeIntakeSettings,
+    send: Send,
+    read_rejected: ReadRejected,
 ) -> None:
-    handed = await desk.hand_out(40)
-    await send(one.answers() for one in handed[:20])
+    handed = await topic.emit_and_claim(40)
+    await send(one.outcome() for one in handed[:20])
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         for partition in range(settings.topic_partitions):
             batch = OutgoingBatch(1000, Compression.NONE)
             batch.add([b"\x1a\0\0\0\x06key\0\x02\x04\xff\xfe\0"])
             await (await producer.send_batch(batch, settings.outcome_topic, partition=partition))
-    await send(one.answers() for one in handed[20:])
+    await send(one.outcome() for one in handed[20:])
     settled = rejected = 0
     async with open_outcome_intake(settings) as intake:
         while settled + rejected < 44:
@@ -103,9 +106,12 @@ async def test_an_outcome_with_a_header_whose_name_is_no_text_is_rejected_and_it
 
 
 async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_partition_goes_on(
-    desk: Desk, settings: OutcomeIntakeSettings, send: Send, read_rejected: ReadRejected
+    topic: WorkTopic,
+    settings: OutcomeIntakeSettings,
+    send: Send,
+    read_rejected: ReadRejected,
 ) -> None:
-    handed = await desk.hand_out(20)
+    handed = await topic.emit_and_claim(20)
     async with AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers,
         compression_type="gzip",
@@ -115,7 +121,7 @@ async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_par
             await producer.send_and_wait(
                 settings.outcome_topic, bytes(DECODED_BYTES_MAX + 1), partition=partition
             )
-    await send(one.answers() for one in handed)
+    await send(one.outcome() for one in handed)
     settled = rejected = 0
     async with open_outcome_intake(settings) as intake:
         while settled + rejected < 24:
@@ -130,7 +136,7 @@ async def test_a_few_bytes_that_would_become_too_many_are_rejected_and_their_par
 
 
 async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
-    desk: Desk,
+    topic: WorkTopic,
     settings: OutcomeIntakeSettings,
     send: Send,
     run_process: StartProcess,
@@ -138,8 +144,8 @@ async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
     kind: str,
 ) -> None:
     """Each process has a group of its own, so that everything comes again to each."""
-    handed = await desk.hand_out(120)
-    await send(one.answers(evidence={"key": str(one.item)}) for one in handed)
+    handed = await topic.emit_and_claim(120)
+    await send(one.outcome(evidence={"key": str(one.item)}) for one in handed)
     await send([record(b"{")])
     for step in ("received", "settled", "recorded"):
         group = f"{kind}-{step}"
@@ -154,7 +160,7 @@ async def test_g5_g7_killed_at_each_step_every_outcome_counts_once(
     await eventually(all_committed)
     survivor.send_signal(signal.SIGTERM)
     assert await asyncio.wait_for(survivor.wait(), 60) == 0
-    assert await desk.states() == [State.COMPLETED]
-    assert len(await desk.journal()) == 120
-    assert await desk.refused() == []
-    await desk.check_balance()
+    assert await topic.states() == [State.COMPLETED]
+    assert len(await topic.journal()) == 120
+    assert await topic.refused() == []
+    await topic.check_balance()

@@ -65,9 +65,9 @@ def actual_of(key: int, event: TransitionEvent | None) -> ActualItem:
     )
 
 
-@given(owed=keys, standing=keys, cancelled=keys, chunk=st.integers(1, 7))
+@given(owed=keys, recorded=keys, cancelled=keys, chunk=st.integers(1, 7))
 def test_g11_a_window_reports_exactly_the_difference_of_both_sides(
-    owed: set[int], standing: set[int], cancelled: set[int], chunk: int
+    owed: set[int], recorded: set[int], cancelled: set[int], chunk: int
 ) -> None:
     flow = FlowRules(
         "acme", "K", timedelta(0), is_covered=True, is_single=True, needs_evidence=False
@@ -78,17 +78,17 @@ def test_g11_a_window_reports_exactly_the_difference_of_both_sides(
     )
     rows = [
         actual_of(key, TransitionEvent.CANCELLED if key in cancelled else None)
-        for key in sorted(standing)
+        for key in sorted(recorded)
     ]
     for begin in range(0, len(rows), chunk):
         window.add(rows[begin : begin + chunk])
     result = window.finish()
 
-    assert {left.business_key for left in result.missing} == {f"key-{n}" for n in owed - standing}
-    assert {item.item_no - 1 for item in result.unexpected} == standing - owed - cancelled
+    assert {left.business_key for left in result.missing} == {f"key-{n}" for n in owed - recorded}
+    assert {item.item_no - 1 for item in result.unexpected} == recorded - owed - cancelled
     tally = comparison.tallies["acme", "K"]
-    assert tally.open + sum(tally.ended.values()) == len(standing)
-    assert tally.expected == len(owed & standing) + len((standing - owed) & cancelled)
+    assert tally.open + sum(tally.ended.values()) == len(recorded)
+    assert tally.expected == len(owed & recorded) + len((recorded - owed) & cancelled)
 
 
 @pytest.mark.parametrize(
@@ -185,9 +185,9 @@ def test_percentiles_are_at_most_a_step_above_the_exact_ones(
     for value in seconds:
         lateness.add(value)
     exact = sorted(seconds)[math.ceil(share * len(seconds)) - 1]
-    told = lateness.percentile(share)
-    assert exact - 0.001 <= told + 1e-9 or math.isclose(exact, told)
-    assert told <= max(exact * 1.05, 0.001)
+    estimate = lateness.percentile(share)
+    assert exact - 0.001 <= estimate + 1e-9 or math.isclose(exact, estimate)
+    assert estimate <= max(exact * 1.05, 0.001)
     assert sum(count for _, count in lateness.bars()) == len(seconds)
 
 
@@ -230,7 +230,7 @@ def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("sources: [{population: p, query: q}]", "dsn"),
         ("sources: [{population: p, query: q, dsn: x, dsn_env: Y}]", "dsn"),
@@ -240,11 +240,11 @@ def test_a_file_of_sources_is_read_with_its_secrets_elsewhere(
     ],
 )
 def test_a_file_of_sources_that_is_wrong_is_refused_by_field_without_its_secret(
-    tmp_path: Path, text: str, told: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
     path = tmp_path / "sources.yaml"
     path.write_text(text)
     with pytest.raises(InvalidSetting) as refusal:
         load_sources(path)
-    assert told in str(refusal.value)
+    assert message in str(refusal.value)
     assert "hunter2" not in str(refusal.value)

@@ -433,9 +433,9 @@ async def test_a_source_that_cannot_be_reached_does_not_show_its_address(
 
     assert (await reconciler.run_pass()).found == {FindingType.SOURCE_FAILED: 1}
 
-    told = repr(away) + (await reconciler.report()).as_json().decode()
+    shown = repr(away) + (await reconciler.report()).as_json().decode()
     rows: list[Any] = await findings.list_findings(frozen)
-    assert "hunter2" not in told + str([dict(row) for row in rows])
+    assert "hunter2" not in shown + str([dict(row) for row in rows])
 
 
 @pytest.mark.usefixtures("frozen")

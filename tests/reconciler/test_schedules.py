@@ -209,7 +209,7 @@ async def test_g11_schedules_that_share_their_occurrences_are_a_finding_until_ea
     other = {"cron": "0 */2 * * *", "timezone": "UTC"}
     await accept(frozen, kind, since, name="e", when=other)
     result = await reconciler.run_pass()
-    assert result.found[FindingType.MISSING] == 0, "each round has its row"
+    assert result.found[FindingType.MISSING] == 0, "each occurrence has its row"
     assert result.found[FindingType.DEFINITION_FAILED] == 1
     (row,) = await findings.list_findings(frozen, type_=FindingType.DEFINITION_FAILED)
     assert "definition e" in row["sentence"]

@@ -115,7 +115,7 @@ def ask(
 
 
 @pytest.mark.parametrize("roll", list(Roll))
-def test_what_a_calendar_knows_is_answered_up_to_its_edges(roll: Roll) -> None:
+def test_a_calendar_is_used_up_to_its_first_and_last_day(roll: Roll) -> None:
     assert ask("0 9 15 * *", roll, date(2027, 1, 1), date(2028, 1, 1))[0] == "2027-01-15"
     assert len(ask("0 9 * 2-11 2", roll, date(2027, 1, 1), date(2028, 1, 1))) == 44  # Tuesdays
 

@@ -53,7 +53,7 @@ class Case:
     """A `when`, and its nominal times around the change with the day each is moved to."""
 
     document: Mapping[str, object]
-    landings: list[datetime]
+    local_times: list[datetime]
     observance: Observance | None = None
 
 
@@ -108,13 +108,13 @@ def business_cases(draw: st.DrawFn, place: Place) -> Case:
     of_day = draw(TIMES)
     day = place.local.date() + draw(st.integers(-1, 1)) * DAY
     document: dict[str, object] = {"at": of_day.isoformat("minutes")}
-    landing = [datetime.combine(day, of_day)]
+    local_time = [datetime.combine(day, of_day)]
     closed = tuple(day + n * DAY for n in range(-40, 41) if n)
     alone = Calendar(weekend=(), holidays=closed)
     roll = draw(st.sampled_from([Roll.FOLLOWING, Roll.PRECEDING]))
     match draw(st.sampled_from(["first", "last", "nth", "day_of_month"])):
         case "nth":
-            return Case(document | {"business": {"nth": 1}}, landing, Observance(alone, roll))
+            return Case(document | {"business": {"nth": 1}}, local_time, Observance(alone, roll))
         case "day_of_month":
             back = 2 if roll is Roll.FOLLOWING else -2
             named = {"day_of_month": (day - back * DAY).day, "roll": roll.value}
@@ -127,7 +127,7 @@ def business_cases(draw: st.DrawFn, place: Place) -> Case:
             ]
             return Case(document | {"business": named}, found, Observance(shut, Roll.SKIP))
         case word:
-            return Case(document | {"business": word}, landing, Observance(alone, Roll.SKIP))
+            return Case(document | {"business": word}, local_time, Observance(alone, Roll.SKIP))
 
 
 @st.composite
@@ -149,12 +149,14 @@ def cron_cases(draw: st.DrawFn, place: Place) -> Case:
     return Case(document, landed, Observance(calendar, roll))
 
 
-def scanned(place: Place, landings: Iterable[datetime], policy: tuple[Gap, Fold]) -> list[datetime]:
+def scanned(
+    place: Place, local_times: Iterable[datetime], policy: tuple[Gap, Fold]
+) -> list[datetime]:
     near = neighbourhood(load_zone(place.zone), place.change - SPAN, place.change + SPAN)
     due = {
         instant
-        for landing in landings
-        for instant in expected_instants(near, landing, *policy) or []
+        for local_time in local_times
+        for instant in expected_instants(near, local_time, *policy) or []
     }
     return sorted(due)
 
@@ -168,7 +170,7 @@ def check(place: Place, case: Case, policy: tuple[Gap, Fold], cuts: list[int]) -
     bounds = [place.change + cut * MINUTE for cut in sorted(cuts)]
     found = expand(when, bounds[0], bounds[-1], case.observance)
     instants = [each.due_at for each in found.occurrences]
-    expected = scanned(place, case.landings, policy)
+    expected = scanned(place, case.local_times, policy)
     assert instants == [each for each in expected if bounds[0] <= each < bounds[-1]]
     parts = [expand(when, low, high, case.observance) for low, high in pairwise(bounds)]
     assert found.occurrences == tuple(each for part in parts for each in part.occurrences)

@@ -32,11 +32,11 @@ def test_the_vectors_of_the_docs_hold_on_any_host() -> None:
 
 @given(st.uuids(), st.integers(1, 10**9), st.integers(0, 10**9))
 def test_an_item_is_moved_by_less_than_the_window_and_than_the_time_to_the_next(
-    item: UUID, window: int, room: int
+    item: UUID, window: int, to_next: int
 ) -> None:
-    moved = smear_seconds(item, timedelta(seconds=window), timedelta(seconds=room))
-    assert 0 <= moved <= max(min(window, room) - 1, 0)
-    assert moved == smear_seconds(item, timedelta(seconds=min(window, room)))
+    moved = smear_seconds(item, timedelta(seconds=window), timedelta(seconds=to_next))
+    assert 0 <= moved <= max(min(window, to_next) - 1, 0)
+    assert moved == smear_seconds(item, timedelta(seconds=min(window, to_next)))
 
 
 def test_items_are_spread_evenly() -> None:

@@ -277,6 +277,6 @@ def test_an_unknown_zone_is_refused_by_name(name: str) -> None:
     assert refused.value.fields["zone"] == name
 
 
-def test_a_zone_written_wrongly_is_answered_with_the_right_spelling() -> None:
+def test_the_error_for_a_misspelt_zone_has_the_right_spelling() -> None:
     with pytest.raises(UnknownZone, match="Europe/Berlin"):
         load_zone("europe/berlin")

@@ -120,7 +120,7 @@ def gone(process: psutil.Process) -> bool:
     return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
 
 
-async def test_a_started_stack_answers_queries_and_takes_records_at_once(
+async def test_a_started_stack_accepts_queries_and_records_at_once(
     stack: EmbeddedStack,
 ) -> None:
     ends = stack.endpoints

@@ -12,23 +12,23 @@ from dueledger.stack.start_progress import StartProgress
 SLOW = """
 echo 'LOG:  {said}'
 echo 'FATAL:  the database system is starting up'
-until [ -e {told} ]; do sleep 0.02; done
+until [ -e {reported} ]; do sleep 0.02; done
 printf '%s\\n\\n\\n\\n\\n\\n\\nready\\n' $$ > {cluster}/postmaster.pid
 exec sleep 600
 """
 
 
 def started_slowly(tmp_path: Path, said: str) -> Postgres:
-    told = tmp_path / "told"
+    reported = tmp_path / "reported"
 
-    def tell(step: str) -> None:
+    def report_step(step: str) -> None:
         if said in step:
-            told.touch()
+            reported.touch()
 
-    server = Postgres(tmp_path, steps=StartProgress(tell))
+    server = Postgres(tmp_path, steps=StartProgress(report_step))
     cluster = tmp_path / "postgres"
     cluster.mkdir()
-    script = SLOW.format(said=said, told=told, cluster=cluster)
+    script = SLOW.format(said=said, reported=reported, cluster=cluster)
     server._child.start(["/bin/sh", "-c", script])  # pyright: ignore[reportPrivateUsage]
     return server
 
@@ -47,7 +47,7 @@ def test_a_start_waits_on_while_the_log_tells_of_recovery(
     server = started_slowly(tmp_path, said)
     try:
         assert server._wait_until_ready()  # pyright: ignore[reportPrivateUsage]
-        assert (tmp_path / "told").exists()
+        assert (tmp_path / "reported").exists()
     finally:
         server.kill()
 

@@ -199,7 +199,7 @@ async def test_g4_a_handler_that_forges_fences_and_stirs_its_batch_settles_what_
     assert await site.open_runs() == 0
 
 
-async def test_a_batch_that_answers_for_more_than_it_was_given_parks_by_name(
+async def test_a_batch_that_returns_too_many_verdicts_parks_by_name(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()

@@ -25,7 +25,7 @@ class Written:
 
 
 def record(offset: int, fence: int, position: int, **changed: str) -> Written:
-    told = {
+    texts = {
         envelope.FENCE: str(fence),
         envelope.POSITION: str(position),
         envelope.SPECVERSION_HEADER: "1.0",
@@ -42,7 +42,7 @@ def record(offset: int, fence: int, position: int, **changed: str) -> Written:
         envelope.ITEM: ITEM,
         envelope.ATTEMPT: "1",
     } | {getattr(envelope, name): value for name, value in changed.items()}
-    return Written(offset, [(name, value.encode()) for name, value in told.items()])
+    return Written(offset, [(name, value.encode()) for name, value in texts.items()])
 
 
 def broken(offset: int) -> Written:
@@ -65,16 +65,16 @@ def fetched(batch: bytes, *, first_offset: int = 0) -> FetchedBatch:
 def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], ClaimSlicer]:
     cutter = ClaimSlicer()
     cutter.cut(fetched(batch_of(*records)))
-    return [shape(stretch) for stretch in cutter.slices], cutter
+    return [shape(claim_slice) for claim_slice in cutter.slices], cutter
 
 
-def shape(stretch: ClaimSlice) -> tuple[int, str, int, int, int]:
+def shape(claim_slice: ClaimSlice) -> tuple[int, str, int, int, int]:
     return (
-        stretch.fence,
-        stretch.kind,
-        stretch.from_position,
-        stretch.to_position,
-        stretch.first_offset,
+        claim_slice.fence,
+        claim_slice.kind,
+        claim_slice.from_position,
+        claim_slice.to_position,
+        claim_slice.first_offset,
     )
 
 

@@ -192,7 +192,7 @@ async def test_kinds_without_a_handler_are_wanted_too(site: Site) -> None:
     assert list((await site.eventually(site.credits)).values()) == [4_000]
 
 
-async def test_g5_what_a_killed_worker_wanted_lapses(site: Site) -> None:
+async def test_g5_the_credit_of_a_killed_worker_ends(site: Site) -> None:
     worker = await site.start_process("transaction")
     await site.eventually(site.credits)
     worker.send(signal.SIGKILL)

@@ -23,7 +23,7 @@ from .conftest import Site
 from .test_claim_slices import Written
 
 MakeDrafts = Callable[..., list[ItemDraft]]
-Told = dict[str, bytes]
+RejectedHeaders = dict[str, bytes]
 
 
 @pytest.fixture
@@ -48,9 +48,11 @@ async def nothing_revoked(partitions: Collection[TopicPartitionKey]) -> None:
     del partitions
 
 
-async def rejected_of(producer: AIOKafkaProducer, servers: str, topic: str) -> list[Told]:
+async def rejected_of(
+    producer: AIOKafkaProducer, servers: str, topic: str
+) -> list[RejectedHeaders]:
     """Return the headers of the records that were rejected from a topic."""
-    found: list[Told] = []
+    found: list[RejectedHeaders] = []
     partitions = [
         TopicPartition(envelope.REJECTED_TOPIC, number)
         for number in await producer.partitions_for(envelope.REJECTED_TOPIC)
@@ -90,7 +92,7 @@ async def test_a_malformed_record_is_rejected_and_the_rest_goes_on(
 
     await site.eventually(all_completed)
 
-    async def all_rejected() -> list[Told] | None:
+    async def all_rejected() -> list[RejectedHeaders] | None:
         found = await rejected_of(producer, bootstrap_servers, topic)
         return found if len(found) == 8 else None
 
@@ -146,7 +148,7 @@ async def test_a_header_whose_name_is_no_text_delays_no_other_record(
 
     await site.eventually(all_completed)
 
-    async def all_rejected() -> list[Told] | None:
+    async def all_rejected() -> list[RejectedHeaders] | None:
         found = await rejected_of(producer, bootstrap_servers, topic)
         return found if len(found) == 4 else None
 

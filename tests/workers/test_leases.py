@@ -57,7 +57,7 @@ async def test_g4_handlers_of_a_run_that_was_taken_away_are_stopped(
     assert not await site.rejected_writes()
 
 
-async def test_g4_handlers_stop_before_their_lease_ends_when_postgres_does_not_answer(
+async def test_g4_handlers_stop_before_their_lease_ends_if_postgres_does_not_respond(
     site: Site, make_drafts: MakeDrafts, waiting: Waiting
 ) -> None:
     await site.emit(make_drafts(1))

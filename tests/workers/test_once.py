@@ -36,7 +36,7 @@ async def test_a_pass_works_what_is_due_and_what_is_handed_out_meanwhile_and_the
     assert not await site.credits()
 
 
-async def test_a_pass_ends_though_nobody_hands_out_what_is_due(
+async def test_a_pass_ends_even_if_no_allocator_claims_due_items(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     await site.emit(make_drafts(3))

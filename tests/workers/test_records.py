@@ -24,9 +24,9 @@ TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 def ordered(written: Written) -> Written:
     """Put headers in the allocator's order, with more at their end."""
-    told = dict(written.headers)
+    headers = dict(written.headers)
     more = [pair for pair in written.headers if pair[0] not in envelope.WORK_HEADERS]
-    return replace(written, headers=[(n, told[n]) for n in envelope.WORK_HEADERS] + more)
+    return replace(written, headers=[(n, headers[n]) for n in envelope.WORK_HEADERS] + more)
 
 
 def claim(size: int, **changed: str) -> list[Written]:
@@ -46,8 +46,8 @@ def alike(records: Sequence[Written]) -> list[KafkaRecord]:
     reader = RecordReader(fetched(batch_of(*records)))
     first = reader.next()
     assert first is not None
-    told = first.work_headers()
-    return reader.next_of_claim(told.fence, told.position + 1, told.kind, told.attempt)
+    headers = first.work_headers()
+    return reader.next_of_claim(headers.fence, headers.position + 1, headers.kind, headers.attempt)
 
 
 content = st.none() | st.binary(max_size=20_000)
@@ -82,8 +82,8 @@ def test_the_next_of_a_claim_say_what_their_headers_say(
     found = alike(records)
     assert len(found) == 199
     for position, (each, original) in enumerate(zip(found, records[1:], strict=True), 2):
-        told = each.work_headers_at(7, position)
-        assert told == each.work_headers() == parse_work_headers(original.headers)
+        headers = each.work_headers_at(7, position)
+        assert headers == each.work_headers() == parse_work_headers(original.headers)
         assert (each.offset, each.key, each.value) == (
             original.offset,
             original.key,
@@ -132,9 +132,9 @@ def test_a_record_that_ends_too_early_is_rejected_with_its_bytes_and_keeps_its_p
     assert rejected.record.value is not None
     assert b"P-1" in rejected.record.value
     assert "cannot be read" in str(rejected.error)
-    [stretch] = cutter.slices
-    assert (stretch.from_position, stretch.to_position) == (1, 3)
-    assert [isinstance(item, DueItem) for item in stretch.items] == [True, False, True]
+    [claim_slice] = cutter.slices
+    assert (claim_slice.from_position, claim_slice.to_position) == (1, 3)
+    assert [isinstance(item, DueItem) for item in claim_slice.items] == [True, False, True]
 
 
 def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one() -> None:
@@ -143,7 +143,7 @@ def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one
     cut_short = batch[: BATCH_HEADER_BYTES + third] + b"\xff" * 12 + batch[-50:]
     cutter = ClaimSlicer()
     cutter.cut(fetched(cut_short))
-    assert [len(stretch.items) for stretch in cutter.slices] == [2]
+    assert [len(claim_slice.items) for claim_slice in cutter.slices] == [2]
     [rejected] = cutter.rejected
     assert rejected.record.offset == 2
     assert rejected.record.value == b"\xff" * 12 + batch[-50:]
@@ -184,12 +184,12 @@ def test_whatever_a_batch_holds_it_is_gone_through_once_and_only_refused(
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
     cutter = ClaimSlicer()
     cutter.cut(fetched(bytes(body)))
-    for stretch in cutter.slices:
-        for item in stretch.items:
+    for claim_slice in cutter.slices:
+        for item in claim_slice.items:
             if isinstance(item, DueItem):
                 with suppress(InvalidHeader):
                     _ = (item.business_key, item.payload, item.retries)
     offsets = [each.record.offset for each in cutter.rejected]
     assert offsets == sorted(offsets)
     assert all(0 <= offset < 6 for offset in offsets)
-    assert sum(len(stretch.items) for stretch in cutter.slices) <= 6 + len(offsets)
+    assert sum(len(claim_slice.items) for claim_slice in cutter.slices) <= 6 + len(offsets)

@@ -151,12 +151,16 @@ async def test_g6_a_verdict_counts_though_its_evidence_cannot_be_kept(
     ended = {key.removesuffix("-000000"): names for key, names in events.items()}
     assert (ended.pop("retried"), ended.pop("parked")) == (["failed"], ["parked"])
     assert set(map(tuple, ended.values())) == {("completed",)}
-    details = {key.removesuffix("-000000"): told for key, told in (await site.details()).items()}
+    details = {
+        key.removesuffix("-000000"): detail for key, detail in (await site.details()).items()
+    }
     assert details["retried"]["reason"] == "503"
     assert "not JSON" in details["retried"]["evidence"]["evidence_refused"]
     assert details["parked"]["reason"] == "for this"
     assert "NUL" in details["parked"]["evidence"]["evidence_refused"]
-    refused = {key: told["evidence_refused"] for key, told in details.items() if len(told) == 1}
+    refused = {
+        key: detail["evidence_refused"] for key, detail in details.items() if len(detail) == 1
+    }
     assert "not JSON" in refused["set"]
     assert "not JSON" in refused["half"]
     assert "not JSON" in refused["prose"]
@@ -316,7 +320,7 @@ async def test_a_plain_function_blocks_its_thread_and_nothing_else(
     assert await site.completed() == 2
 
 
-async def test_a_batch_answers_for_each_and_its_poison_fails_alone(
+async def test_a_batch_returns_a_verdict_for_each_and_its_poison_fails_alone(
     site: Site, make_drafts: MakeDrafts
 ) -> None:
     handlers = Handlers()
@@ -393,15 +397,15 @@ async def test_an_item_gives_its_handler_what_was_emitted(
         )
         return Completed()
 
-    await worked(site, make_drafts, handlers, "told")
+    await worked(site, make_drafts, handlers, "shown")
 
-    draft = make_drafts(1, prefix="told")[0]
+    draft = make_drafts(1, prefix="shown")[0]
     assert seen == [
         {
             "id": draft.id,
             "tenant": "acme",
             "kind": site.kind,
-            "business_key": "told-000000",
+            "business_key": "shown-000000",
             "cycle": "2027",
             "effective_date": draft.effective_date,
             "due_at": draft.due_at,

@@ -16,7 +16,7 @@ const payload = JSON.parse(process.env.DUELEDGER_PEER_PAYLOAD);
 const logger = new Logger(() => (level, message) => {
   if (level === "error") console.error(message);
 });
-const tell = (event, fields = {}) => console.log(JSON.stringify({ event, ...fields }));
+const report = (event, fields = {}) => console.log(JSON.stringify({ event, ...fields }));
 
 async function load() {
   const utils = await makeWorkerUtils({ connectionString, logger });
@@ -26,7 +26,7 @@ async function load() {
     const size = Math.min(BATCH, items - from);
     await utils.addJobs(Array.from({ length: size }, () => ({ identifier: "bench", payload })));
   }
-  tell("loaded", { seconds: (performance.now() - began) / 1000 });
+  report("loaded", { seconds: (performance.now() - began) / 1000 });
   await utils.release();
 }
 
@@ -41,7 +41,7 @@ async function work() {
     done += 1;
     if (done === warmUp) {
       began = performance.now();
-      tell("measuring");
+      report("measuring");
     }
     if (done === items + warmUp) all();
   };
@@ -67,7 +67,7 @@ async function work() {
   while ((await client.query(left)).rows[0].left) {
     await new Promise((resolve) => setTimeout(resolve, LOOK_MILLISECONDS));
   }
-  tell("finished", { seconds: (performance.now() - began) / 1000 });
+  report("finished", { seconds: (performance.now() - began) / 1000 });
   await Promise.all(runners.map((runner) => runner.stop()));
   await client.end();
 }

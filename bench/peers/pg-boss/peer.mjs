@@ -11,7 +11,7 @@ const QUEUE = "bench";
 const [, , command, ...counts] = process.argv;
 const [items, warmUp = 0] = counts.map(Number);
 const data = JSON.parse(process.env.DUELEDGER_PEER_PAYLOAD);
-const tell = (event, fields = {}) => console.log(JSON.stringify({ event, ...fields }));
+const report = (event, fields = {}) => console.log(JSON.stringify({ event, ...fields }));
 
 async function started() {
   const boss = new PgBoss({
@@ -33,7 +33,7 @@ async function load() {
     const size = Math.min(BATCH, items - from);
     await boss.insert(QUEUE, Array.from({ length: size }, () => ({ data })));
   }
-  tell("loaded", { seconds: (performance.now() - began) / 1000 });
+  report("loaded", { seconds: (performance.now() - began) / 1000 });
   await boss.stop();
 }
 
@@ -49,7 +49,7 @@ async function work() {
       done += jobs.length;
       if (before < warmUp && done >= warmUp) {
         began = performance.now();
-        tell("measuring");
+        report("measuring");
       }
       await boss.complete(
         QUEUE,
@@ -59,7 +59,7 @@ async function work() {
   };
   await Promise.all(Array.from({ length: LOOPS }, loop));
   if (done !== items + warmUp) throw new Error(`${done} of ${items + warmUp} jobs were fetched`);
-  tell("finished", { seconds: (performance.now() - began) / 1000 });
+  report("finished", { seconds: (performance.now() - began) / 1000 });
   await boss.stop();
 }
 

@@ -20,10 +20,10 @@ from pgqueuer.queries import Queries
 
 BATCH = 1000
 ENTRYPOINT = "bench"
-LOOK_SECONDS = 0.002
+POLL_SECONDS = 0.002
 
 
-def tell(event: str, **fields: float) -> None:
+def report(event: str, **fields: float) -> None:
     """Print one line that the benchmark reads."""
     print(json.dumps({"event": event, **fields}), flush=True)
 
@@ -43,7 +43,7 @@ async def load(items: int) -> None:
     for start in range(0, items, BATCH):
         size = min(BATCH, items - start)
         await queries.enqueue([ENTRYPOINT] * size, [payload] * size, [0] * size)
-    tell("loaded", seconds=perf_counter() - began)
+    report("loaded", seconds=perf_counter() - began)
 
 
 async def work(items: int, warm_up: int) -> None:
@@ -60,7 +60,7 @@ async def work(items: int, warm_up: int) -> None:
         done += 1
         if done == warm_up:
             began = perf_counter()
-            tell("measuring")
+            report("measuring")
         if done == items + warm_up:
             handled.set()
 
@@ -70,8 +70,8 @@ async def work(items: int, warm_up: int) -> None:
     await handled.wait()
     left = "select exists (select from pgqueuer)"
     while await connection.fetchval(left):  # noqa: ASYNC110 - it does not notify about commits
-        await asyncio.sleep(LOOK_SECONDS)
-    tell("finished", seconds=perf_counter() - began)
+        await asyncio.sleep(POLL_SECONDS)
+    report("finished", seconds=perf_counter() - began)
     queue.shutdown.set()
     await running
 

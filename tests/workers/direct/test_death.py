@@ -312,7 +312,7 @@ async def losing_an_answer(
         await asyncio.gather(*carrying, return_exceptions=True)
 
 
-async def test_g5_what_was_taken_in_an_answer_that_was_lost_goes_back_at_once(
+async def test_g5_items_claimed_in_a_lost_response_are_released_at_once(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:
     await estate.emit(make_drafts(10, payload=f'{{"mark":"{MARK}"}}'))

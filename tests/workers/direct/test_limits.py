@@ -31,7 +31,7 @@ def gathering(kind: str, seen: list[str], **options: int) -> Handlers:
     return handlers
 
 
-async def rounds(worker: DirectWorker, count: int) -> None:
+async def claim_times(worker: DirectWorker, count: int) -> None:
     for _ in range(count):
         await worker.claim()
         await worker.settle()
@@ -47,11 +47,11 @@ async def test_g12_a_paused_flow_waits_and_goes_on_when_it_is_resumed(
     )
     seen: list[str] = []
     worker = await estate.employ(gathering(estate.kind, seen))
-    await rounds(worker, 4)
+    await claim_times(worker, 4)
     assert sorted(seen) == [f"us-{number:06}" for number in range(5)]
     await estate.connection.execute("update ledger.flow set paused_at = null, paused_by = null")
     while len(seen) < 10:
-        await rounds(worker, 1)
+        await claim_times(worker, 1)
     assert await estate.completed() == 10
 
 
@@ -61,12 +61,12 @@ async def test_a_flow_paused_after_it_was_listed_gives_nothing_more(
     await estate.emit(make_drafts(100))
     seen: list[str] = []
     worker = await estate.employ(gathering(estate.kind, seen), direct_claim_items_max=10)
-    await rounds(worker, 1)
+    await claim_times(worker, 1)
     taken = len(seen)
     await estate.connection.execute(
         "update ledger.flow set paused_at = now(), paused_by = $1", estate.actor_no
     )
-    await rounds(worker, 3)
+    await claim_times(worker, 3)
     assert len(seen) == taken < 100
 
 
@@ -86,7 +86,7 @@ async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
     await estate.pool.expire_connections()
     seen: list[str] = []
     worker = await estate.employ(gathering(estate.kind, seen))
-    await rounds(worker, 5)
+    await claim_times(worker, 5)
     assert len(seen) == 7
     later = now + timedelta(seconds=0.5)
     setting = f"{later.isoformat()}|{later.isoformat()}|0"
@@ -95,8 +95,8 @@ async def test_a_rate_lets_through_what_its_bucket_holds_and_no_more(
     )
     await estate.pool.expire_connections()
     while len(seen) < 10:
-        await rounds(worker, 1)
-    await rounds(worker, 3)
+        await claim_times(worker, 1)
+    await claim_times(worker, 3)
     assert len(seen) == 10
     assert await estate.completed() == 10
 
@@ -128,7 +128,7 @@ async def test_a_limit_set_after_a_flow_was_listed_counts_at_the_next_take(
     assert len(running) == 5 + 2
     going.set()
     while await estate.completed() < 100:
-        await rounds(worker, 1)
+        await claim_times(worker, 1)
     assert most == 7
 
 
@@ -175,11 +175,11 @@ async def test_a_circuit_that_is_open_takes_nothing_and_half_open_one_probe(
         return [Retry(after_seconds=3600.0) if fails else Completed() for _ in items]
 
     worker = await estate.employ(handlers)
-    await rounds(worker, 1)
+    await claim_times(worker, 1)
     assert len(seen) == 10
     (change,) = await update_circuits(estate.connection)
     assert (change.before, change.after, change.failed) == ("closed", "open", 10)
-    await rounds(worker, 3)
+    await claim_times(worker, 3)
     assert len(seen) == 10
     now = await estate.connection.fetchval("select clock_timestamp()")
     await set_machine_clock(estate.connection, now + timedelta(minutes=5), 1.0)
@@ -187,7 +187,7 @@ async def test_a_circuit_that_is_open_takes_nothing_and_half_open_one_probe(
     assert (change.before, change.after) == ("open", "half_open")
     fails = False
     while len(seen) < 11:
-        await rounds(worker, 1)
+        await claim_times(worker, 1)
     # The probe is settled; until the circuit is judged, one at a time goes through.
     assert len(seen) == 11
 
@@ -201,7 +201,7 @@ async def test_g12_what_little_is_due_is_taken_at_once_beside_a_flood(
     worker = await estate.employ(
         gathering(estate.kind, seen, batch_max=200, concurrency=2), direct_claim_items_max=200
     )
-    await rounds(worker, 1)
+    await claim_times(worker, 1)
     assert sum(key.startswith("little") for key in seen) == 3
     assert len(seen) <= 200
 
@@ -217,7 +217,7 @@ async def test_one_limited_flow_that_is_exhausted_costs_the_others_nothing(
     seen: list[str] = []
     worker = await estate.employ(gathering(estate.kind, seen), direct_claim_items_max=50)
     while len(seen) < 200:
-        await rounds(worker, 1)
+        await claim_times(worker, 1)
     assert {key.partition("-")[0] for key in seen} == {"free"}
     assert await estate.count("ledger.pending") == 200
 
@@ -278,7 +278,7 @@ async def test_a_key_that_a_failure_holds_keeps_what_is_behind_it_waiting(
         return Completed()
 
     worker = await estate.employ(handlers)
-    await rounds(worker, 8)
+    await claim_times(worker, 8)
     waiting = await estate.pending()
     assert waiting["before-000000"]["state"] == State.RETRYABLE_FAILURE
     assert waiting["later-000000"]["state"] == State.SCHEDULED
@@ -301,6 +301,6 @@ async def test_retries_have_a_share_of_their_own_beside_first_attempts(
     await worker.claim()
     left = Counter(row["state"] for row in (await estate.pending()).values())
     assert left == {State.SCHEDULED: 100 - 30, State.RETRYABLE_FAILURE: 200 - 10}
-    await rounds(worker, 1)
+    await claim_times(worker, 1)
     while len(await estate.pending()) > 0:
-        await rounds(worker, 1)
+        await claim_times(worker, 1)

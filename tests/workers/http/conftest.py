@@ -153,7 +153,7 @@ def make_item(
     business_key: str = "P-1",
     traceparent: str | None = None,
 ) -> DueItem:
-    told = {
+    texts = {
         "ce_duefence": str(fence),
         "ce_dueposition": "1",
         "ce_specversion": "1.0",
@@ -171,6 +171,6 @@ def make_item(
         "ce_dueattempt": str(attempt),
     }
     if traceparent is not None:
-        told["traceparent"] = traceparent
-    headers = [(name, value.encode()) for name, value in told.items()]
+        texts["traceparent"] = traceparent
+    headers = [(name, value.encode()) for name, value in texts.items()]
     return DueItem(Record(headers, payload), fence, 1)

@@ -102,7 +102,7 @@ async def test_a_name_that_means_this_machine_is_refused(endpoint: Endpoint) -> 
     assert endpoint.connections == 0
 
 
-async def test_the_machines_own_resolver_is_asked_and_its_answer_is_checked(
+async def test_the_addresses_of_the_machines_own_resolver_are_checked(
     endpoint: Endpoint,
 ) -> None:
     origin = f"http://localhost:{endpoint.port}"
@@ -125,7 +125,7 @@ async def test_one_bad_address_of_a_name_refuses_it_whole(address: str) -> None:
                 await strict.send(request(f"http://{NAME}/"))
 
 
-async def test_an_answer_that_changes_after_the_check_changes_nothing(
+async def test_a_name_that_resolves_differently_after_the_check_changes_nothing(
     make_endpoint: MakeEndpoint,
 ) -> None:
     checked = await make_endpoint("127.0.0.2")
@@ -185,7 +185,7 @@ async def dribbled_head(writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(0)
 
 
-async def test_an_endpoint_that_never_answers_is_given_up(
+async def test_an_endpoint_that_never_responds_times_out(
     client: HttpClient, endpoint: Endpoint
 ) -> None:
     endpoint.answers = [never]

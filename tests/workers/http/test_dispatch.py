@@ -47,7 +47,7 @@ def kind(url: str, tenant: str = "acme", /, **http: object) -> HttpKind:
     return HttpKind(tenant, "RenewalDue", topic, document, 10.0, 20.0)
 
 
-def wall() -> DatabaseClock:
+def database_clock() -> DatabaseClock:
     clock = DatabaseClock(lambda: 0.0)
     clock.set(NOW, at=0.0)
     return clock
@@ -60,7 +60,7 @@ async def configure(client: HttpClient, endpoint: Endpoint) -> Configure:
     def make(**http: object) -> HttpDispatcher:
         targets = HttpTargets(settings())
         targets.replace([kind(endpoint.url, **http)])
-        return HttpDispatcher(targets, client, wall())
+        return HttpDispatcher(targets, client, database_clock())
 
     return make
 
@@ -161,7 +161,7 @@ async def test_a_traceparent_that_is_none_is_not_passed_on(
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
-async def test_a_success_completes_with_the_answer_as_evidence(
+async def test_a_success_completes_with_the_response_as_evidence(
     configure: Configure, endpoint: Endpoint, status: int
 ) -> None:
     endpoint.answers = [answer(status, b"" if status == 204 else b"booked R-1")]
@@ -251,7 +251,7 @@ async def test_a_redirect_waits_for_a_person(
     assert len(endpoint.received) == 1
 
 
-async def test_no_answer_is_tried_again(configure: Configure, endpoint: Endpoint) -> None:
+async def test_a_missing_response_is_retried(configure: Configure, endpoint: Endpoint) -> None:
     endpoint.answers = [never]
     verdict = await configure(timeout="PT1S")(make_item())
     assert isinstance(verdict, Retry)
@@ -265,7 +265,7 @@ async def test_a_refused_target_waits_for_a_person_and_is_never_connected_to(
     targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url + "?token=hunter22")])
     async with HttpClient(permissive(networks=())) as strict:
-        verdict = await HttpDispatcher(targets, strict, wall())(make_item())
+        verdict = await HttpDispatcher(targets, strict, database_clock())(make_item())
     assert verdict == Park(f"the request is refused: http://127.0.0.1:{endpoint.port} is loopback")
     assert endpoint.connections == 0
 
@@ -282,7 +282,7 @@ async def test_a_body_that_cannot_be_made_waits_for_a_person(
 # Secrets.
 
 
-async def test_an_answer_that_repeats_the_secrets_leaves_none_in_evidence_or_reason(
+async def test_secrets_in_a_response_are_left_out_of_evidence_and_reason(
     configure: Configure, endpoint: Endpoint
 ) -> None:
     dispatch = configure(
@@ -294,11 +294,11 @@ async def test_an_answer_that_repeats_the_secrets_leaves_none_in_evidence_or_rea
     for status in (200, 400, 500, 307):
         endpoint.answers = [answer(status, said, server=TOKEN, location=f"/{TOKEN}")]
         verdicts.append(await dispatch(make_item()))
-    told = repr(verdicts)
+    shown = repr(verdicts)
     assert endpoint.received[0].headers["authorization"] == TOKEN
-    assert "tok-0123456789" not in told
-    assert not any(key.removeprefix("whsec_") in told for key in KEYS.split())
-    assert told.count("[redacted]") >= 4
+    assert "tok-0123456789" not in shown
+    assert not any(key.removeprefix("whsec_") in shown for key in KEYS.split())
+    assert shown.count("[redacted]") >= 4
 
 
 def test_nothing_that_holds_a_secret_shows_it() -> None:
@@ -324,9 +324,9 @@ async def test_a_tenant_can_name_none_but_its_own_secrets(
     found = targets.find("umbra", "RenewalDue")
     assert isinstance(found, UnusableTarget)
     assert found.reason == "this worker has no secret umbra/signing"
-    verdict = await HttpDispatcher(targets, client, wall())(make_item(tenant="umbra"))
+    verdict = await HttpDispatcher(targets, client, database_clock())(make_item(tenant="umbra"))
     assert verdict == NotAttempted(60.0, "this worker has no secret umbra/signing")
-    await HttpDispatcher(targets, client, wall())(make_item(tenant="acme"))
+    await HttpDispatcher(targets, client, database_clock())(make_item(tenant="acme"))
     assert [received.headers["authorization"] for received in endpoint.received] == [TOKEN]
 
 
@@ -335,7 +335,7 @@ async def test_a_signing_secret_that_is_no_key_stops_its_kind_and_is_not_quoted(
 ) -> None:
     targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url, secret="token")])  # noqa: S106 - its name
-    verdict = await HttpDispatcher(targets, client, wall())(make_item())
+    verdict = await HttpDispatcher(targets, client, database_clock())(make_item())
     assert isinstance(verdict, NotAttempted)
     assert verdict.reason == "secret token: a key must begin with whsec_"
     assert endpoint.received == []
@@ -346,7 +346,7 @@ async def test_an_item_whose_kind_is_sent_no_more_goes_back_at_once(
 ) -> None:
     targets = HttpTargets(settings())
     targets.replace([kind(endpoint.url)])
-    verdict = await HttpDispatcher(targets, client, wall())(make_item(kind="Other"))
+    verdict = await HttpDispatcher(targets, client, database_clock())(make_item(kind="Other"))
     assert isinstance(verdict, NotAttempted)
     assert verdict.seconds == 1.0
 
@@ -376,7 +376,7 @@ def test_each_endpoint_has_bounds_of_its_own() -> None:
     }
 
 
-def test_the_wall_goes_on_with_the_monotonic_clock_alone() -> None:
+def test_the_database_clock_advances_with_the_monotonic_clock_alone() -> None:
     ticks = [100.0]
     clock = DatabaseClock(lambda: ticks[0])
     with pytest.raises(RuntimeError, match="has not been read yet"):

@@ -20,21 +20,21 @@ def block(language: str) -> str:
 
 
 def example() -> dict[str, list[str]]:
-    told: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for line in block("text").splitlines():
         name, value = line.split(": ", 1)
-        told.setdefault(name, []).append(value)
-    return told
+        values.setdefault(name, []).append(value)
+    return values
 
 
 def test_the_documented_receiver_accepts_the_documented_request_and_no_other() -> None:
     names: dict[str, object] = {}
     exec(block("python"), names)  # noqa: S102 - our own document
     is_ours = cast("Callable[[dict[str, str], bytes, str, float], bool]", names["is_ours"])
-    told = example()
-    headers = {name: values[0] for name, values in told.items() if name.startswith("webhook-")}
-    body, now = told["body"][0].encode(), float(headers["webhook-timestamp"])
-    for key in told["key"]:
+    values = example()
+    headers = {name: values[0] for name, values in values.items() if name.startswith("webhook-")}
+    body, now = values["body"][0].encode(), float(headers["webhook-timestamp"])
+    for key in values["key"]:
         assert is_ours(headers, body, key, now + 299)
         assert not is_ours(headers, body, key, now + 301)
         assert not is_ours(headers, body + b" ", key, now)
@@ -43,12 +43,12 @@ def test_the_documented_receiver_accepts_the_documented_request_and_no_other() -
 
 
 def test_the_documented_request_is_signed_as_we_sign() -> None:
-    told = example()
-    (identity,), (sent_at,) = told["webhook-id"], told["webhook-timestamp"]
+    values = example()
+    (identity,), (sent_at,) = values["webhook-id"], values["webhook-timestamp"]
     signature = sign(
-        read_keys(" ".join(told["key"])), identity, int(sent_at), told["body"][0].encode()
+        read_keys(" ".join(values["key"])), identity, int(sent_at), values["body"][0].encode()
     )
-    assert told["webhook-signature"] == [signature]
+    assert values["webhook-signature"] == [signature]
 
 
 def test_the_documented_definition_is_accepted_unchanged() -> None:

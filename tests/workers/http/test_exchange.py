@@ -84,7 +84,7 @@ def test_no_retry_after_is_too_odd_to_be_read(value: str) -> None:
     assert seconds is None or RETRY_AFTER_SECONDS_MIN <= seconds <= RETRY_AFTER_SECONDS_MAX
 
 
-def test_the_evidence_says_what_was_answered_by_whom() -> None:
+def test_the_evidence_has_the_response_and_its_address() -> None:
     answered = response(
         b'{"ok":true}',
         content_type="application/json",
@@ -109,8 +109,8 @@ def test_the_evidence_says_what_was_answered_by_whom() -> None:
 
 
 def test_a_reason_is_one_line_without_a_query() -> None:
-    told = reason_of(REQUEST, response(b"no\r\n  such\tpolicy", 404), NOBODY)
-    assert told == "404 from POST https://hooks.example.com/due: no such policy"
+    reason = reason_of(REQUEST, response(b"no\r\n  such\tpolicy", 404), NOBODY)
+    assert reason == "404 from POST https://hooks.example.com/due: no such policy"
     moved = response(b"", 307, location="/other?token=hunter22")
     assert reason_of(REQUEST, moved, NOBODY) == (
         "307 to /other from POST https://hooks.example.com/due"
@@ -118,7 +118,7 @@ def test_a_reason_is_one_line_without_a_query() -> None:
 
 
 @given(st.binary(max_size=5000), st.text(max_size=300))
-def test_whatever_is_answered_can_be_stored(body: bytes, header: str) -> None:
+def test_the_evidence_of_any_response_can_be_stored(body: bytes, header: str) -> None:
     answered = response(body, content_type=header, location=header, retry_after=header)
     evidence = evidence_of(REQUEST, answered, NOBODY, seconds=0.1)
     ending = outcome_of_verdict(Completed(evidence), make_item(), HandlerOptions())
@@ -148,11 +148,11 @@ def test_a_compressed_body_is_recorded_by_its_size() -> None:
 def test_a_secret_that_comes_back_is_taken_out_however_it_is_spelled(said: str) -> None:
     redactor = Redactor([f"Bearer {SECRET}"])
     answered = response(f"you sent {said}".encode(), 401, server=f"proxy {said}")
-    told = str(evidence_of(REQUEST, answered, redactor, seconds=0.1))
-    told += reason_of(REQUEST, answered, redactor)
-    assert "s3cret" not in told
-    assert "value==" not in told
-    assert "[redacted]" in told
+    shown = str(evidence_of(REQUEST, answered, redactor, seconds=0.1))
+    shown += reason_of(REQUEST, answered, redactor)
+    assert "s3cret" not in shown
+    assert "value==" not in shown
+    assert "[redacted]" in shown
 
 
 def test_a_secret_across_the_cut_is_taken_out_before_it() -> None:

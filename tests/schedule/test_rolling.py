@@ -88,7 +88,7 @@ def _each(
     when: Recurring, calendar: Calendar, roll: Roll, naive: tuple[datetime, datetime]
 ) -> Iterator[Occurrence | Skipped]:
     ruling = when.ruling
-    landing: dict[date, date] = {}
+    rolled_to: dict[date, date] = {}
     for nominal in nominals(when, *naive):
         day = nominal.date()
         own = [
@@ -107,9 +107,9 @@ def _each(
                     else Skipped(each.due_at, nominal, left_out, each.decision)
                 )
         elif own:
-            if day not in landing:
-                landing[day] = rolled(calendar, day, roll)
-            moved = datetime.combine(landing[day], nominal.time())
+            if day not in rolled_to:
+                rolled_to[day] = rolled(calendar, day, roll)
+            moved = datetime.combine(rolled_to[day], nominal.time())
             for each in resolve(moved, *ruling.policy):
                 if isinstance(each, Skipped):
                     yield replace(each, nominal=nominal)

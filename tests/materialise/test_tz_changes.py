@@ -25,7 +25,7 @@ from dueledger.ledger.store.calendars import put_calendar
 from dueledger.ledger.store.items import emit_items, item_timeline, read_accounting
 from dueledger.ledger.store.tz_changes import TzStepKind
 
-from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
+from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, claim_next, tick_until_idle
 
 HOUR = timedelta(hours=1)
 NOWHERE = "postgresql://127.0.0.1:1/nothing"
@@ -52,7 +52,7 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     await set_schedule("elsewhere", hourly | {"timezone": "Europe/Berlin"})
     await tick_until_idle(materialiser)
     await set_time(NOON + timedelta(minutes=90))
-    _, handed = await hand_out(connection, actor_no, 1)
+    _, handed = await claim_next(connection, actor_no, 1)
     before = {row["id"]: row for row in await connection.fetch(ROWS)}
 
     (shown,) = check_tz()
@@ -83,9 +83,9 @@ async def test_g13_what_a_newer_tz_database_moves_is_shown_and_applied_once(
     assert all(after[one] == before[one] for one in before if str(one) not in untouched)
     assert handed[0] in before
     assert str(handed[0]) not in untouched
-    story = await item_timeline(connection, UUID(moved[0]["id"]))
-    assert [event["event"] for event in story] == ["emitted", "revised"]
-    detail = story[1]["detail"]
+    timeline = await item_timeline(connection, UUID(moved[0]["id"]))
+    assert [event["event"] for event in timeline] == ["emitted", "revised"]
+    detail = timeline[1]["detail"]
     assert (detail["tzdata"], detail["before"]["tzdata"]) == (NEWER, tzdata_version())
     assert detail["tz_change"] == applied["change_no"]
     assert datetime.fromisoformat(detail["before"]["due_at"]) == NOON + 2 * HOUR
@@ -191,9 +191,9 @@ async def test_g13_what_falls_into_a_gap_that_the_newer_database_makes_ends_as_i
     (applied,) = apply_tz()
     (shown,) = applied["items"]
     assert (shown["change"], shown["id"], shown["due_at"]) == ("skipped", str(before["id"]), None)
-    story = await item_timeline(connection, before["id"])
-    assert [event["event"] for event in story] == ["emitted", "skipped"]
-    detail = story[1]["detail"]
+    timeline = await item_timeline(connection, before["id"])
+    assert [event["event"] for event in timeline] == ["emitted", "skipped"]
+    detail = timeline[1]["detail"]
     assert (detail["reason"], detail["tzdata"]) == ("gap", NEWER)
     assert detail["before"]["tzdata"] == tzdata_version()
     assert check_tz() == []

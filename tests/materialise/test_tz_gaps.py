@@ -37,7 +37,7 @@ order by i.cycle
 """
 
 Release = Callable[[str, str], None]
-Round = tuple[str, str, str | None]
+OccurrenceRow = tuple[str, str, str | None]
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def release(newer_tzdata: Path) -> Release:
     return put
 
 
-async def rounds(connection: Connection) -> list[Round]:
+async def occurrences(connection: Connection) -> list[OccurrenceRow]:
     """Return each occurrence, its due time, and why it was skipped or withdrawn."""
     found = await connection.fetch(ENDS)
     return [(row["cycle"], row["due"], row["reason"]) for row in found]
@@ -77,21 +77,21 @@ async def test_g13_an_occurrence_in_a_gap_that_a_newer_database_closes_is_owed_a
     await set_schedule("d", NIGHTLY, effective_from=EVE)
     await tick_until_idle(materialiser)
     cycle = "2027-03-14T02:30"
-    assert await rounds(connection) == [(cycle, "07:00", "gap")]
+    assert await occurrences(connection) == [(cycle, "07:00", "gap")]
 
     release("2099a", "Panama")
     assert changes(check_tz()) == [("added", f"{cycle}~2")]
-    assert await rounds(connection) == [(cycle, "07:00", "gap")], "what nobody reviewed stays"
+    assert await occurrences(connection) == [(cycle, "07:00", "gap")], "what nobody reviewed stays"
     apply_tz()
     assert check_tz() == []
-    assert (await rounds(connection))[1:] == [(f"{cycle}~2", "07:30", None)]
+    assert (await occurrences(connection))[1:] == [(f"{cycle}~2", "07:30", None)]
 
     release("2099b", "Detroit")
     assert changes(apply_tz()) == [("skipped", f"{cycle}~2")]
     release("2099c", "Panama")
     assert changes(apply_tz()) == [("added", f"{cycle}~3")]
     assert check_tz() == []
-    assert await rounds(connection) == [
+    assert await occurrences(connection) == [
         (cycle, "07:00", "gap"),
         (f"{cycle}~2", "07:30", "gap"),
         (f"{cycle}~3", "07:30", None),
@@ -112,7 +112,7 @@ async def test_g13_an_occurrence_that_a_database_withdrew_is_owed_again_by_the_n
     await set_time(EVE)
     await set_schedule("d", TWICE, effective_from=EVE)
     await tick_until_idle(materialiser)
-    ((stays, *_),) = await rounds(connection)
+    ((stays, *_),) = await occurrences(connection)
     (other,) = {"2027-03-14T02:30", "2027-03-14T03:30"} - {stays}
 
     release("2099a", "Panama")
@@ -122,7 +122,7 @@ async def test_g13_an_occurrence_that_a_database_withdrew_is_owed_again_by_the_n
     release("2099c", "Panama")
     assert ("added", f"{other}~2") in changes(apply_tz())
     assert check_tz() == []
-    ended = {cycle: reason for cycle, _, reason in await rounds(connection)}
+    ended = {cycle: reason for cycle, _, reason in await occurrences(connection)}
     assert ended == {stays: None, other: "tzdata", f"{other}~2": None}
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 

@@ -96,8 +96,8 @@ async def test_g4_g7_one_claim_and_one_run_record_who_claimed_and_settled_which_
         """,
         TransitionEvent.COMPLETED,
     )
-    told = {row["business_key"]: row["position"] for row in rows}
-    assert told == {item.business_key: item.position for item in seen}
+    positions = {row["business_key"]: row["position"] for row in rows}
+    assert positions == {item.business_key: item.position for item in seen}
     in_claim = await estate.connection.fetch(
         """
         select i.business_key from ledger.claim c
@@ -105,7 +105,9 @@ async def test_g4_g7_one_claim_and_one_run_record_who_claimed_and_settled_which_
         join ledger.due_item i on i.item_no = u.number order by u.position
         """
     )
-    assert [row["business_key"] for row in in_claim] == sorted(told, key=lambda key: told[key])
+    assert [row["business_key"] for row in in_claim] == sorted(
+        positions, key=lambda key: positions[key]
+    )
 
 
 async def test_one_tenants_hard_end_ends_no_other_tenants_run(

@@ -201,7 +201,7 @@ STEPS_OF_A_WORLD = (
 )
 
 
-def told(result: PassResult) -> dict[str, Any]:
+def reported(result: PassResult) -> dict[str, Any]:
     """Return all that a pass reports of the ledger."""
     return {
         "tallies": dict(result.comparison.tallies),
@@ -216,7 +216,7 @@ def told(result: PassResult) -> dict[str, Any]:
     }
 
 
-async def standing(connection: Connection) -> dict[Any, Any]:
+async def finding_states(connection: Connection) -> dict[Any, Any]:
     """Return the state of each finding."""
     rows = await findings.list_findings(connection, open_only=False, page_size=100_000)
     names = ("type", "resolution", "sentence", "expected", "actual")
@@ -227,7 +227,7 @@ async def standing(connection: Connection) -> dict[Any, Any]:
 @pytest.mark.parametrize(
     "seed", [0, 1, 7, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(2, 7))]
 )
-async def test_g11_carried_passes_say_what_a_whole_one_says(
+async def test_g11_passes_with_a_cache_report_what_a_full_pass_reports(
     seed: int,
     frozen: Connection,
     analytic: Pool,
@@ -271,7 +271,7 @@ async def test_g11_carried_passes_say_what_a_whole_one_says(
     )
     limits = PassLimits(stuck_seconds=0, findings_max=10_000 if seed % 4 < 2 else 3)
     loop = make_reconciler(sources, limits=limits)
-    carried = 0
+    cached = 0
     for _ in range(4):
         await world.emit()
     for _ in range(STEPS):
@@ -281,11 +281,11 @@ async def test_g11_carried_passes_say_what_a_whole_one_says(
         await frozen.execute("select pg_stat_force_next_flush()")
 
         part = await loop.run_pass(cache=loop.cache)
-        left = await standing(frozen)
+        left = await finding_states(frozen)
         whole = await make_reconciler(sources, limits=limits).run_pass()
 
         assert whole.cached_windows == 0
-        assert told(part) == told(whole), step.__name__
-        assert left == await standing(frozen), step.__name__
-        carried += part.cached_items
-    assert carried > 0
+        assert reported(part) == reported(whole), step.__name__
+        assert left == await finding_states(frozen), step.__name__
+        cached += part.cached_items
+    assert cached > 0

@@ -65,7 +65,7 @@ def counted(frozen: Connection) -> Counted:
 
 
 @pytest.fixture
-async def standing(
+async def waiting_items(
     frozen: Connection, make_drafts: Drafts, at: At, counted: Counted, actor_no: int
 ) -> list[ItemDraft]:
     """Three items of April and four of May that wait for later; emitted a minute ago."""
@@ -87,20 +87,20 @@ async def tick(reconciler: Reconciler) -> PassResult:
 
 
 async def test_a_second_pass_of_the_loop_reads_no_item_again_and_says_the_same(
-    make_reconciler: Make, standing: list[ItemDraft]
+    make_reconciler: Make, waiting_items: list[ItemDraft]
 ) -> None:
     reconciler = make_reconciler()
     first, second = await tick(reconciler), await tick(reconciler)
 
     assert (first.cached_windows, first.cached_items) == (0, 0)
-    assert (second.cached_windows, second.cached_items) == (2, len(standing))
+    assert (second.cached_windows, second.cached_items) == (2, len(waiting_items))
     assert second.comparison.tallies == first.comparison.tallies
     assert second.comparison.unverified == first.comparison.unverified
     assert second.accounting == first.accounting
     assert second.watermarks != []
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_a_pass_outside_the_loop_or_of_a_part_carries_nothing(make_reconciler: Make) -> None:
     reconciler = make_reconciler()
     await tick(reconciler)
@@ -127,7 +127,7 @@ CHANGES = {
 
 
 @pytest.mark.damages
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 @pytest.mark.parametrize("change", CHANGES)
 async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
     frozen: Connection, make_reconciler: Make, counted: Counted, change: str
@@ -148,14 +148,14 @@ async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
     assert seen.found == whole.found
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_g11_overdue_by_time_alone_is_seen(
     frozen: Connection, make_reconciler: Make, at: At
 ) -> None:
     await frozen.execute("update ledger.kind set grace_seconds = 600")
     reconciler = make_reconciler()
     await tick(reconciler)
-    for moment, carried, found in (
+    for moment, cached, found in (
         (NOON + HOUR - timedelta(seconds=1), 7, {}),
         (NOON + HOUR, 4, {}),
         (NOON + HOUR + 10 * MINUTE - timedelta(seconds=1), 7, {}),
@@ -165,13 +165,13 @@ async def test_g11_overdue_by_time_alone_is_seen(
     ):
         await at(moment)
         seen = await tick(reconciler)
-        assert (seen.cached_items, seen.found) == (carried, found), moment
+        assert (seen.cached_items, seen.found) == (cached, found), moment
         whole = await make_reconciler().run_pass()
         assert seen.comparison.tallies == whole.comparison.tallies
         assert seen.watermarks == whole.watermarks
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_a_clock_that_is_set_back_is_no_reason_to_believe_what_was_read(
     make_reconciler: Make, at: At
 ) -> None:
@@ -182,7 +182,7 @@ async def test_a_clock_that_is_set_back_is_no_reason_to_believe_what_was_read(
     assert (await tick(reconciler)).cached_items == 0
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 @pytest.mark.parametrize(
     "reset",
     [
@@ -204,7 +204,7 @@ async def test_counters_that_were_reset_count_as_changed(
     assert (await tick(reconciler)).cached_items == 7
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_nothing_is_carried_where_nothing_is_counted(
     analytic: Pool, make_reconciler: Make
 ) -> None:
@@ -217,12 +217,12 @@ async def test_nothing_is_carried_where_nothing_is_counted(
 
 async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
     make_reconciler: Make,
-    standing: list[ItemDraft],
+    waiting_items: list[ItemDraft],
     owe: Callable[[list[ItemDraft]], Awaitable[None]],
     domain: asyncpg.Connection,
     policies: SqlPopulation,
 ) -> None:
-    await owe(standing)
+    await owe(waiting_items)
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     await tick(reconciler)
     seen = await tick(reconciler)
@@ -244,12 +244,12 @@ async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
 
 async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was_carried(
     make_reconciler: Make,
-    standing: list[ItemDraft],
+    waiting_items: list[ItemDraft],
     owe: Callable[[list[ItemDraft]], Awaitable[None]],
     domain: asyncpg.Connection,
     policies: SqlPopulation,
 ) -> None:
-    await owe(standing)
+    await owe(waiting_items)
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     await tick(reconciler)
 
@@ -260,7 +260,7 @@ async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was
     assert {mark.complete_before for mark in seen.watermarks} == {None}
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_g11_a_definition_that_comes_is_seen(
     frozen: Connection, make_reconciler: Make, kind: str, actor_no: int, at: At
 ) -> None:
@@ -286,7 +286,7 @@ async def test_g11_a_definition_that_comes_is_seen(
     assert (await tick(reconciler)).found == seen.found
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_a_changed_grace_is_seen(frozen: Connection, make_reconciler: Make, at: At) -> None:
     await frozen.execute("update ledger.kind set grace_seconds = 86400")
     await at(NOON + HOUR + MINUTE)
@@ -299,24 +299,24 @@ async def test_a_changed_grace_is_seen(frozen: Connection, make_reconciler: Make
     assert (seen.cached_items, seen.found) == (0, {FindingType.OVERDUE: 3})
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_an_hour_after_the_last_whole_pass_everything_is_read(
     analytic: Pool, make_reconciler: Make
 ) -> None:
     reconciler = make_reconciler()
     reconciler.cache = PartitionCache(full_pass_seconds=3600)
-    carried: list[int] = []
+    cached: list[int] = []
     for minutes in (0, 30, 59, 60, 61, 30):
         async with analytic.acquire() as connection:
             await clock.set_machine_clock(connection, NOON + minutes * MINUTE, 0)
-        carried.append((await tick(reconciler)).cached_items)
+        cached.append((await tick(reconciler)).cached_items)
 
-    assert carried == [0, 7, 7, 0, 7, 0]
+    assert cached == [0, 7, 7, 0, 7, 0]
     reconciler.cache.full_pass_seconds = 0
     assert (await tick(reconciler)).cached_items == 0
 
 
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_late_items_are_counted_again_and_reported_once(
     frozen: Connection,
     make_reconciler: Make,
@@ -341,9 +341,9 @@ async def test_late_items_are_counted_again_and_reported_once(
 
 
 @pytest.fixture
-async def other(database: str, standing: list[ItemDraft]) -> AsyncGenerator[Connection]:
+async def other(database: str, waiting_items: list[ItemDraft]) -> AsyncGenerator[Connection]:
     """Another writer, whose commits stay uncounted while it remains in its next transaction."""
-    del standing
+    del waiting_items
     other = await connect(database, application_name="test")
     await other.execute("begin")
     yield other
@@ -380,7 +380,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
 
 
 @pytest.mark.damages
-@pytest.mark.usefixtures("standing")
+@pytest.mark.usefixtures("waiting_items")
 async def test_g11_an_item_without_a_state_unbalances_though_its_month_is_cached(
     frozen: Connection, make_reconciler: Make, counted: Counted
 ) -> None:
@@ -399,7 +399,7 @@ async def test_g11_an_item_without_a_state_unbalances_though_its_month_is_cached
 async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
     frozen: Connection,
     make_reconciler: Make,
-    standing: list[ItemDraft],
+    waiting_items: list[ItemDraft],
     make_drafts: Drafts,
     owe: Callable[[list[ItemDraft]], Awaitable[None]],
     policies: SqlPopulation,
@@ -407,7 +407,7 @@ async def test_an_item_of_the_pass_s_own_time_is_judged_by_a_later_one(
     counted: Counted,
     actor_no: int,
 ) -> None:
-    await owe(standing)
+    await owe(waiting_items)
     stray = make_drafts(1, due_at=NOON + HOUR, effective_date=APRIL, prefix="stray")
     await emit_items(frozen, stray, actor_no=actor_no)
     await counted()
@@ -444,7 +444,7 @@ class Hanging:
 async def test_a_pass_that_is_cut_off_caches_nothing(
     frozen: Connection,
     make_reconciler: Make,
-    standing: list[ItemDraft],
+    waiting_items: list[ItemDraft],
     make_drafts: Drafts,
     kind: str,
     at: At,
@@ -467,7 +467,7 @@ async def test_a_pass_that_is_cut_off_caches_nothing(
     assert await ticking == {}
 
     assert reconciler.cache.results == before
-    assert len(standing) == 7
+    assert len(waiting_items) == 7
     await at(NOON + 2 * MINUTE)
     again = make_reconciler()
     again.cache = reconciler.cache

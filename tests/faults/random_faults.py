@@ -79,7 +79,7 @@ class Slot:
         return (
             program is not None
             and program.running
-            and (program.role == "foreign" or bool(program.told(LogEvent.PROCESS_STARTED)))
+            and (program.role == "foreign" or bool(program.logged(LogEvent.PROCESS_STARTED)))
         )
 
     async def keep(self) -> None:
@@ -89,8 +89,8 @@ class Slot:
             code = await program.process.wait()
             if code not in self._expected:
                 said = program.log.read_text(errors="replace").splitlines()[-SAID_LINES:]
-                told = "\n".join((f"{program.log.name} ended by itself with {code}:", *said))
-                self.surprises.append(told)
+                ended = "\n".join((f"{program.log.name} ended by itself with {code}:", *said))
+                self.surprises.append(ended)
             await moment(RESTART_SECONDS)
 
     async def kill(self, _: float) -> None:
@@ -113,11 +113,11 @@ class Slot:
             await self.program.process.wait()
 
 
-class Storm:
+class RandomFaults:
     """A fault, and its time."""
 
     def __init__(self, site: Site, seed: int) -> None:
-        self.told: list[str] = []
+        self.steps: list[str] = []
         self._site = site
         self._faults_by, self._load_by = Random(seed), Random(seed + 1)  # noqa: S311  # no secrets
         self._broken: set[str] = set()
@@ -135,7 +135,7 @@ class Storm:
         """Return the processes that ended although no fault ended them."""
         return [each for slot in self._slots.values() for each in slot.surprises]
 
-    async def rage(self, seconds: float) -> None:
+    async def run(self, seconds: float) -> None:
         """Break things for so long; return once all is mended and everything emitted is worked."""
         site = self._site
         kinds = [
@@ -159,15 +159,17 @@ class Storm:
                     fault = self._faults_by.choice(self._faults)
                     lasts = self._faults_by.uniform(0, fault.seconds_max)
                     if fault.whom not in self._broken:
-                        self.told.append(f"{passed:6.1f} s {fault.name} {fault.whom} {lasts:.1f} s")
+                        self.steps.append(
+                            f"{passed:6.1f} s {fault.name} {fault.whom} {lasts:.1f} s"
+                        )
                         happening.create_task(self._happen(fault, lasts))
                     await moment(self._faults_by.uniform(*GAP_SECONDS))
             await site.servers.heal()
             stop.request()
             await loading
-            self.told.append(f"{monotonic() - began:6.1f} s healed; {len(site.emitted)} emitted")
+            self.steps.append(f"{monotonic() - began:6.1f} s healed; {len(site.emitted)} emitted")
             await site.finished()
-            self.told.append(f"{monotonic() - began:6.1f} s finished")
+            self.steps.append(f"{monotonic() - began:6.1f} s finished")
             await eventually(self._all_ready)
 
     async def _happen(self, fault: Fault, seconds: float) -> None:
@@ -232,7 +234,7 @@ class Storm:
                 for name, seconds, happen in (
                     ("reset", 0, _reset),
                     ("slow", 5, _slow),
-                    ("silence", 6, _silence),
+                    ("silence", 6, _stop_answers),
                     ("refuse", 4, _refuse),
                 )
             ),
@@ -271,7 +273,7 @@ async def _slow(proxy: Proxy, seconds: float) -> None:
     proxy.heal()
 
 
-async def _silence(proxy: Proxy, seconds: float) -> None:
+async def _stop_answers(proxy: Proxy, seconds: float) -> None:
     proxy.silence()
     await moment(seconds)
     proxy.heal()

@@ -64,8 +64,8 @@ def test_the_first_withdrawal_after_the_birth_is_the_one_that_ends_it() -> None:
 
 
 def test_an_item_implied_twice_was_implied_at_the_earlier_time() -> None:
-    told = [ImpliedItem(at(9), ITEMS[0]), ImpliedItem(at(1), ITEMS[0])]
-    assert find_item_endings(first_implied(told), [cancel(5)])
+    implied = [ImpliedItem(at(9), ITEMS[0]), ImpliedItem(at(1), ITEMS[0])]
+    assert find_item_endings(first_implied(implied), [cancel(5)])
 
 
 minutes = st.integers(0, 20)
@@ -80,11 +80,11 @@ withdrawals = st.one_of(
 
 @given(st.lists(births, max_size=6), st.lists(withdrawals, max_size=6), st.data())
 def test_what_has_ended_stays_ended_however_much_more_is_learned(
-    told: list[ImpliedItem], withdrawn: list[Withdrawal], data: st.DataObject
+    implied: list[ImpliedItem], withdrawn: list[Withdrawal], data: st.DataObject
 ) -> None:
     """Otherwise an item that was ended early could not be corrected, since an end is final."""
-    some_births = data.draw(st.permutations(told))[: data.draw(st.integers(0, len(told)))]
+    some_births = data.draw(st.permutations(implied))[: data.draw(st.integers(0, len(implied)))]
     some = data.draw(st.permutations(withdrawn))[: data.draw(st.integers(0, len(withdrawn)))]
     early = {ending.item for ending in find_item_endings(first_implied(some_births), some)}
-    late = {ending.item for ending in find_item_endings(first_implied(told), withdrawn)}
+    late = {ending.item for ending in find_item_endings(first_implied(implied), withdrawn)}
     assert early <= late

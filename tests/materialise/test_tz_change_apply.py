@@ -14,12 +14,12 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import read_accounting
 from dueledger.ledger.store.tz_changes import list_tz_change_versions, list_tz_changes
 
-from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, hand_out, tick_until_idle
+from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, claim_next, tick_until_idle
 
 HOUR = timedelta(hours=1)
 HOURLY = {"cron": "0 * * * *", "timezone": "America/New_York"}
 KILLED = -signal.SIGKILL
-STANDING = "select id, due_at, tzdata from ledger.due_item"
+DUE_OF_ITEMS = "select id, due_at, tzdata from ledger.due_item"
 
 
 @pytest.fixture
@@ -33,8 +33,8 @@ def items(documents: list[dict[str, Any]]) -> dict[str, Mapping[str, Any]]:
     return {one["id"]: one for one in chain(*(each["items"] for each in documents))}
 
 
-async def standing(connection: Connection) -> dict[str, tuple[datetime, str]]:
-    rows = await connection.fetch(STANDING)
+async def due_of_items(connection: Connection) -> dict[str, tuple[datetime, str]]:
+    rows = await connection.fetch(DUE_OF_ITEMS)
     return {str(row["id"]): (row["due_at"], row["tzdata"]) for row in rows}
 
 
@@ -42,7 +42,7 @@ async def standing(connection: Connection) -> dict[str, tuple[datetime, str]]:
 async def test_g13_a_change_by_a_tz_database_that_is_killed_at_each_step_ends_as_it_was_reviewed(
     connection: Connection, check_tz: Check
 ) -> None:
-    before = await standing(connection)
+    before = await due_of_items(connection)
     shown = check_tz()
     assert [each["definition"] for each in shown] == ["a", "b", "c"]
     (digest,) = {each["digest"] for each in shown}
@@ -56,19 +56,19 @@ async def test_g13_a_change_by_a_tz_database_that_is_killed_at_each_step_ends_as
     assert done == [0, 0, 1, 1, 2]
     applied = check_tz("--apply", digest)
     assert items(applied) == items(shown)
-    after = await standing(connection)
+    after = await due_of_items(connection)
     placed = {
         name: (datetime.fromisoformat(one["due_at"]), NEWER) for name, one in items(shown).items()
     }
     assert after == before | placed
     assert check_tz() == []
     assert check_tz("--apply", digest) == applied, "once more changes nothing"
-    assert await standing(connection) == after
+    assert await due_of_items(connection) == after
     (change,) = check_tz("--history")
-    told = {
+    shown = {
         name: change[name] for name in ("change_no", "digest", "tzdata", "tzdata_before", "actor")
     }
-    assert told == {
+    assert shown == {
         "change_no": 1,
         "digest": digest,
         "tzdata": NEWER,
@@ -92,12 +92,12 @@ async def test_g13_what_is_not_what_was_reviewed_is_refused_whole(
         == "2027-03-01T16:00:00Z"
     )
     await set_time(NOON + 3 * HOUR)
-    await hand_out(connection, actor_no, 2)
-    before = await standing(connection)
+    await claim_next(connection, actor_no, 2)
+    before = await due_of_items(connection)
     for wrong in (digest, lasting[0]["digest"], "0" * 64):
         (refused,) = check_tz("--apply", wrong, code=1)
         assert refused["error"]["code"] == "CONFLICT"
-    assert await standing(connection) == before
+    assert await due_of_items(connection) == before
     assert check_tz("--history") == []
     applied = check_tz("--apply", lasting[0]["digest"], *later)
     assert items(applied) == items(lasting)
@@ -116,11 +116,11 @@ async def test_g13_a_version_that_was_defined_before_a_change_came_to_it_keeps_w
     (refused,) = check_tz("--apply", "0" * 64, code=1)
     assert refused["error"]["details"] == {"digest": digest}, "what was begun goes first"
     await set_schedule("b", HOURLY, effective_from=NOON + HOUR, labels={"a": "b"})
-    before = await standing(connection)
+    before = await due_of_items(connection)
     applied = check_tz("--apply", digest, code=4)
     assert [each["overtaken"] for each in applied] == [False, True, False]
     assert applied[1]["applied"] == 0
-    after = await standing(connection)
+    after = await due_of_items(connection)
     assert {name: after[name] for name in items(shown[1:2]) if name in before} == {
         name: before[name] for name in items(shown[1:2]) if name in before
     }
@@ -132,7 +132,7 @@ async def test_g13_a_version_that_was_defined_before_a_change_came_to_it_keeps_w
 async def test_g13_a_process_that_slept_applies_nothing_of_a_change_that_another_finished(
     connection: Connection, check_tz: Check, actor_no: int
 ) -> None:
-    placed = await standing(connection)
+    placed = await due_of_items(connection)
     digest = check_tz()[0]["digest"]
     check_tz("--apply", digest, code=KILLED, crash_at="tz_change.opened")
     (change,) = await list_tz_changes(connection, digest, limit=1)
@@ -142,7 +142,7 @@ async def test_g13_a_process_that_slept_applies_nothing_of_a_change_that_another
         await connection.execute(
             "update ledger.due_item set tzdata = 'newest', due_at = $2 where id = $1", item, due_at
         )
-    before = await standing(connection)
+    before = await due_of_items(connection)
     for version in versions:
         await tz_change.apply_version(connection, change, version, actor_no)
-    assert await standing(connection) == before
+    assert await due_of_items(connection) == before

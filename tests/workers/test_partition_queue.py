@@ -14,7 +14,7 @@ from dueledger.workers.verdict_outcomes import parked
 DONE = parked("done")
 
 
-def stretch(fence: int, size: int, first_offset: int) -> ClaimSlice:
+def make_slice(fence: int, size: int, first_offset: int) -> ClaimSlice:
     items = [UnreadableItem(str(number)) for number in range(size)]
     return ClaimSlice(fence, "Kind", 1, first_offset, list(items))
 
@@ -36,26 +36,26 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
     sizes: list[int], seed: int
 ) -> None:
     chance = random.Random(seed)  # noqa: S311  # a scramble that can be repeated
-    feed = PartitionQueue()
+    queue = PartitionQueue()
     offset = 100
     for fence, size in enumerate(sizes, 1):
-        feed.add([stretch(fence, size, offset)], offset + size, 1)
+        queue.add([make_slice(fence, size, offset)], offset + size, 1)
         offset += size
     unsettled = set(range(100, offset))
     runs: list[OpenRun] = []
-    assert feed.committable_offset() == 100
+    assert queue.committable_offset() == 100
     while unsettled:
-        if feed.queued and chance.random() < 0.5:
-            part = feed.start_next(chance.randint(1, 9))
+        if queue.queued and chance.random() < 0.5:
+            part = queue.start_next(chance.randint(1, 9))
             match chance.randint(0, 3):
                 case 0:
-                    feed.requeue(part)
+                    queue.requeue(part)
                 case 1:
-                    feed.drop(part)
+                    queue.drop(part)
                     unsettled -= set(range(part.first_offset, part.end_offset))
                 case _:
                     run = OpenRun(start(part, len(runs)), part, lease_until=0)
-                    feed.replace_with_runs(part, [run])
+                    queue.replace_with_runs(part, [run])
                     runs.append(run)
         elif runs:
             run = chance.choice(runs)
@@ -67,11 +67,11 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
             unsettled -= {
                 run.first_offset + index for index, ending in enumerate(sent) if ending is not None
             }
-        assert feed.committable_offset() == min(unsettled, default=offset)
+        assert queue.committable_offset() == min(unsettled, default=offset)
 
 
 def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
-    part = stretch(7, 3, 0)
+    part = make_slice(7, 3, 0)
     run = OpenRun(start(part, 1, 2), part, lease_until=0)
     assert (run.open_count, run.unsettled_count) == (2, 2)
     run.end(0, DONE)
@@ -86,15 +86,15 @@ def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
 
 
 def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None:
-    feed = PartitionQueue()
-    assert not feed.is_full(10, 100)
-    feed.add([stretch(1, 2, 0)], 2, 99)
-    assert not feed.is_full(10, 100)
-    assert feed.is_full(2, 100)
-    feed.add([stretch(2, 1, 2)], 3, 1)
-    assert feed.is_full(10, 100)
-    while feed.queued:
-        feed.drop(feed.start_next(2))
-    assert not feed.is_full(10, 100)
-    feed.add([stretch(3, 1, 3)], 4, 99)
-    assert not feed.is_full(10, 100)
+    queue = PartitionQueue()
+    assert not queue.is_full(10, 100)
+    queue.add([make_slice(1, 2, 0)], 2, 99)
+    assert not queue.is_full(10, 100)
+    assert queue.is_full(2, 100)
+    queue.add([make_slice(2, 1, 2)], 3, 1)
+    assert queue.is_full(10, 100)
+    while queue.queued:
+        queue.drop(queue.start_next(2))
+    assert not queue.is_full(10, 100)
+    queue.add([make_slice(3, 1, 3)], 4, 99)
+    assert not queue.is_full(10, 100)
