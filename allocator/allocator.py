@@ -11,7 +11,7 @@ from dueledger.allocator.claim_loop import ClaimLoop
 from dueledger.allocator.concurrent_claims import ConcurrentClaims
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
 from dueledger.allocator.discover.due_flow_poller import DueFlowPoller
-from dueledger.allocator.discover.topics import TopicDirectory
+from dueledger.allocator.discover.topic_directory import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.publish import Publisher
 from dueledger.allocator.settings import AllocatorSettings

@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final, final
 
 from dueledger.allocator.admission_group import AdmissionGroup
-from dueledger.allocator.choose.shares import next_shares
+from dueledger.allocator.choose.topic_shares import next_shares
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.claim.item_claimer import ItemClaimer
 from dueledger.allocator.publish import Delivery, Publisher, SendResult

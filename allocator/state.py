@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
-from dueledger.allocator.discover.topics import TopicDirectory
+from dueledger.allocator.discover.topic_directory import TopicDirectory
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger.flows.queue import FlowQueue

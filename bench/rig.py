@@ -20,7 +20,7 @@ from bench.measurements import (
 from bench.processes import Process, require_alive, running
 from bench.usage import Meter, memory_bytes
 from bench.workload import KINDS_VARIABLE
-from dueledger.dev.processes import process_environment
+from dueledger.dev.child_processes import process_environment
 from dueledger.ledger.store import PlanProfile, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.migrations import migrate

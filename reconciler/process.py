@@ -21,7 +21,7 @@ from dueledger.reconciler.repair.repairs import (
     check_blast_radius,
     plan_repairs,
 )
-from dueledger.reconciler.report.build import build_report, write_report
+from dueledger.reconciler.report.build_report import build_report, write_report
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
 

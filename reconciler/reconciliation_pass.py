@@ -15,7 +15,7 @@ from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import ActualItem, KindKey
-from dueledger.reconciler.expect.build import build_expectation
+from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation, FailedVersion
 from dueledger.reconciler.find.findings import (
     definition_failed,

@@ -6,7 +6,7 @@ from typing import Final, final
 
 from dueledger.allocator.admission_group import AdmissionGroup
 from dueledger.allocator.discover.credit_accounts import CreditAccounts
-from dueledger.allocator.discover.topics import TopicDirectory
+from dueledger.allocator.discover.topic_directory import TopicDirectory
 from dueledger.allocator.publish import Publisher
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.store import Connection

@@ -61,7 +61,7 @@ def dev(
     ] = None,
 ) -> None:
     """Run Postgres, Kafka and every process on this machine, until Ctrl-C. Not for production."""
-    from dueledger.dev.session import DevOptions, run_dev
+    from dueledger.dev.dev import DevOptions, run_dev
 
     run_dev(
         DevOptions(

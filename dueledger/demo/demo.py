@@ -9,10 +9,10 @@ from rich.table import Table
 
 from dueledger.demo.environment import DemoEnvironment, DemoOptions
 from dueledger.demo.progress_view import ProgressView, open_view
-from dueledger.demo.reconciliation import reconcile_demo
+from dueledger.demo.reconcile_demo import reconcile_demo
 from dueledger.demo.result import DemoResult
 from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
-from dueledger.dev.processes import process_environment
+from dueledger.dev.child_processes import process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import PlanProfile, connect
 from dueledger.stack import Endpoints, Provider, open_stack

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from dueledger.demo.progress_view import KindProgress, Progress, ProgressView
+from dueledger.dev.child_processes import process_environment
 from dueledger.dev.examples import insurer
-from dueledger.dev.processes import process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import set_clock

@@ -8,8 +8,8 @@ from typing import Final
 from dueledger.definitions.files import read_definitions
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.demo.environment import DAY, DAY_END, DemoEnvironment
+from dueledger.dev.child_processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.dev.examples import example
-from dueledger.dev.processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.importers.kubernetes import TENANT, import_kubernetes
 from dueledger.importers.prow_periodic import KIND, NewDefinitionFields
 from dueledger.ledger.definitions.parsing import parse_definition

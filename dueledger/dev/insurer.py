@@ -3,8 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
+from dueledger.dev.child_processes import process_environment
 from dueledger.dev.examples import insurer
-from dueledger.dev.processes import process_environment
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor

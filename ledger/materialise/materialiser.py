@@ -12,10 +12,10 @@ from typing import Final
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError, InvalidItem
-from dueledger.ledger.materialise.expansion import Expansion, expand_observed
 from dueledger.ledger.materialise.schedule_calendars import CalendarSnapshot, ScheduleCalendars
 from dueledger.ledger.materialise.settings import MaterialiserSettings
 from dueledger.ledger.materialise.version_change import OwedOccurrence, emit_or_revise
+from dueledger.ledger.materialise.version_expansion import Expansion, expand_observed
 from dueledger.ledger.rules.catch_up import find_latest
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger

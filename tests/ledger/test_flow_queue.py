@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
-from dueledger.allocator.choose.shares import next_shares
+from dueledger.allocator.choose.topic_shares import next_shares
 from dueledger.ledger.flows.queue import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,

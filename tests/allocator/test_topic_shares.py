@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
-from dueledger.allocator.choose.shares import COUNTED_FLOWS_MAX, next_shares
+from dueledger.allocator.choose.topic_shares import COUNTED_FLOWS_MAX, next_shares
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.store.claims import DueFlow

@@ -11,8 +11,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from dueledger.dev.insurer import HANDLERS, seed
-from dueledger.dev.processes import (
+from dueledger.dev.child_processes import (
     ALLOCATOR,
     INTAKE,
     MATERIALISER,
@@ -21,6 +20,7 @@ from dueledger.dev.processes import (
     process_environment,
     worker,
 )
+from dueledger.dev.insurer import HANDLERS, seed
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, PlanProfile, connect

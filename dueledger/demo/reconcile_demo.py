@@ -15,7 +15,7 @@ from dueledger.dev.examples import example
 from dueledger.dev.supervisor import ChildSpec
 from dueledger.reconciler import Reconciler, ReconcilerSettings, load_sources, open_reconciler
 from dueledger.reconciler.repair.repairs import PlannedRepair
-from dueledger.reconciler.report.build import write_report
+from dueledger.reconciler.report.build_report import write_report
 
 _INSURER_DSN: Final = "INSURER_DSN"
 _EFFECT_SECONDS_MAX: Final = 60.0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowShare, ShareResult, split_by_demand
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
-from dueledger.workers.direct.shares import PoolCapacity, next_shares
+from dueledger.workers.direct.pool_shares import PoolCapacity, next_shares
 
 KIND = "RenewalDue"
 
