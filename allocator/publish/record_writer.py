@@ -1,12 +1,13 @@
 """Writes the records of a claim as the bytes that Kafka stores.
 
-The loop over items is the hottest of the allocator: each record is one bytes formatting. Kafka's
+The loop over items is the hottest of the allocator: each record is one join of bytes. Kafka's
 client would first make a tuple for each header, which costs more than twice as much (see
 docs/performance.md).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime
+from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar, final
 
 from dueledger.ledger.kafka import envelope
@@ -17,7 +18,7 @@ from dueledger.ledger.kafka.work_record_prefix import (
     fence_header,
     kind_and_attempt,
 )
-from dueledger.ledger.store import Record
+from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow
 from dueledger.ledger.store.claims import DueFlow
 
 K = TypeVar("K")
@@ -30,6 +31,17 @@ _ID: Final = header_name(envelope.ID)
 _ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
 _SUBJECT: Final = header_name(envelope.SUBJECT)
 _ALONE: Final = header(envelope.ALONE, b"1")
+_TRACEPARENT: Final = header_name(envelope.TRACEPARENT)
+# One call for all columns: their properties, one by one, take a tenth of the loop's time.
+_written_columns: Final = itemgetter(
+    *map(
+        CLAIMED_COLUMNS.index,
+        (
+            "id", "effective_date", "flow_no", "business_key", "partition_key", "cycle", "due_at",
+            "payload", "traceparent", "attempt", "batch_max",
+        ),
+    )
+)  # fmt: skip
 
 
 class _EncodedCache(dict[K, V]):
@@ -102,7 +114,7 @@ class RecordWriter:
 
     def write(
         self,
-        rows: Sequence[Record],
+        rows: Sequence[ClaimedRow],
         keys: Sequence[bytes],
         fence: int,
         flow_headers: Mapping[int, FlowHeaders],
@@ -114,16 +126,32 @@ class RecordWriter:
 
         `first` is the number of records of other claims before them in the batch.
         """
+        records: list[bytes] = []
+        bytes_left = bytes_max
+        for record in self._records(rows, keys, fence, flow_headers, first):
+            bytes_left -= len(record)
+            if bytes_left < 0 and (records or first):
+                break
+            records.append(record)
+        return records
+
+    def _records(
+        self,
+        rows: Sequence[ClaimedRow],
+        keys: Sequence[bytes],
+        fence: int,
+        flow_headers: Mapping[int, FlowHeaders],
+        first: int,
+    ) -> Iterator[bytes]:
         fence_text = b"%d" % fence
         header_starts = [VARINTS[_HEADERS + more] + fence_header(fence) for more in range(3)]
         before_id = _ID + VARINTS[_UUID_CHARACTERS + 1 + len(fence_text)]
         after_id = b":%b%b" % (fence_text, _ITEM)
-        cycles, dates = self._cycles, self._dates
+        cycles, dates, join = self._cycles, self._dates, b"".join
         due_before: datetime | None = None
         due = b""
-        records: list[bytes] = []
-        append = records.append
-        bytes_left = bytes_max
+        flow_before = attempt_before = -1
+        kind_headers = b""
         count = len(rows)
         for row, key, prefix, position in zip(
             rows,
@@ -133,52 +161,52 @@ class RecordWriter:
             strict=False,
         ):
             (
-                _, item, effective, flow_no, business_key, partition_key, cycle, due_at, payload,
-                traceparent, attempt, _, batch_max, _,
-            ) = row  # fmt: skip
+                item, effective_date, flow_no, business_key, partition_key, cycle, due_at, payload,
+                traceparent, attempt, batch_max,
+            ) = _written_columns(row)  # fmt: skip
             if due_at != due_before:
                 due_before = due_at
                 due = _due_headers(due_at) + before_id
             header_start, last_headers = header_starts[0], b""
             if traceparent is not None:
-                header_start, last_headers = (
-                    header_starts[1],
-                    header(envelope.TRACEPARENT, traceparent.encode()),
-                )
+                header_start, last_headers = header_starts[1], _traceparent_header(traceparent)
             if batch_max == 1:
-                header_start, last_headers = (
-                    header_starts[1 + (traceparent is not None)],
-                    last_headers + _ALONE,
-                )
+                header_start = header_starts[1 + (traceparent is not None)]
+                last_headers += _ALONE
+            if flow_no != flow_before or attempt != attempt_before:
+                flow_before, attempt_before = flow_no, attempt
+                kind_headers = flow_headers[flow_no].headers_by_attempt[attempt + 1]
             value = payload.encode()
             subject = key if partition_key is None else business_key.encode()
             item_text = str(item).encode()
-            record = b"%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b%b" % (
-                prefix,
-                VARINTS[len(key)],
-                key,
-                VARINTS[len(value)],
-                value,
-                header_start,
-                position,
-                flow_headers[flow_no].headers_by_attempt[attempt + 1],
-                cycles[cycle],
-                dates[effective],
-                due,
-                item_text,
-                after_id,
-                item_text,
-                _SUBJECT,
-                VARINTS[len(subject)],
-                subject,
-                last_headers,
+            record = join(
+                (
+                    prefix,
+                    VARINTS[len(key)],
+                    key,
+                    VARINTS[len(value)],
+                    value,
+                    header_start,
+                    position,
+                    kind_headers,
+                    cycles[cycle],
+                    dates[effective_date],
+                    due,
+                    item_text,
+                    after_id,
+                    item_text,
+                    _SUBJECT,
+                    VARINTS[len(subject)],
+                    subject,
+                    last_headers,
+                )
             )
-            record = VARINTS[len(record)] + record
-            bytes_left -= len(record)
-            if bytes_left < 0 and (records or first):
-                break
-            append(record)
-        return records
+            yield VARINTS[len(record)] + record
+
+
+def _traceparent_header(traceparent: str) -> bytes:
+    value = traceparent.encode()
+    return _TRACEPARENT + VARINTS[len(value)] + value
 
 
 def _cycle_header(cycle: str) -> bytes:

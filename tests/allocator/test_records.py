@@ -19,7 +19,7 @@ from dueledger.allocator.publish.record_writer import RecordWriter
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
 from dueledger.ledger.kafka.record_format import encode_varint as varint
-from dueledger.ledger.store import Record
+from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow
 from dueledger.ledger.store.claims import DueFlow
 
 ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
@@ -40,17 +40,28 @@ def row(
     traceparent: str | None = None,
     attempt: int = 0,
     batch_max: int | None = None,
-) -> Record:
+) -> ClaimedRow:
     """Make what claim_items gives, column by column."""
-    columns = (
-        7, ITEM, date(2027, 3, 1), flow_no, business_key, partition_key, "2027",
-        datetime(2027, 1, 30, 9, tzinfo=UTC), payload, traceparent, attempt, attempt, batch_max,
-        None,
-    )  # fmt: skip
-    return cast("Record", columns)
+    columns = {
+        "item_no": 7,
+        "id": ITEM,
+        "effective_date": date(2027, 3, 1),
+        "flow_no": flow_no,
+        "business_key": business_key,
+        "partition_key": partition_key,
+        "cycle": "2027",
+        "due_at": datetime(2027, 1, 30, 9, tzinfo=UTC),
+        "payload": payload,
+        "traceparent": traceparent,
+        "attempt": attempt,
+        "starts": attempt,
+        "batch_max": batch_max,
+        "fence": None,
+    }
+    return cast("ClaimedRow", tuple(columns[name] for name in CLAIMED_COLUMNS))
 
 
-def write(rows: Sequence[Record], *, bytes_max: int = 1_000_000) -> list[bytes]:
+def write(rows: Sequence[ClaimedRow], *, bytes_max: int = 1_000_000) -> list[bytes]:
     writer = RecordWriter()
     keys = [(each[4] if each[5] is None else each[5]).encode() for each in rows]
     return writer.write(rows, keys, FENCE, writer.flow_headers(FLOWS), bytes_max)
