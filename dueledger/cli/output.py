@@ -25,11 +25,14 @@ def open_console(*, stderr: bool) -> "Console":
     return console
 
 
+def format_document(document: object) -> bytes:
+    """Return one JSON document as one line."""
+    return orjson.dumps(document, default=_plain, option=_JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
+
+
 def print_document(document: object) -> None:
     """Print one JSON document on one line."""
-    line = orjson.dumps(document, default=_plain, option=_JSON_OPTIONS).decode()
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
+    print_text(format_document(document).decode())
 
 
 def print_lines(documents: Iterable[object]) -> None:

@@ -1,12 +1,17 @@
 """What a newer tz database changes: shown with its digest, and applied by that digest."""
 
-from collections.abc import AsyncIterator
+from collections.abc import Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Final
+from itertools import chain, groupby
+from operator import itemgetter
+from tempfile import SpooledTemporaryFile
+from typing import IO, TYPE_CHECKING, Any, Final
+
+import orjson
 
 from dueledger.cli import options
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.output import print_document, print_lines, print_rows, say
+from dueledger.cli.output import format_document, print_lines, print_rows, say
 from dueledger.cli.session import ledger_connection, register_person, run
 
 if TYPE_CHECKING:
@@ -14,7 +19,9 @@ if TYPE_CHECKING:
     from dueledger.ledger.store.tz_changes import TzChange, TzChangeVersion, TzStep
 
 _SHOWN_MAX: Final = 20
+_SPOOL_BYTES: Final = 16_000_000
 _HISTORY_MAX: Final = 1_000
+_VERSION_COLUMNS: Final = ("tenant", "definition", "version")
 _COLUMNS: Final = ("change", "cycle", "local", "due_at", "was", "was_tzdata")
 _HISTORY_COLUMNS: Final = (
     *("change_no", "digest", "tzdata_before", "tzdata", "from", "opened_at", "closed_at"),
@@ -51,11 +58,13 @@ def list_changes(dsn: str | None, *, as_json: bool) -> None:
 async def _preview(dsn: str | None, from_at: datetime | None, *, as_json: bool) -> ExitCode:
     from dueledger.ledger.materialise import preview_tz_change
 
-    async with ledger_connection(dsn) as connection:
-        actor_no = await register_person(connection)
-        async with preview_tz_change(connection, actor_no=actor_no, from_at=from_at) as found:
-            change, begun = found.change, found.is_open
-            code = await _print_change(connection, change, begun=begun, as_json=as_json)
+    with _open_spool() as spool:
+        async with ledger_connection(dsn) as connection:
+            actor_no = await register_person(connection)
+            async with preview_tz_change(connection, actor_no=actor_no, from_at=from_at) as found:
+                change, begun = found.change, found.is_open
+                await _write_documents(spool, connection, change, begun=begun)
+        code = _print_change(spool, change, as_json=as_json)
     command = f"dueledger materialise --check-tz --apply {change.digest}"
     if begun:
         say(f"{change.actor} began this on {change.opened_at:%Y-%m-%d %H:%M} UTC. Finish it:")
@@ -71,13 +80,15 @@ async def _apply(
 ) -> ExitCode:
     from dueledger.ledger.materialise import apply_tz_change
 
-    async with ledger_connection(dsn) as connection:
-        actor_no = await register_person(connection)
-        change = await apply_tz_change(connection, digest, actor_no=actor_no, from_at=from_at)
-        async with connection.transaction(readonly=True):
-            code = await _print_change(connection, change, begun=True, as_json=as_json)
-        say(f"Change {change.change_no}: {change.applied:,} items.")
-        return code
+    with _open_spool() as spool:
+        async with ledger_connection(dsn) as connection:
+            actor_no = await register_person(connection)
+            change = await apply_tz_change(connection, digest, actor_no=actor_no, from_at=from_at)
+            async with connection.transaction(readonly=True):
+                await _write_documents(spool, connection, change, begun=True)
+        code = _print_change(spool, change, as_json=as_json)
+    say(f"Change {change.change_no}: {change.applied:,} items.")
+    return code
 
 
 async def _list(dsn: str | None) -> list[dict[str, object]]:
@@ -91,31 +102,64 @@ async def _list(dsn: str | None) -> list[dict[str, object]]:
     ]
 
 
-async def _print_change(
-    connection: "Connection", change: "TzChange", *, begun: bool, as_json: bool
-) -> ExitCode:
-    """Show a change by definition; return the exit code of what there is to find."""
+def _open_spool() -> IO[bytes]:
+    """Open a file for what is read in a transaction and printed after it.
+
+    Somebody who reads the output by the page would keep the transaction open.
+    """
+    return SpooledTemporaryFile(max_size=_SPOOL_BYTES)
+
+
+async def _write_documents(
+    spool: IO[bytes], connection: "Connection", change: "TzChange", *, begun: bool
+) -> None:
+    """Write a document of each version; of one with many items, a document for each page."""
     from dueledger.ledger.store.tz_changes import list_tz_change_versions, list_tz_steps
 
-    code, steps_shown = ExitCode.DONE, 0
     async for version in list_tz_change_versions(connection, change.change_no):
-        name = f"{version.tenant}/{version.name}, version {version.version}"
-        if version.failure is not None:
-            code = ExitCode.FINDINGS
-            say(f"{name}, cannot be expanded; its waiting items stay: {version.failure}")
-        if version.overtaken:
-            code = ExitCode.FINDINGS
-            say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
-        pages = list_tz_steps(connection, change.change_no, version.definition_no)
-        if as_json:
-            await _print_documents(_head(change, version, begun=begun), pages)
-            continue
-        steps_shown += await _print_table(name, pages)
-        if version.items is not None:
-            say(f"{version.items:,} changed.")
-    if not steps_shown and not as_json:
+        head = _head(change, version, begun=begun)
+        written = False
+        async for steps in list_tz_steps(connection, change.change_no, version.definition_no):
+            spool.write(format_document(head | {"items": [_row(step) for step in steps]}))
+            written = True
+        if not written:
+            spool.write(format_document(head | {"items": list[object]()}))
+    spool.seek(0)
+
+
+def _print_change(spool: IO[bytes], change: "TzChange", *, as_json: bool) -> ExitCode:
+    """Show a change by definition; return the exit code of what there is to find."""
+    code, items_shown = ExitCode.DONE, 0
+    for _, pages in groupby(map(orjson.loads, spool), itemgetter(*_VERSION_COLUMNS)):
+        is_whole, count = _print_version(pages, as_json=as_json)
+        code = code if is_whole else ExitCode.FINDINGS
+        items_shown += count
+    if not items_shown and not as_json:
         say(f"By tz database {change.tzdata} no waiting item changes its due time.")
     return code
+
+
+def _print_version(pages: Iterator[dict[str, Any]], *, as_json: bool) -> tuple[bool, int]:
+    """Show a version; return whether it can be changed, and how many items a table shows of it."""
+    page = next(pages)
+    name = f"{page['tenant']}/{page['definition']}, version {page['version']}"
+    if page["failure"] is not None:
+        say(f"{name}, cannot be expanded; its waiting items stay: {page['failure']}")
+    if page["overtaken"]:
+        say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
+    is_whole = page["failure"] is None and not page["overtaken"]
+    if as_json:
+        print_lines(chain([page], pages))
+        return is_whole, 0
+    if page["items"]:
+        say(f"{name}:")
+        print_rows(page["items"][:_SHOWN_MAX], _COLUMNS, empty="")
+    count = len(page["items"]) + sum(len(each["items"]) for each in pages)
+    if count > _SHOWN_MAX:
+        say(f"and {count - _SHOWN_MAX:,} more: --json has them all")
+    if page["applied"] is not None:
+        say(f"{page['applied']:,} changed.")
+    return is_whole, count
 
 
 def _head(change: "TzChange", version: "TzChangeVersion", *, begun: bool) -> dict[str, object]:
@@ -130,29 +174,6 @@ def _head(change: "TzChange", version: "TzChangeVersion", *, begun: bool) -> dic
         "overtaken": version.overtaken,
         "failure": version.failure,
     }
-
-
-async def _print_documents(head: dict[str, object], pages: "AsyncIterator[list[TzStep]]") -> None:
-    """Print a document of a version; of one with many items, a document for each page of them."""
-    printed = False
-    async for steps in pages:
-        print_document(head | {"items": [_row(step) for step in steps]})
-        printed = True
-    if not printed:
-        print_document(head | {"items": list[object]()})
-
-
-async def _print_table(name: str, pages: "AsyncIterator[list[TzStep]]") -> int:
-    """Print the first items of a version and how many more there are; return how many it has."""
-    count = 0
-    async for steps in pages:
-        if not count:
-            say(f"{name}:")
-            print_rows([_row(step) for step in steps[:_SHOWN_MAX]], _COLUMNS, empty="")
-        count += len(steps)
-    if count > _SHOWN_MAX:
-        say(f"and {count - _SHOWN_MAX:,} more: --json has them all")
-    return count
 
 
 def _row(step: "TzStep") -> dict[str, object]:

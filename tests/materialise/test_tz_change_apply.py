@@ -1,11 +1,16 @@
 """A tz change is applied as it was reviewed, as one change, even if processes die."""
 
+import asyncio
+import os
 import signal
+import sys
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from dueledger.ledger.materialise import Materialiser, tz_change
@@ -146,3 +151,38 @@ async def test_g13_a_process_that_slept_applies_nothing_of_a_change_that_another
     for version in versions:
         await tz_change.apply_version(connection, change, version, actor_no)
     assert await due_of_items(connection) == before
+
+
+async def test_no_transaction_is_open_while_somebody_reads_what_a_tz_database_changes(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    database: str,
+    newer_tzdata: Path,
+) -> None:
+    await set_schedule("d", HOURLY | {"cron": "* * * * *"})
+    await tick_until_idle(materialiser)
+    command = (sys.executable, "-m", "dueledger", "materialise", "--check-tz", "--json")
+
+    async def read_slowly(*arguments: str) -> dict[str, Any]:
+        process = await asyncio.create_subprocess_exec(
+            *(*command, *arguments),
+            env=os.environ | {"DUELEDGER_DSN": database, "PYTHONPATH": str(newer_tzdata)},
+            stdout=asyncio.subprocess.PIPE,
+            limit=1_024,
+        )
+        assert process.stdout is not None
+        first = await process.stdout.readexactly(1)
+        open_ = await connection.fetchval(
+            "select count(*) from pg_stat_activity"
+            " where datname = current_database() and application_name = 'dueledger-cli'"
+            " and xact_start is not null"
+        )
+        shown = first + await process.stdout.read()
+        assert len(shown) > 100_000, "more than a pipe holds"
+        assert (open_, await process.wait()) == (0, 0)
+        return orjson.loads(shown)
+
+    previewed = await read_slowly()
+    applied = await read_slowly("--apply", previewed["digest"])
+    assert applied["items"] == previewed["items"]
