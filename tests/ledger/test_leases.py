@@ -7,6 +7,7 @@ import pytest
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import reap_claims, reap_runs
+from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.runs import Outcome, Settlement, extend_leases, settle_runs, start_runs
 
 from .conftest import Ledger
@@ -92,6 +93,24 @@ async def test_g9_an_item_whose_worker_died_waits_as_long_as_one_that_failed_wit
     assert died == [await wait(seed, fails=True) for seed in seeds]
     assert len(set(died)) == len(seeds)
     assert all(0 < seconds < 10 for seconds in died)
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_g9_an_item_whose_retry_would_come_after_its_total_deadline_is_parked(
+    ledger: Ledger, noon: datetime, *, fails: bool
+) -> None:
+    await ledger.stand_at(noon)
+    policy = KindPolicy("acme", ledger.kind, backoff_base_seconds=1e6, total_seconds=60.0)
+    await put_kind_policy(ledger.connection, policy)
+    (item,) = await ledger.emit(due_at=noon)
+    run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+    await ledger.connection.execute("select setseed(0.5)")
+    if fails:
+        await ledger.settle(run_no, FAILED)
+    else:
+        await ledger.end_leases()
+        assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).parked == 1
+    assert await ledger.state_of(item) is State.MANUAL_REVIEW
 
 
 async def test_g9_a_failure_at_the_cap_of_attempts_is_parked_in_the_same_statement(
