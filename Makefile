@@ -9,6 +9,9 @@ PYTEST = $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
 
+# A run starts hundreds of Python processes: what one compiled, the others read.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
 .PHONY: help env demo test test-full test-faults bench check check-format check-lint check-style check-types check-imports \

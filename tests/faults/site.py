@@ -75,6 +75,7 @@ class Site:
     serial_kinds: set[str] = field(default_factory=set[str])
     programs: list[Program] = field(default_factory=list[Program])
     numbers: Iterator[int] = field(default_factory=count)
+    idle: list[Connection] = field(default_factory=list[Connection])
 
     @property
     def dsn(self) -> str:
@@ -212,11 +213,23 @@ class Site:
 
     @asynccontextmanager
     async def connected(self) -> AsyncGenerator[Connection]:
-        connection = await connect(self.dsn, application_name="test")
+        """Have a connection: an idle one, or a new one where a fault has closed them."""
+        while self.idle and self.idle[-1].is_closed():
+            self.idle.pop()
+        connection = (
+            self.idle.pop() if self.idle else await connect(self.dsn, application_name="test")
+        )
         try:
             yield connection
-        finally:
+        except BaseException:
             connection.terminate()
+            raise
+        self.idle.append(connection)
+
+    def disconnect(self) -> None:
+        """Close the idle connections."""
+        while self.idle:
+            self.idle.pop().terminate()
 
     async def fetchval(self, query: str, *arguments: object) -> Any:  # noqa: ANN401  # of a row
         async with self.connected() as connection:
@@ -308,6 +321,7 @@ async def open_site(servers: Servers, directory: Path, forks: ForkServer) -> Asy
         site = Site(servers, directory, name, running, forks)
         running.push_async_callback(partial(_drop, servers, name, f"{name}_evidence"))
         running.push_async_callback(servers.heal)
+        running.callback(site.disconnect)
         admin = await asyncpg.connect(servers.dsn)
         await admin.execute(
             f"create database {name} template {servers.template} strategy file_copy"
