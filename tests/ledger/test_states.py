@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 import pytest
 
 from dueledger.ledger.states import State, TransitionEvent, is_permitted, state_after
+from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
@@ -20,6 +21,20 @@ async def database(
     """One database for the whole table: each test has a kind of its own."""
     async with make_database() as dsn:
         yield dsn
+
+
+@pytest.fixture(scope="module")
+async def kept_connection(database: str) -> AsyncGenerator[Connection]:
+    """A session that has planned the statements which most of the tests run."""
+    connection = await connect(database, application_name="test")
+    yield connection
+    await connection.close()
+
+
+@pytest.fixture
+async def connection(kept_connection: Connection) -> Connection:
+    await kept_connection.reset()  # the clock that the last test has set
+    return kept_connection
 
 
 Verb = Callable[[Ledger, Placed], Awaitable[object]]
