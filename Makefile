@@ -4,8 +4,8 @@
 VENV   = .venv
 PYTHON =
 ARGS   =
-# Each process of a run has servers of its own; a file's tests stay together.
-PYTEST = $(BIN)/pytest --numprocesses=2 --dist=loadfile --no-loadscope-reorder
+# Each process of a run has servers of its own; a file's tests stay together. One waits while two work.
+PYTEST = $(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
 
