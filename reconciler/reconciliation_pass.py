@@ -10,7 +10,7 @@ import orjson
 
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.service import crash_point
-from dueledger.ledger.store import Connection, Pool, findings, items
+from dueledger.ledger.store import Connection, Pool, findings, items, reconciled_rows
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
@@ -130,7 +130,7 @@ class ReconciliationPass:
                 is_single=expectation.is_single(row["tenant"], row["kind"]),
                 needs_evidence=(row["tenant"], row["kind"]) in self._evidence.by_kind,
             )
-            for row in await findings.list_flow_rules(connection)
+            for row in await reconciled_rows.list_flow_rules(connection)
         }
         for flow in flows.values():
             self._facts.setdefault((flow.tenant, flow.kind), flow)
@@ -226,7 +226,7 @@ class ReconciliationPass:
     ) -> None:
         """Find what is wrong with runs, claims, the accounting, sources and definitions."""
         margin = self._limits.stuck_seconds
-        for row in await findings.list_stuck_runs(connection, margin, STUCK_MAX):
+        for row in await reconciled_rows.list_stuck_runs(connection, margin, STUCK_MAX):
             self._recorder.add(
                 (
                     stuck_run(
@@ -239,7 +239,7 @@ class ReconciliationPass:
                     ),
                 )
             )
-        for row in await findings.list_stuck_claims(connection, margin, STUCK_MAX):
+        for row in await reconciled_rows.list_stuck_claims(connection, margin, STUCK_MAX):
             self._recorder.add(
                 (
                     stuck_claim(

@@ -23,13 +23,8 @@ from dueledger.ledger.store.calendar_cache import (
     calendars_of_tenant,
 )
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.definitions import (
-    KindPolicy,
-    define,
-    list_kind_policies,
-    list_versions,
-    put_kind_policy,
-)
+from dueledger.ledger.store.definitions import define, list_versions
+from dueledger.ledger.store.kinds import KindPolicy, list_kind_policies, put_kind_policy
 from dueledger.ledger.store.lock_wait import limit_lock_wait
 from dueledger.ledger.store.schedule_keys import SharedKey, list_shared_keys
 

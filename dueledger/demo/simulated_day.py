@@ -16,8 +16,8 @@ from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.migrations import migrate
 
 RENEWALS: Final = "PolicyRenewalDue"

@@ -16,8 +16,13 @@ from dueledger.ledger.errors import InvalidItem, Problem, shown_value
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import issue_draft
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.findings import find_known_ids
-from dueledger.ledger.store.items import RevisionResult, emit_items, revise_items, skip_items
+from dueledger.ledger.store.items import (
+    RevisionResult,
+    emit_items,
+    find_known_ids,
+    revise_items,
+    skip_items,
+)
 from dueledger.ledger.store.schedule_keys import find_shared_occurrences
 
 NEWER_VERSION: Final = "version"

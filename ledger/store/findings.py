@@ -1,17 +1,13 @@
-"""Reads and writes of the reconciler: passes, populations, findings, repairs, watermarks."""
+"""What the reconciler records: passes, populations, findings, repairs, watermarks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from typing import Any, Final
+from datetime import date, datetime
+from typing import Any
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.statements import statement
-
-EXPEDITED_PAGE: Final = 10_000
-MISSED_RANGES_PAGE: Final = 10_000
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,79 +102,6 @@ class PageAfter:
 
     at: datetime
     id: UUID
-
-
-async def list_item_outcomes(
-    connection: Connection,
-    from_date: date,
-    to_date: date,
-    *,
-    after: tuple[date, int],
-    page_size: int,
-) -> list[Record]:
-    """List items of a range of effective dates with their final transitions, by page."""
-    return await connection.fetch(
-        statement("list_item_outcomes"), from_date, to_date, *after, page_size
-    )
-
-
-async def count_items_by_day(
-    connection: Connection, from_date: date, to_date: date
-) -> dict[date, int]:
-    """Count the items of each effective date of a half-open range."""
-    rows = await connection.fetch(statement("count_items_by_day"), from_date, to_date)
-    return {row["effective_date"]: row["item_count"] for row in rows}
-
-
-async def list_flow_rules(connection: Connection) -> list[Record]:
-    """List every flow with tenant, kind and grace."""
-    return await connection.fetch(statement("list_flow_rules"))
-
-
-async def list_stuck_runs(
-    connection: Connection, margin_seconds: float, run_max: int
-) -> list[Record]:
-    """List open runs whose lease lapsed more than the margin ago."""
-    return await connection.fetch(statement("list_stuck_runs"), margin_seconds, run_max)
-
-
-async def list_stuck_claims(
-    connection: Connection, margin_seconds: float, claim_max: int
-) -> list[Record]:
-    """List open claims whose deadline passed more than the margin ago."""
-    return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
-
-
-async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
-    """Describe the states of items that have not ended, in input order."""
-    return await connection.fetch(statement("describe_open_items"), item_nos)
-
-
-async def find_known_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
-    """Find which ids the ledger has, or had before their partition was dropped."""
-    return {row["id"] for row in await connection.fetch(statement("find_known_ids"), ids)}
-
-
-async def list_inbox_events(
-    connection: Connection, types: Sequence[str], after_event_no: int, page_size: int
-) -> list[Record]:
-    """List recorded domain events of these types by ascending number, by page."""
-    return await connection.fetch(statement("list_inbox_events"), types, after_event_no, page_size)
-
-
-async def list_numbered_events(connection: Connection, event_nos: Sequence[int]) -> list[Record]:
-    """List recorded domain events by their numbers."""
-    return await connection.fetch(statement("list_numbered_events"), event_nos)
-
-
-async def list_definition_versions(connection: Connection) -> list[Record]:
-    """List every version of every definition with its materialised watermark."""
-    return await connection.fetch(statement("list_definition_versions"))
-
-
-async def count_rejected_writes(connection: Connection) -> list[Record]:
-    """Count refused writes by verb and reason."""
-    return await connection.fetch(statement("count_rejected_writes"))
 
 
 async def begin_reconciliation(
@@ -374,28 +297,3 @@ async def list_watermarks(
 def _signed(total: int) -> int:
     """Return an unsigned 64-bit total as the bigint with the same bits."""
     return total - (1 << 64) if total >= 1 << 63 else total
-
-
-async def list_missed_ranges(connection: Connection) -> dict[int, list[tuple[datetime, datetime]]]:
-    """Return the recorded missed ranges, half-open, by definition, in time order."""
-    found: dict[int, list[tuple[datetime, datetime]]] = {}
-    after = (0, _EPOCH)
-    while True:
-        rows = await connection.fetch(statement("list_missed_ranges"), *after, MISSED_RANGES_PAGE)
-        for row in rows:
-            found.setdefault(row["definition_no"], []).append((row["from_at"], row["until_at"]))
-        if len(rows) < MISSED_RANGES_PAGE:
-            return found
-        after = rows[-1]["definition_no"], rows[-1]["from_at"]
-
-
-async def list_expedited(connection: Connection) -> set[int]:
-    """Return the numbers of the items that a person expedited or triggered."""
-    found: set[int] = set()
-    after = 0
-    while True:
-        rows = await connection.fetch(statement("list_expedited"), after, EXPEDITED_PAGE)
-        found.update(row["item_no"] for row in rows)
-        if len(rows) < EXPEDITED_PAGE:
-            return found
-        after = rows[-1]["item_no"]

@@ -322,3 +322,8 @@ async def count_items_by_ending(
 def request_results_of(rows: Sequence[Record]) -> list[ItemRequestResult]:
     """Return the results for rows of id and result."""
     return [ItemRequestResult(row["id"], RequestResult(row["result"])) for row in rows]
+
+
+async def find_known_ids(connection: Connection, ids: Sequence[UUID]) -> set[bytes]:
+    """Find which ids the ledger has, or had before their partition was dropped."""
+    return {row["id"] for row in await connection.fetch(statement("find_known_ids"), ids)}

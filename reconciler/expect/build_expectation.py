@@ -7,7 +7,7 @@ from time import monotonic
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge
 from dueledger.ledger.schedule import AfterCompletion
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.compared_items import expected_row
 from dueledger.reconciler.expect.events import ExpectedEventRules
 from dueledger.reconciler.expect.expectation import (
@@ -42,8 +42,8 @@ async def build_expectation(
         expectation.failures = [FailedVersion(*failure) for failure in failures]
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
-        expectation.triggered = await findings.list_expedited(connection)
-        expectation.missed = await findings.list_missed_ranges(connection)
+        expectation.triggered = await reconciled_rows.list_expedited(connection)
+        expectation.missed = await reconciled_rows.list_missed_ranges(connection)
         with Spool() as occurrences:
             _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
         await _put_events(connection, expectation)
@@ -113,7 +113,9 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
             expectation.single.add(version.key)
     after = 0
     while rules.types:
-        rows = await findings.list_inbox_events(connection, rules.types, after, EVENTS_A_READ)
+        rows = await reconciled_rows.list_inbox_events(
+            connection, rules.types, after, EVENTS_A_READ
+        )
         for row in rows:
             applied = rules.apply(row, read.extract.skipped)
             for implied_item, draft in applied.implied:

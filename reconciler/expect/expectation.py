@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.events import EventItem, ExpectedEventRules, WithdrawalIndex
 from dueledger.reconciler.expect.item_terms import (
@@ -188,7 +188,7 @@ class Expectation:
         rules = ExpectedEventRules(self.versions)
         implied: list[tuple[EventItem, ItemDraft]] = []
         for begin in range(0, len(event_nos), EVENTS_A_READ):
-            rows = await findings.list_numbered_events(
+            rows = await reconciled_rows.list_numbered_events(
                 connection, event_nos[begin : begin + EVENTS_A_READ]
             )
             for row in rows:

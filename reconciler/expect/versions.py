@@ -8,7 +8,7 @@ from operator import attrgetter
 
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition
-from dueledger.ledger.store import Connection, Record, findings
+from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.ledger.store.calendar_cache import calendar_name_of
 from dueledger.reconciler.expect.calendar_history import (
     CalendarHistory,
@@ -81,7 +81,7 @@ async def read_versions(
     connection: Connection,
 ) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
     """Read every version with the calendars it observed; one that cannot be read is a failure."""
-    rows = await findings.list_definition_versions(connection)
+    rows = await reconciled_rows.list_definition_versions(connection)
     named = {(row["tenant"], name) for row in rows if (name := calendar_name_of(row["document"]))}
     return _parse_versions(rows, await read_history(connection, named))
 

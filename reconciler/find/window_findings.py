@@ -8,7 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import FindingType
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, items, reconciled_rows
 from dueledger.reconciler.compare.comparison import WindowResult
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
@@ -101,7 +101,7 @@ class WindowFindings:
         found: set[bytes] = set()
         for begin in range(0, len(missing), CHUNK_ROWS):
             chunk = missing[begin : begin + CHUNK_ROWS]
-            found |= await findings.find_known_ids(
+            found |= await items.find_known_ids(
                 connection, [UUID(bytes=expected.id) for expected in chunk]
             )
         return [expected for expected in missing if expected.id not in found]
@@ -121,7 +121,7 @@ class WindowFindings:
                 result.found[FindingType.OVERDUE] += 1
         for begin in range(0, len(shown), CHUNK_ROWS):
             chunk = shown[begin : begin + CHUNK_ROWS]
-            descriptions = await findings.describe_open_items(
+            descriptions = await reconciled_rows.describe_open_items(
                 connection, [item.item_no for item in chunk]
             )
             self._recorder.add(

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Iterable
 from typing import Final
 
-from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.compared_items import ActualItem
 from dueledger.reconciler.windows import DateRange
 
@@ -17,7 +17,7 @@ async def read_item_pages(
     """Yield the items of a window, ordered by date and number, a page at a time."""
     after = (window.from_date, 0)
     while True:
-        rows = await findings.list_item_outcomes(
+        rows = await reconciled_rows.list_item_outcomes(
             connection, window.from_date, window.to_date, after=after, page_size=PAGE_ROWS
         )
         items = [ActualItem._make(row) for row in rows]
@@ -31,6 +31,8 @@ async def count_items_by_day(connection: Connection, windows: Iterable[DateRange
     """Return how many items the days of these windows have, by proleptic ordinal."""
     counts: Counter[int] = Counter()
     for window in windows:
-        counted = await findings.count_items_by_day(connection, window.from_date, window.to_date)
+        counted = await reconciled_rows.count_items_by_day(
+            connection, window.from_date, window.to_date
+        )
         counts.update({day.toordinal(): count for day, count in counted.items()})
     return counts

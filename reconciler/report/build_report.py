@@ -10,7 +10,7 @@ from typing import Final
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, Record, findings, items
+from dueledger.ledger.store import Connection, Record, findings, items, reconciled_rows
 from dueledger.reconciler.pass_result import PassResult
 from dueledger.reconciler.repair.repairs import PlannedRepair
 from dueledger.reconciler.report import model
@@ -75,7 +75,7 @@ async def build_report(
         timeliness=_timeliness(result),
         rejected_writes=[
             model.RejectedWrites(verb=row["verb"], reason=row["reason"], count=row["refused_count"])
-            for row in await findings.count_rejected_writes(connection)
+            for row in await reconciled_rows.count_rejected_writes(connection)
         ],
     )
 

@@ -18,9 +18,9 @@ from dueledger.ledger.runtime.service import Signals
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.claims import list_due_flows
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flows import FlowScope, pause_flows, resume_flows
 from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import PlainWorker
 

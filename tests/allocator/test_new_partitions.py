@@ -14,8 +14,8 @@ from dueledger.allocator import Allocator
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.workers.direct import DirectSettings
 from dueledger.workers.process import run_direct_worker
 

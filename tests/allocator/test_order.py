@@ -12,8 +12,8 @@ from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import PlainWorker
 

@@ -15,7 +15,6 @@ from dueledger.ledger.kafka.partitioner import partition_of
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.clock import set_clock
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flows import (
     FlowLimits,
     FlowScope,
@@ -24,6 +23,7 @@ from dueledger.ledger.store.flows import (
     set_flow_limits,
 )
 from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]

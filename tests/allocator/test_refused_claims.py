@@ -16,7 +16,7 @@ from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claimed_rows import ClaimedRow
 from dueledger.ledger.store.claims import claim_items, release_claims
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .test_failures import claim_all_due
 

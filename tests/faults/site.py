@@ -21,8 +21,8 @@ from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from tests.forks import ForkServer
 
 from .programs import Program, eventually

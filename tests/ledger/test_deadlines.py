@@ -4,7 +4,7 @@ import pytest
 
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.claims import mark_published, reap_claims, reap_runs
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import Ledger
 

@@ -14,8 +14,8 @@ from dueledger.ledger.store.claims import (
     find_next_due,
     list_due_flows,
 )
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.direct_claims import claim_and_start_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import Ledger
 

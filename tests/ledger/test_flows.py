@@ -8,7 +8,6 @@ from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import claim_items, claim_serial_items, list_due_flows
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flow_limits import spend_tokens
 from dueledger.ledger.store.flows import (
     FlowLimits,
@@ -22,6 +21,7 @@ from dueledger.ledger.store.flows import (
     set_flow_limits,
 )
 from dueledger.ledger.store.items import RequestResult, emit_items, item_timeline
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import Ledger, allowance, limit
 

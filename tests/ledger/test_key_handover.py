@@ -24,10 +24,11 @@ from dueledger.ledger.store.claims import (
     record_claims,
 )
 from dueledger.ledger.store.clock import set_machine_clock
-from dueledger.ledger.store.definitions import KindPolicy, begin_chains, put_kind_policy
+from dueledger.ledger.store.definitions import begin_chains
 from dueledger.ledger.store.flow_limits import flag_streaks, release_keys
 from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items, withdraw_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import write_off_items
 
 from .conftest import Ledger

@@ -7,7 +7,7 @@ import pytest
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import reap_claims, reap_runs
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.runs import Outcome, Settlement, extend_leases, settle_runs, start_runs
 
 from .conftest import Ledger

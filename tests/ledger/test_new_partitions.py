@@ -24,8 +24,8 @@ from dueledger.ledger.store.claims import (
     release_claims,
 )
 from dueledger.ledger.store.clock import set_machine_clock
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.direct_claims import claim_and_start_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import redrive_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 

@@ -31,8 +31,8 @@ from dueledger.ledger.store.claims import (
     record_claims,
 )
 from dueledger.ledger.store.clock import set_machine_clock
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import emit_items, read_accounting, show_item
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.workers.outcomes import OutcomeIntakeSettings
 from dueledger.workers.outcomes.record import OutcomeIntakeResult, OutcomeRecorder
 from tests.forks import ForkedProcess, ForkServer

@@ -15,8 +15,9 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, clock, findings
-from dueledger.ledger.store.definitions import KindPolicy, define, put_kind_policy
+from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.reconciler import (
     PassLimits,
     Reconciler,

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from dueledger.ledger.definitions.policies import DeadlinePolicy, RetryPolicy
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 
 async def test_the_defaults_of_a_kind_are_those_of_documents_and_handlers(

@@ -9,7 +9,7 @@ import pytest
 
 from dueledger import Completed, DueItem, Handlers, Park, Retry, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import Site
 

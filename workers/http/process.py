@@ -9,7 +9,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.claims import DueFlow
-from dueledger.ledger.store.definitions import list_http_kinds
+from dueledger.ledger.store.kinds import list_http_kinds
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.handlers import Handlers
 from dueledger.workers.http.allow_list import AllowList

@@ -9,7 +9,7 @@ from pydantic import SecretStr, ValidationError
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
 from dueledger.ledger.definitions.http_url import HttpUrl, read_url
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.store.definitions import HttpKind
+from dueledger.ledger.store.kinds import HttpKind
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.http.body_template import BodyTemplate
 from dueledger.workers.http.redaction import Redactor

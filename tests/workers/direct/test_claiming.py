@@ -17,8 +17,8 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, open_pool
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.clock import set_clock
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.items import RequestResult, withdraw_items
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import NOBODY, Estate
 

@@ -11,8 +11,8 @@ from dueledger import Completed, DueItem, Handlers, Retry, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store.clock import set_machine_clock
-from dueledger.ledger.store.definitions import KindPolicy, put_kind_policy
 from dueledger.ledger.store.flow_limits import update_circuits
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import DirectWorker, Estate
 

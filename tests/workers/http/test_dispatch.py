@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from dueledger import Completed, Park, Retry
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
-from dueledger.ledger.store.definitions import HttpKind
+from dueledger.ledger.store.kinds import HttpKind
 from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.http.client import HttpClient

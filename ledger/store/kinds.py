@@ -1,0 +1,108 @@
+"""Kinds: their work policies, and those that are sent by HTTP."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.lock_wait import conflict_on_lock_timeout
+from dueledger.ledger.store.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class KindPolicy:
+    """The work policy of a kind. None keeps the stored value, or the default.
+
+    With a `dispatch` the policy is complete: None then removes `http`, `run_seconds` and
+    `total_seconds`. `dispatch` is kafka, direct or http (`http` has the endpoint); `settled_by` is
+    worker or topic; `queue_late` and `run_late` are retry or park; `ordering` is none or key.
+    `run_seconds` is the hard end of a run. No item is retried later than `total_seconds` after its
+    due_at.
+    """
+
+    tenant: str
+    kind: str
+    topic: str | None = None
+    queue_seconds: int | None = None
+    lease_seconds: int | None = None
+    attempt_max: int | None = None
+    start_max: int | None = None
+    backoff_base_seconds: float | None = None
+    backoff_cap_seconds: float | None = None
+    grace_seconds: int | None = None
+    dispatch: str | None = None
+    http: dict[str, Any] | None = None
+    settled_by: str | None = None
+    dispatch_seconds: int | None = None
+    run_seconds: float | None = None
+    total_seconds: float | None = None
+    queue_late: str | None = None
+    run_late: str | None = None
+    ordering: str | None = None
+    failure_holds: bool | None = None
+    streak_max: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HttpKind:
+    """A kind that is sent to an HTTP endpoint. `http` is this part of its definition."""
+
+    tenant: str
+    kind: str
+    topic: str
+    http: dict[str, Any]
+    backoff_base_seconds: float
+    backoff_cap_seconds: float
+
+
+async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
+    """Store a kind's work policy; return the kind's number.
+
+    A kind that does not exist yet gets the defaults of its columns. Raises Conflict if
+    the limit of `limit_lock_wait` is exceeded.
+    """
+    with conflict_on_lock_timeout(f"the kind {policy.tenant}/{policy.kind}"):
+        # Not one statement: its values for a new kind would repeat the defaults of the columns.
+        await connection.execute(statement("add_kind"), policy.tenant, policy.kind)
+        return await connection.fetchval(
+            statement("put_kind_policy"),
+            policy.tenant,
+            policy.kind,
+            policy.topic,
+            policy.queue_seconds,
+            policy.lease_seconds,
+            policy.attempt_max,
+            policy.start_max,
+            policy.backoff_base_seconds,
+            policy.backoff_cap_seconds,
+            policy.grace_seconds,
+            policy.dispatch,
+            policy.http,
+            policy.settled_by,
+            policy.dispatch_seconds,
+            policy.run_seconds,
+            policy.total_seconds,
+            policy.queue_late,
+            policy.run_late,
+            policy.ordering,
+            policy.failure_holds,
+            policy.streak_max,
+        )
+
+
+async def list_kind_policies(
+    connection: Connection, tenant: str, kind: str, names: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """List the work policies of a kind in definitions of other names than `names`.
+
+    One definition name for each policy: its parts `dispatch` (without the partition key), `retry`,
+    `deadlines` and `order`; None for a document that is older than these parts.
+    """
+    rows = await connection.fetch(statement("list_kind_policies"), tenant, kind, names)
+    return {row["name"]: row["policy"] for row in rows}
+
+
+async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:
+    """List the kinds that are sent to an HTTP endpoint."""
+    rows = await connection.fetch(statement("list_http_kinds"), limit)
+    return [HttpKind(**row) for row in rows]
