@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast, final
 
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store.runs import Outcome, Settlement, SettleRefusal, settle_runs
+from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import Handler, HandlerForm
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
+from dueledger.workers.run.own_transaction import settle_inside
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
 from dueledger.workers.verdict_outcomes import (
     ItemOutcome,
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from types import FrameType
 
-    from dueledger.ledger.store import Connection, Pool
+    from dueledger.ledger.store import Pool
     from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.listener import PoolListener
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 # item that makes its batch fail is alone in the end, and its neighbours complete.
 SHRINK_FACTOR: Final = 8
 RUN_ITEMS_MAX: Final = 1_000_000  # a claim is smaller
-CONTENDED_TRIES_MAX: Final = 50
 FULL_WAIT_SECONDS_MAX: Final = 30.0  # most seconds that an item waits for a full pool
 CANCEL_GRACE_SECONDS: Final = (
     2.0  # a handler that was cancelled at its timeout must end within this time
@@ -56,10 +56,6 @@ class HandlerTimeout(Exception):  # its name is what the journal shows
 
 class HandlerCancelled(Exception):  # its name is what the journal shows
     """A handler's call was cancelled and returned no verdict."""
-
-
-class CompletionRefused(Exception):  # its name is what the journal shows
-    """The ledger refused a completion, so the handler's writes were rolled back."""
 
 
 @final
@@ -356,7 +352,9 @@ class HandlerPool:
                     outcome.event is TransitionEvent.COMPLETED
                 )
                 if completed:
-                    await self._settle_inside(connection, run, index, cast("Outcome", outcome))
+                    await settle_inside(
+                        connection, run, index, cast("Outcome", outcome), worker_no=self._worker_no
+                    )
             except BaseException:
                 await transaction.rollback()
                 raise
@@ -367,24 +365,6 @@ class HandlerPool:
         run.mark_ended_in_ledger(index)
         self._listener.on_item_settled(run, TransitionEvent.COMPLETED)
         return None
-
-    async def _settle_inside(
-        self, connection: Connection, run: OpenRun, index: int, outcome: Outcome
-    ) -> None:
-        outcomes: list[Outcome | None] = [None] * len(run.items)
-        outcomes[index] = outcome
-        settlement = Settlement(run.run_no, outcomes)
-        reason = SettleRefusal.CONTENDED
-        for _ in range(CONTENDED_TRIES_MAX):
-            refused = await settle_runs(connection, [settlement], self._worker_no)
-            if not refused:
-                return
-            reason = refused[0].reason
-            if reason is not SettleRefusal.CONTENDED:
-                break
-        raise CompletionRefused(
-            f"the ledger refused the completion ({reason}); the writes were rolled back"
-        )
 
 
 class HandlerCall(NamedTuple):
