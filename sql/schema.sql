@@ -1787,7 +1787,7 @@ CREATE TABLE ledger.tz_change_version (
     steps jsonb NOT NULL,
     applied_at timestamp with time zone,
     items integer,
-    overtaken boolean DEFAULT false NOT NULL
+    superseded boolean DEFAULT false NOT NULL
 );
 
 COMMENT ON TABLE ledger.tz_change_version IS 'One version of a definition in a tz change, in pages of steps; all pages are applied in one transaction.';
@@ -1800,7 +1800,7 @@ COMMENT ON COLUMN ledger.tz_change_version.steps IS 'What becomes of each item: 
 
 COMMENT ON COLUMN ledger.tz_change_version.items IS 'How many steps of the version took effect; the same on each page.';
 
-COMMENT ON COLUMN ledger.tz_change_version.overtaken IS 'Whether another version was defined before it was applied; nothing of it took effect then.';
+COMMENT ON COLUMN ledger.tz_change_version.superseded IS 'Whether another version was defined before it was applied; nothing of it took effect then.';
 
 CREATE TABLE ledger.watermark (
     tenant text NOT NULL,

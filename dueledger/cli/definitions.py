@@ -191,7 +191,7 @@ def _diff_document(preview: "ChangePreview") -> dict[str, object]:
     diff = preview.diff
     return {
         "base_version": diff.base_version,
-        "overtaken": list(preview.overtaken),
+        "superseded": list(preview.superseded),
         "since": diff.since,
         "until": diff.until,
         "fields": list(diff.fields),
@@ -258,8 +258,8 @@ def _headline(
         return f"{said}: new"
     fields = ", ".join(diff.fields) or "nothing"
     said = f"{said}, after version {diff.base_version}: {fields} changed"
-    if preview.overtaken:
-        numbers = ", ".join(str(number) for number in preview.overtaken)
+    if preview.superseded:
+        numbers = ", ".join(str(number) for number in preview.superseded)
         said += f"; version {numbers} will never be in force"
     return said
 

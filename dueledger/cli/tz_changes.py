@@ -25,7 +25,7 @@ _VERSION_COLUMNS: Final = ("tenant", "definition", "version")
 _COLUMNS: Final = ("change", "cycle", "local", "due_at", "was", "was_tzdata")
 _HISTORY_COLUMNS: Final = (
     *("change_no", "digest", "tzdata_before", "tzdata", "from", "opened_at", "closed_at"),
-    *("actor", "definitions", "overtaken", "applied"),
+    *("actor", "definitions", "superseded", "applied"),
 )
 
 
@@ -145,9 +145,9 @@ def _print_version(pages: Iterator[dict[str, Any]], *, as_json: bool) -> tuple[b
     name = f"{page['tenant']}/{page['definition']}, version {page['version']}"
     if page["failure"] is not None:
         say(f"{name}, cannot be expanded; its waiting items stay: {page['failure']}")
-    if page["overtaken"]:
+    if page["superseded"]:
         say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
-    is_whole = page["failure"] is None and not page["overtaken"]
+    is_whole = page["failure"] is None and not page["superseded"]
     if as_json:
         print_lines(chain([page], pages))
         return is_whole, 0
@@ -171,7 +171,7 @@ def _head(change: "TzChange", version: "TzChangeVersion", *, begun: bool) -> dic
         "digest": change.digest,
         "change_no": change.change_no if begun else None,
         "applied": version.items,
-        "overtaken": version.overtaken,
+        "superseded": version.superseded,
         "failure": version.failure,
     }
 

@@ -48,7 +48,7 @@ class ChangePreview:
     """What one document would change, and which pending versions it would supersede."""
 
     diff: DefinitionDiff
-    overtaken: tuple[int, ...]
+    superseded: tuple[int, ...]
 
 
 async def put_in_force(
@@ -123,10 +123,10 @@ async def preview_change(
         with suppress(InvalidDefinition):  # an unreadable version owes nothing that could be shown
             read = parse_definition(each.document, source=each.name, calendars=calendars)
             spans.append((each.version, (read, each.effective_from, each.superseded_at)))
-    overtaken = tuple(
+    superseded = tuple(
         each.version for each in reversed(versions) if each.effective_from >= max(since, now)
     )
-    return ChangePreview(compare(spans, definition, max(since, now)), overtaken)
+    return ChangePreview(compare(spans, definition, max(since, now)), superseded)
 
 
 def describe_idle(definition: Definition, since: datetime) -> str | None:

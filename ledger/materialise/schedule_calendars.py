@@ -35,12 +35,13 @@ CalendarPeriods = list[tuple[datetime, Definition]]
 class ObservingDefinition:
     """A definition with its calendar. `use` is to be recorded if the version is a new one.
 
-    `overtaken` are items that the new version has before the watermark and the last one after it.
+    `moved_before` are items that the new version has before the watermark and the last one after
+    it.
     """
 
     definition: Definition
     use: CalendarUse | None = None
-    overtaken: list[ItemDraft] = field(default_factory=list[ItemDraft])
+    moved_before: list[ItemDraft] = field(default_factory=list[ItemDraft])
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +74,10 @@ class CalendarSnapshot:
         if before is None:
             return ObservingDefinition(observing, use)
         since, at = row.effective_from, row.materialised_until
-        overtaken = drafts_moved_before(observing, before, since, at, times_max=EXPANSION_TIMES_MAX)
-        return ObservingDefinition(observing, use, overtaken)
+        moved_before = drafts_moved_before(
+            observing, before, since, at, times_max=EXPANSION_TIMES_MAX
+        )
+        return ObservingDefinition(observing, use, moved_before)
 
 
 class ScheduleCalendars:

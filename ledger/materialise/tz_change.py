@@ -178,12 +178,12 @@ async def apply_version(
         if not await lock_tz_change_version(connection, change.change_no, number):
             return  # applied meanwhile, by another process
         (now,) = await read_versions(connection, [number])
-        overtaken = now.superseded_at != version.superseded_at
-        if not overtaken:
+        superseded = now.superseded_at != version.superseded_at
+        if not superseded:
             async for steps in list_tz_steps(connection, change.change_no, number):
                 items += await _apply(connection, change, number, steps, actor_no)
         await mark_tz_change_version(
-            connection, change.change_no, number, items, overtaken=overtaken
+            connection, change.change_no, number, items, superseded=superseded
         )
         crash_point("tz_change.applied")
 

@@ -78,7 +78,7 @@ def expand_observed(
         if found is None:
             raise
         expansion = found
-    owed = ScheduleDrafts([*observed.overtaken, *expansion.owed.drafts], expansion.owed.skipped)
+    owed = ScheduleDrafts([*observed.moved_before, *expansion.owed.drafts], expansion.owed.skipped)
     return replace(expansion, owed=owed, calendar_use=observed.use)
 
 

@@ -86,7 +86,7 @@ class OccurrenceIssue:
 class TzChangeVersion:
     """One version in a tz change. `items` is how many steps took effect, None until applied.
 
-    `overtaken`: another version was defined before, so no step took effect.
+    `superseded`: another version was defined before, so no step took effect.
     """
 
     definition_no: int
@@ -97,14 +97,14 @@ class TzChangeVersion:
     failure: str | None
     applied_at: datetime | None
     items: int | None
-    overtaken: bool
+    superseded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class TzChange:
     """A tz change: its actor, its tz database and its start. It is open until all is applied.
 
-    `applied`: steps that took effect so far, in `definitions` versions; of these, `overtaken` have
+    `applied`: steps that took effect so far, in `definitions` versions; of these, `superseded` have
     a newer version.
     """
 
@@ -118,7 +118,7 @@ class TzChange:
     actor: str
     definitions: int
     applied: int
-    overtaken: int
+    superseded: int
 
 
 async def find_issues(connection: Connection, ids: Sequence[UUID]) -> dict[bytes, OccurrenceIssue]:
@@ -247,9 +247,9 @@ async def lock_tz_change_version(
 
 
 async def mark_tz_change_version(
-    connection: Connection, change_no: int, definition_no: int, items: int, *, overtaken: bool
+    connection: Connection, change_no: int, definition_no: int, items: int, *, superseded: bool
 ) -> None:
     """Record that a version is applied, unless it is recorded already."""
     await connection.fetch(
-        statement("mark_tz_change_version"), change_no, definition_no, items, overtaken
+        statement("mark_tz_change_version"), change_no, definition_no, items, superseded
     )

@@ -264,7 +264,7 @@ def test_g13_define_shows_what_becomes_of_the_next_occurrences_before_it_applies
     assert (removed["change"], removed["due_at"]) == ("removed", None)
 
     sooner = dueledger_on("define", nightly, "--effective-from", "2027-03-02", "--json").document
-    assert (sooner["version"], sooner["diff"]["overtaken"]) == (3, [2])
+    assert (sooner["version"], sooner["diff"]["superseded"]) == (3, [2])
     listed = dueledger_on("definitions", "nightly", "--json").lines
     assert [(one["version"], one["state"]) for one in listed] == [
         (3, "pending"),

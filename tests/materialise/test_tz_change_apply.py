@@ -123,7 +123,7 @@ async def test_g13_a_version_that_was_defined_before_a_change_came_to_it_keeps_w
     await set_schedule("b", HOURLY, effective_from=NOON + HOUR, labels={"a": "b"})
     before = await due_of_items(connection)
     applied = check_tz("--apply", digest, code=4)
-    assert [each["overtaken"] for each in applied] == [False, True, False]
+    assert [each["superseded"] for each in applied] == [False, True, False]
     assert applied[1]["applied"] == 0
     after = await due_of_items(connection)
     assert {name: after[name] for name in items(shown[1:2]) if name in before} == {

@@ -28,7 +28,7 @@ create table ledger.tz_change_version (
   steps jsonb not null,
   applied_at timestamptz,
   items integer,
-  overtaken boolean not null default false,
+  superseded boolean not null default false,
   primary key (change_no, definition_no, page)
 );
 
@@ -40,5 +40,5 @@ comment on column ledger.tz_change_version.failure is 'Why the version cannot be
 comment on column ledger.tz_change_version.steps is
   'What becomes of each item: moved, withdrawn, skipped, or added, with the item to emit.';
 comment on column ledger.tz_change_version.items is 'How many steps of the version took effect; the same on each page.';
-comment on column ledger.tz_change_version.overtaken is
+comment on column ledger.tz_change_version.superseded is
   'Whether another version was defined before it was applied; nothing of it took effect then.';
