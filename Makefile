@@ -23,7 +23,7 @@ help: ## print this list
 env: ## make the environment in .venv from the lock (every target below does it when needed)
 	@VENV='$(VENV)' PYTHON='$(PYTHON)' tools/bootstrap
 
-demo: env ## run the whole system on real input: a virtual day of an insurer, killed in the middle, reconciled
+demo: env ## run the whole system on real input: a simulated day of an insurer, killed in the middle, reconciled
 	@$(BIN)/dueledger demo $(ARGS)
 
 test: env ## run the tests that every change must pass

@@ -100,13 +100,13 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
             "PAUSED",
             f"Its flow is paused since {_at(item['paused_at'])}: "
             f"{item['pause_reason'] or 'no reason given'}.",
-            "`dueledger flow pauses` says by whom; `dueledger resume` ends it.",
+            "`dueledger flow pauses` shows by whom; `dueledger resume` ends it.",
         )
     if blockers.get("blocked"):
         behind = blockers.get("behind")
         return Explanation(
             "BEHIND",
-            "It waits for another of its key to end"
+            "It waits until another item of its key ends"
             + (f": {behind}." if behind else "; the next pass of upkeep unblocks it."),
             f"`dueledger why {behind}` explains that one." if behind else None,
         )
@@ -126,7 +126,7 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
     if available_at > now:
         return Explanation(
             "SNOOZED",
-            f"Its handler put it off until {_at(available_at)}, "
+            f"Its handler snoozed it until {_at(available_at)}, "
             f"{_span(available_at - now)} from now.",
             None,
         )
@@ -148,7 +148,7 @@ def _explain_limits(item: Mapping[str, Any], blockers: Mapping[str, Any]) -> Exp
             "CIRCUIT_OPEN",
             f"Its flow failed too often: the circuit is {blockers['circuit'].replace('_', '-')} "
             f"since {_at(blockers['circuit_at'])}.",
-            f"A probe is let through {blockers['circuit_rest_seconds']:g} seconds after it "
+            f"A probe is allowed {blockers['circuit_rest_seconds']:g} seconds after it "
             f"opened; `dueledger flow set {flow} --circuit none` removes the circuit.",
         )
     if blockers["concurrency_max"] is not None and in_flight >= blockers["concurrency_max"]:
@@ -187,7 +187,7 @@ def _explain_missing_consumer(
             f"No outcomes are reported for {item['topic']}, so since "
             f"{_at(blockers['silent_since'])} its flow is handed one item at a time.",
             f"Check that the consumer of {item['topic']} runs, and `dueledger work --outcomes`: "
-            "with the next reported outcome the limit ends.",
+            "the next reported outcome ends the limit.",
         )
     if not by_topic and blockers["dispatch"] != "direct" and blockers["granted"] == 0:
         return Explanation(

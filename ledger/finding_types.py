@@ -137,7 +137,7 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     FindingType.EFFECT_UNRECORDED: FindingRule(
         _DOMAIN, _ERROR, RepairAction.COMPLETE, "Evidence outside, still open here"
     ),
-    FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after the promise"),
+    FindingType.LATE: FindingRule(_OPERATOR, _INFORMATION, None, "Completed after its SLA"),
     FindingType.LATE_ARRIVING: FindingRule(
         _DOMAIN, _WARNING, None, "Received after the close of its period"
     ),

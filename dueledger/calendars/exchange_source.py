@@ -76,6 +76,6 @@ def _remarks(short: list[date]) -> Iterator[str]:
         shown = ", ".join(map(str, short[:_SHOWN_MAX]))
         more = ", …" if len(short) > _SHOWN_MAX else ""
         yield (
-            f"not carried: {len(short):,} sessions that open late or close early ({shown}{more}); "
+            f"not imported: {len(short):,} sessions that open late or close early ({shown}{more}); "
             "they count as whole business days"
         )

@@ -28,7 +28,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
     "Start": _entries(
         "dueledger.cli.setup",
         {
-            "demo": "Run a virtual day, kill a worker in it, and check the result.",
+            "demo": "Run a simulated day, kill a worker in it, and check the result.",
             "dev": "Run Postgres, Kafka and every process on this machine.",
             "doctor": "Check this installation and say what to fix.",
             "migrate": "Bring the schema of the database up to date.",
@@ -68,8 +68,8 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             {
                 "reviews": "List items that wait for a person's decision.",
                 "rejected": "List stale and illegal writes, which changed nothing.",
-                "park": "Hold items that wait for a retry.",
-                "redrive": "Return parked items to work.",
+                "park": "Park items that wait for a retry.",
+                "redrive": "Send parked items back to pending.",
                 "write-off": "End parked items without doing them.",
             },
         ),
@@ -97,7 +97,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             {
                 "pause": "Stop claims of a tenant, kind or lane.",
                 "resume": "End a pause, and all narrower ones in it.",
-                "trigger": "Start one waiting item now, or create one of a schedule.",
+                "trigger": "Make one pending item available now, or emit one of a schedule.",
                 "failing": "List business keys that fail again and again.",
                 "flow": "Show and change the limits of flows.",
             },

@@ -59,7 +59,7 @@ def rejected(limit: LimitOption = 100, json_: JsonOption = False, dsn: DsnOption
 def park(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
-    """Hold items that wait for a retry, until a person decides."""
+    """Park items that wait for a retry, until a person decides."""
     _decide(ItemDecision.PARK, items, reason, dsn, as_json=json_)
 
 
@@ -67,7 +67,7 @@ def park(
 def redrive(
     items: ItemsArgument, reason: ReasonOption, json_: JsonOption = False, dsn: DsnOption = None
 ) -> None:
-    """Return parked items to work. Their attempts are counted from zero."""
+    """Send parked items back to pending. Their attempts are counted from zero."""
     _decide(ItemDecision.REDRIVE, items, reason, dsn, as_json=json_)
 
 
@@ -118,7 +118,7 @@ def _decide(
     if refused:
         say(
             f"{len(refused)} of {len(results)} were refused; "
-            "`dueledger why ITEM` says the state of each."
+            "`dueledger why ITEM` shows the state of each."
         )
         options.exit_with(ExitCode.FAILED)
 

@@ -51,7 +51,7 @@ def define(
 ) -> None:
     """Show what changes, and put definitions in force. Repeating it changes nothing.
 
-    All of all files, or none. What was handed out or has ended never moves.
+    All definitions of all files are put in force, or none. Items handed out or ended do not change.
     """
     since = _instant(effective_from, "--effective-from")
     show = None if json_ else partial(_show_all, dry_run=dry_run)
@@ -172,8 +172,8 @@ async def _define(
         async with connection.transaction():
             if await put() != defined:
                 raise Conflict(
-                    "Somebody else has defined one of these meanwhile: nothing was done. Look at "
-                    "what changes now."
+                    "Another user defined one of these in the meantime: nothing was changed. "
+                    "Repeat the command to see what changes now."
                 )
     return changes
 

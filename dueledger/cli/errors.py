@@ -17,12 +17,12 @@ _REFUSED: Final = {
     "42501": (
         ExitCode.FAILED,
         "NOT_PERMITTED",
-        "This user of the database may not ({error}): `grant ledger_worker to` it.",
+        "The database user lacks a privilege ({error}): `grant ledger_worker to` it.",
     ),
     "25006": (
         ExitCode.UNREACHABLE,
         "READ_ONLY",
-        "This server only reads ({error}). Give DUELEDGER_DSN the address of the primary.",
+        "This server is read-only ({error}). Give DUELEDGER_DSN the address of the primary.",
     ),
     "40P01": (
         ExitCode.FAILED,
@@ -94,8 +94,8 @@ def _lost_connection(error: Exception) -> CommandError | None:
     if isinstance(error, BrokenPipeError) or not is_connection_lost(error):
         return None
     message = (
-        f"The connection to Postgres broke: {type(error).__name__}. What was under way may have "
-        "been done; look before you repeat it."
+        f"The connection to Postgres was lost: {type(error).__name__}. The change may have "
+        "been committed: check before you repeat the command."
     )
     return CommandError(ExitCode.UNREACHABLE, "CONNECTION_LOST", message, {})
 

@@ -34,17 +34,21 @@ def set_(
         str | None, typer.Option(help="Weight of the flow among all flows.", metavar="NUMBER")
     ] = None,
     rate: Annotated[
-        str | None, typer.Option(help="Items a second at most, or none.", metavar="NUMBER|none")
+        str | None,
+        typer.Option(help="Maximum number of items per second, or none.", metavar="NUMBER|none"),
     ] = None,
     concurrency: Annotated[
         str | None,
         typer.Option(
-            help="Items claimed or running at once at most, or none.", metavar="COUNT|none"
+            help="Maximum number of items claimed or running at once, or none.",
+            metavar="COUNT|none",
         ),
     ] = None,
     window: Annotated[
         str | None,
-        typer.Option(help="Items claimed and not started at most, or none.", metavar="COUNT|none"),
+        typer.Option(
+            help="Maximum number of items claimed and not started, or none.", metavar="COUNT|none"
+        ),
     ] = None,
     retry_share: Annotated[
         str | None, typer.Option(help="Share of each claim reserved for retries.", metavar="RATIO")

@@ -79,7 +79,7 @@ def resume(
     for ended in resumed.pauses:
         say(f"The pause for {_scope(ended)} ended: {ended['reason']}")
     if not resumed.pauses:
-        say("There was no pause, nor a narrower one; `dueledger flow pauses` lists those in force.")
+        say("There was no pause for it, nor in it; `dueledger flow pauses` lists those in force.")
     if any(each.still_paused for each in resumed.flows):
         say("A wider pause still covers some; `dueledger flow pauses` lists them.")
 
@@ -117,7 +117,7 @@ def show(
     if not rows:
         raise NotFound(
             f"there is no flow {tenant} × {kind} × {lane or 'default lane'}; "
-            "`dueledger flow list` names those there are",
+            "`dueledger flow list` lists all flows",
             flow=f"{tenant}/{kind}/{lane}",
         )
     if json_:
@@ -157,7 +157,7 @@ def trigger(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Start one waiting item now, or emit one of a schedule now, in your name."""
+    """Make one pending item available now, or emit one of a schedule now, in your name."""
     try:
         item = UUID(target)
     except ValueError:
@@ -185,7 +185,9 @@ def failing(
     kind: KindOption = None,
     failures: Annotated[
         int | None,
-        typer.Option(min=1, help="Failures in a row at least; default is each kind's limit."),
+        typer.Option(
+            min=1, help="Minimum number of failures in a row; default is each kind's limit."
+        ),
     ] = None,
     limit: LimitOption = 100,
     json_: JsonOption = False,
@@ -206,7 +208,7 @@ def _circuit_limits(row: Mapping[str, Any]) -> str | None:
         return None
     return (
         f"{row['circuit_failure_ratio']:g} of {row['circuit_calls_min']:,} in "
-        f"{row['circuit_window_seconds']:g} s, rests {row['circuit_rest_seconds']:g} s"
+        f"{row['circuit_window_seconds']:g} s, open for {row['circuit_rest_seconds']:g} s"
     )
 
 

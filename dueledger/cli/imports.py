@@ -22,7 +22,7 @@ app.add_typer(imports, name="import")
 OutOption = Annotated[
     Path | None,
     typer.Option(
-        "--out", help="Folder for one file a definition; default is stdout.", metavar="DIR"
+        "--out", help="Folder for one file per definition; default is stdout.", metavar="DIR"
     ),
 ]
 OptionalKindOption = Annotated[
@@ -174,8 +174,8 @@ def _summarise(found: "ImportResult", written: list[Path]) -> None:
         remedy = f" Write: {one.accepted}." if one.accepted else ""
         say(f"left out {one.where} {one.text}: {one.reason}.{remedy}")
     for kind, count in sorted(found.passed_over.items()):
-        say(f"passed over: {count:,} × {kind}, which has no schedule")
+        say(f"ignored: {count:,} × {kind}, which has no schedule")
     say(
-        f"{len(found.jobs):,} carried over, {len(found.skipped):,} left out"
+        f"{len(found.jobs):,} converted, {len(found.skipped):,} left out"
         + (f", {len(written):,} files written" if written else "")
     )

@@ -50,6 +50,9 @@ def _observe_ledger(
     except InvalidSetting as error:
         names = sorted({one.calendar_name or "" for one in definitions} - {"", *given})
         problem = Problem(
-            "--calendar", ", ".join(names), "named, and no file gives it", "--calendar NAME=FILE"
+            "--calendar",
+            ", ".join(names),
+            "named by the definition, and no file has it",
+            "--calendar NAME=FILE",
         )
         raise InvalidSetting(error.message.split("\n")[0], [problem, *error.problems]) from None

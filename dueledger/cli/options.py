@@ -83,7 +83,7 @@ def read_due_instant(text: str, option: str) -> datetime:
 
     instant = read_instant(text, option)
     if not DUE_MIN <= instant <= DUE_END:
-        message = f"{text!r} lies outside {DUE_MIN.year} to {DUE_END.year - 1}"
+        message = f"{text!r} is outside {DUE_MIN.year} to {DUE_END.year - 1}"
         raise typer.BadParameter(message, param_hint=option)
     return instant.astimezone(UTC)
 

@@ -208,7 +208,7 @@ def _print(plan: "LoadPlan") -> None:
     if waiting := sum(each.waiting for each in plan.quarters):
         say(f"Of these, {waiting:,} are in the ledger already; a smear does not move them.")
     if plan.overdue:
-        say(f"{plan.overdue:,} fell due before and wait; workers take them first.")
+        say(f"{plan.overdue:,} were due before and are pending; workers start them first.")
     for reason in sorted({each.reason for each in plan.not_counted}):
         names = [_named_source(one.source) for one in plan.not_counted if one.reason == reason]
         more = ", …" if len(names) > len(names[:3]) else ""

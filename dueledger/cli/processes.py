@@ -153,7 +153,7 @@ def materialise(
     once: OnceOption = False,
     check_tz: Annotated[
         bool,
-        typer.Option("--check-tz", help="Show which waiting items this tz database moves."),
+        typer.Option("--check-tz", help="Show which pending items this tz database moves."),
     ] = False,
     apply: Annotated[
         str | None,
@@ -180,7 +180,7 @@ def materialise(
         if given and not check_tz:
             raise typer.BadParameter("it needs --check-tz", param_hint=option)
     if history and (apply or from_):
-        raise typer.BadParameter("only --check-tz may go with it", param_hint="--history")
+        raise typer.BadParameter("it is an option of --check-tz", param_hint="--history")
     if not check_tz:
         _materialise(dsn, once=once)
         return

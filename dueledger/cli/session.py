@@ -68,4 +68,4 @@ def _system_user() -> str:
         from dueledger.ledger.errors import InvalidSetting, Problem
 
         problem = Problem("DUELEDGER_ACTOR", "", "the system's user has no name", "jane.doe")
-        raise InvalidSetting("The journal asks who decides:", [problem]) from None
+        raise InvalidSetting("The journal records who decides:", [problem]) from None

@@ -27,12 +27,12 @@ def demo(
         typer.Option("--periodics", min=1, help="Number of periodic jobs; default is all."),
     ] = None,
     day_seconds: Annotated[
-        float, typer.Option("--day-seconds", min=5, help="Seconds that the virtual day takes.")
+        float, typer.Option("--day-seconds", min=5, help="Seconds that the simulated day takes.")
     ] = 72.0,
     keep: KeepOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Run a virtual day, kill a worker in it, and prove that nothing is missing."""
+    """Run a simulated day, kill a worker in it, and prove that nothing is missing."""
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
@@ -57,7 +57,9 @@ def dev(
     ] = False,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", help="Keep the data here; .dueledger/dev with --keep."),
+        typer.Option(
+            "--data-dir", help="Folder for the data; default with --keep is .dueledger/dev."
+        ),
     ] = None,
 ) -> None:
     """Run Postgres, Kafka and every process on this machine, until Ctrl-C. Not for production."""

@@ -70,7 +70,7 @@ async def _preview(dsn: str | None, from_at: datetime | None, *, as_json: bool) 
         say(f"{change.actor} began this on {change.opened_at:%Y-%m-%d %H:%M} UTC. Finish it:")
         say(command)
     elif change.definitions:
-        say("Nothing was changed. This, and nothing else, is done by:")
+        say("Nothing was changed. To apply exactly these changes:")
         say(command if from_at is None else f"{command} --from {from_at.isoformat()}")
     return code
 
@@ -135,7 +135,7 @@ def _print_change(spool: IO[bytes], change: "TzChange", *, as_json: bool) -> Exi
         code = code if is_whole else ExitCode.FINDINGS
         items_shown += count
     if not items_shown and not as_json:
-        say(f"By tz database {change.tzdata} no waiting item changes its due time.")
+        say(f"By tz database {change.tzdata} no pending item changes its due time.")
     return code
 
 
@@ -144,9 +144,9 @@ def _print_version(pages: Iterator[dict[str, Any]], *, as_json: bool) -> tuple[b
     page = next(pages)
     name = f"{page['tenant']}/{page['definition']}, version {page['version']}"
     if page["failure"] is not None:
-        say(f"{name}, cannot be expanded; its waiting items stay: {page['failure']}")
+        say(f"{name}, cannot be expanded; its pending items stay: {page['failure']}")
     if page["superseded"]:
-        say(f"{name}: another version was defined meanwhile, and so it stays: check again.")
+        say(f"{name}: another version was defined in the meantime, so this one stays: check again.")
     is_whole = page["failure"] is None and not page["superseded"]
     if as_json:
         print_lines(chain([page], pages))

@@ -148,8 +148,8 @@ def _check_effective_from(effective_from: datetime, earliest: datetime | None) -
         reason = f"outside {DUE_MIN.year} to {DUE_END.year - 1}"
     elif earliest is not None and effective_from < earliest:
         reason = (
-            f"more than {_PAST_MAX.days} days past; a schedule would owe everything since then. "
-            "If it shall, give --backfill"
+            f"more than {_PAST_MAX.days} days ago: a schedule would owe all since then. "
+            "If that is intended, give --backfill"
         )
     else:
         return

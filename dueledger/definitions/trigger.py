@@ -50,7 +50,7 @@ class TriggerResult:
             return None
         if self.state in WAITING:
             return (
-                f"`dueledger why {self.id}` says what it waits for; "
+                f"`dueledger why {self.id}` shows what it waits for; "
                 f"`dueledger trigger {self.id} --reason …` makes it available now"
             )
         return f"`dueledger show {self.id}` shows its history; {_OWN_NAME}"

@@ -66,7 +66,7 @@ QUESTIONS: Final[Mapping[OpenQuestion, str]] = {
         "It has a time limit, which belongs to a kind (`deadlines: {run: …}`): give it a "
         "separate kind, or keep the limit in the handler."
     ),
-    OpenQuestion.ZONE: ("The file names no time zone for it; it is read in that of `--timezone`."),
+    OpenQuestion.ZONE: ("The file has no time zone for it; `--timezone` is used."),
 }
 
 

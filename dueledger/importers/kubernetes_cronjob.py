@@ -132,7 +132,7 @@ def import_cronjob(
     if isinstance(catch_up, ImportRefusal):
         questions.append(OpenQuestion.MISSED)
         notes.append(
-            f"startingDeadlineSeconds: {job.spec.startingDeadlineSeconds} is not carried over: "
+            f"startingDeadlineSeconds: {job.spec.startingDeadlineSeconds} is not converted: "
             f"{catch_up.reason}"
         )
     elif catch_up:

@@ -65,7 +65,7 @@ def preview_definition(
     if count is None or isinstance(definition.when, Relative):
         return _window(definition, since, until, effective_date)
     if since is None:
-        raise _lacking("--from", "--count needs a beginning", "2027-03-01T00:00:00Z")
+        raise _lacking("--from", "--count needs a start", "2027-03-01T00:00:00Z")
     return _first(definition, since, until or DUE_END, count)
 
 

@@ -44,7 +44,7 @@ def _become(user: str, *, keep_search: bool) -> None:
             libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
             return
     if not _keep_only(libc, 0):
-        sys.exit("cannot give up the rights of root")
+        sys.exit("cannot drop the privileges of root")
 
 
 def _keep_only(libc: ctypes.CDLL, rights: int) -> bool:

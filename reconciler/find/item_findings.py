@@ -99,8 +99,8 @@ def late(item: ActualItem, flow: FlowRules) -> Finding:
     return Finding(
         FindingType.LATE,
         _subject(item, flow),
-        f"{_what(item, flow)} was promised by {promised:%Y-%m-%d %H:%M:%S} UTC and completed "
-        f"{span(after)} after that.",
+        f"{_what(item, flow)} should have been completed by {promised:%Y-%m-%d %H:%M:%S} UTC "
+        f"and was completed {span(after)} later.",
         expected={"complete_by": promised.isoformat()},
         actual={"completed_at": ended_at.isoformat()},
     )

@@ -108,12 +108,15 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
                 command = _emission(what, row), row["terms"]
         case RepairAction.REDRIVE:
             if row["actual"].get("state") == State.MANUAL_REVIEW.label:
-                command = f"Send {what} back to work, its attempts counted anew.", item
+                command = f"Send {what} back to pending; its attempts are counted from zero.", item
         case RepairAction.CANCEL:
             command = f"Cancel {what}.", item
         case RepairAction.RELEASE:
             holder = row["subject"]
-            command = f"Release the items of {holder}, which is past its time.", {"holder": holder}
+            command = (
+                f"Release the items of {holder}, whose lease or deadline has passed.",
+                {"holder": holder},
+            )
         case RepairAction.ESCALATE:
             command = f"Ask the domain to repeat the effect of {what}.", _escalation(row)
         case RepairAction.COMPLETE:

@@ -55,7 +55,7 @@ def test_a_day_without_a_session_is_a_holiday_and_half_days_are_reported() -> No
     assert not calendar.is_business_day(date(2025, 1, 9)), "a day of mourning, by no rule"
     assert found.document.names[date(2025, 7, 4)] == "July 4th"
     assert sum(calendar.is_business_day(day) for day in _days(2025)) == 250
-    assert found.remarks[0].startswith("not carried: 3 sessions that open late or close early")
+    assert found.remarks[0].startswith("not imported: 3 sessions that open late or close early")
 
 
 def _days(year: int) -> list[date]:

@@ -335,7 +335,7 @@ async def test_define_does_what_it_showed_or_nothing(
     first = await asyncio.to_thread(dueledger_on, "define", str(one))
     assert first.code == 0
     said = await shown.read()
-    assert b"Somebody else has defined one of these meanwhile: nothing was done." in said
+    assert b"Another user defined one of these in the meantime: nothing was changed." in said
     assert await process.wait() == 1
     assert [each["definition"] for each in dueledger_on("definitions", "--json").lines] == [
         "nightly-0"

@@ -107,7 +107,7 @@ def test_a_flow_with_a_circuit_shows_what_it_is_judged_by(dueledger_on: Command)
     dueledger_on("flow", "set", *FLOW, "--rate", "5")
     assert "rests" not in dueledger_on("flow", "list").out
     dueledger_on("flow", "set", *FLOW, "--circuit", "0.5", "--circuit-window", "90")
-    assert "0.5 of 20 in 90 s, rests 30 s" in dueledger_on("flow", "list").out
+    assert "0.5 of 20 in 90 s, open for 30 s" in dueledger_on("flow", "list").out
 
 
 def test_a_flow_that_is_not_there_is_named(dueledger_on: Command) -> None:

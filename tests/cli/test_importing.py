@@ -38,7 +38,7 @@ def test_only_definitions_are_on_stdout_and_what_is_left_out_is_reported(
     assert definition.definition == "remind"
     assert "# Sends what is owed today" in ran.out
     assert "left out tab:4 @reboot: @reboot is not a time" in ran.err
-    assert "1 carried over, 1 left out" in ran.err
+    assert "1 converted, 1 left out" in ran.err
 
 
 def test_an_import_as_json_is_one_document(dueledger: Command, crontab: str) -> None:
@@ -88,7 +88,7 @@ def test_a_zone_that_there_is_not_is_refused_with_the_nearest(
     assert "Europe/Berlin" in ran.document["error"]["details"]["problems"][0]["accepted"]
 
 
-def test_all_jobs_of_the_kubernetes_project_are_carried_over(dueledger: Command) -> None:
+def test_all_jobs_of_the_kubernetes_project_are_converted(dueledger: Command) -> None:
     ran = dueledger("import", "kubernetes", str(PERIODICS), "--json")
     assert ran.code == 0
     assert len(ran.document["definitions"]) == len(ran.document["inventory"]) == 1335

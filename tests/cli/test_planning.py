@@ -135,4 +135,4 @@ def test_what_waits_in_the_database_is_in_the_chart_and_the_document(
     shown = dueledger_on("plan", *WINDOW)
     assert "umbra/ReminderDue (emitted) 1" in " ".join(shown.out.split())
     assert "2 are in the ledger already" in shown.err
-    assert "1 fell due before and wait" in shown.err
+    assert "1 were due before and are pending" in shown.err

@@ -1,4 +1,4 @@
-"""The main job through the real command line: a small virtual day, killed in, reconciled."""
+"""The main job through the real command line: a small simulated day, killed in, reconciled."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Com
     return folder, ended
 
 
-def test_g11_a_virtual_day_with_a_killed_worker_finds_exactly_what_was_made_to_go_wrong(
+def test_g11_a_simulated_day_with_a_killed_worker_finds_exactly_the_injected_faults(
     demo: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
     _, ended = demo

@@ -92,7 +92,7 @@ def test_environment_lines_are_reported_without_their_values() -> None:
         ("@DAILY", "@DAILY"),
     ],
 )
-def test_macros_are_carried_over(macro: str, expression: str) -> None:
+def test_macros_are_converted(macro: str, expression: str) -> None:
     assert when(f"{macro} x")["cron"] == expression
 
 
@@ -213,7 +213,7 @@ def test_jobs_of_one_program_have_names_that_do_not_depend_on_their_order() -> N
     assert "sweep" in there
 
 
-def test_the_same_line_twice_is_carried_over_once_and_the_other_is_named() -> None:
+def test_the_same_line_twice_is_converted_once_and_the_other_is_named() -> None:
     found = read("0 1 * * * dump\n0 1 * * * dump")
     assert len(found.jobs) == 1
     assert found.skipped[0].where == "tab:2"

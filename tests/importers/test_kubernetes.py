@@ -1,4 +1,4 @@
-"""CronJobs and Prow's periodic jobs: carried over with their meaning, or named with the reason."""
+"""CronJobs and Prow's periodic jobs: converted with their meaning, or named with the reason."""
 
 import json
 from datetime import UTC, datetime
@@ -113,7 +113,7 @@ def test_a_suspended_one_is_left_out(tmp_path: Path) -> None:
     assert job(tmp_path, cronjob(suspend=False))
 
 
-def test_a_starting_deadline_is_a_catch_up_and_zero_is_named_as_not_carried_over(
+def test_a_starting_deadline_is_a_catch_up_and_zero_is_named_as_not_converted(
     tmp_path: Path,
 ) -> None:
     one = job(tmp_path, cronjob(startingDeadlineSeconds=600))
@@ -122,7 +122,7 @@ def test_a_starting_deadline_is_a_catch_up_and_zero_is_named_as_not_carried_over
     none = job(tmp_path, cronjob(startingDeadlineSeconds=0))
     assert "catch_up" not in none.document
     assert OpenQuestion.MISSED in none.known.questions
-    assert any("startingDeadlineSeconds: 0 is not carried" in note for note in none.known.notes)
+    assert any("startingDeadlineSeconds: 0 is not converted" in note for note in none.known.notes)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +239,7 @@ def test_a_file_that_cannot_be_read_is_refused_by_name(tmp_path: Path, content: 
     assert "x.yaml" in str(refused.value)
 
 
-def test_the_same_name_twice_is_carried_over_once(tmp_path: Path) -> None:
+def test_the_same_name_twice_is_converted_once(tmp_path: Path) -> None:
     found = read(tmp_path, cronjob(), cronjob())
     assert len(found.jobs) == 1
     assert "the same name as jobs.yaml:1" in found.skipped[0].reason

@@ -106,7 +106,7 @@ REFUSED: list[tuple[ConsumedRecord, str, str, str]] = [
     (binary(evidence={"a": "\x00"}), "INVALID_OUTCOME", "evidence", "NUL"),
     (binary(reason="why"), "INVALID_OUTCOME", "reason", "not for completed"),
     (binary(after="PT1S"), "INVALID_OUTCOME", "after", "not to completed"),
-    (binary(verdict="heartbeat", evidence={}), "INVALID_OUTCOME", "evidence", "proves nothing"),
+    (binary(verdict="heartbeat", evidence={}), "INVALID_OUTCOME", "evidence", "has no evidence"),
     (binary(verdict="park"), "INVALID_OUTCOME", "reason", "missing"),
     (binary(verdict="not_due", reason=""), "INVALID_OUTCOME", "reason", "missing"),
     (binary(verdict="retry", reason=5), "INVALID_OUTCOME", "reason", "string"),

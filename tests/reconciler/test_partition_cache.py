@@ -101,7 +101,7 @@ async def test_a_second_pass_of_the_loop_reads_no_item_again_and_says_the_same(
 
 
 @pytest.mark.usefixtures("waiting_items")
-async def test_a_pass_outside_the_loop_or_of_a_part_carries_nothing(make_reconciler: Make) -> None:
+async def test_a_pass_outside_the_loop_or_of_a_part_caches_nothing(make_reconciler: Make) -> None:
     reconciler = make_reconciler()
     await tick(reconciler)
 
@@ -129,7 +129,7 @@ CHANGES = {
 @pytest.mark.damages
 @pytest.mark.usefixtures("waiting_items")
 @pytest.mark.parametrize("change", CHANGES)
-async def test_g11_a_change_by_plain_sql_to_a_carried_month_is_read(
+async def test_g11_a_change_by_plain_sql_to_a_cached_month_is_read(
     frozen: Connection, make_reconciler: Make, counted: Counted, change: str
 ) -> None:
     reconciler = make_reconciler()
@@ -205,7 +205,7 @@ async def test_counters_that_were_reset_count_as_changed(
 
 
 @pytest.mark.usefixtures("waiting_items")
-async def test_nothing_is_carried_where_nothing_is_counted(
+async def test_nothing_is_cached_where_nothing_is_counted(
     analytic: Pool, make_reconciler: Make
 ) -> None:
     async with analytic.acquire() as connection:
@@ -242,7 +242,7 @@ async def test_g11_a_changed_population_is_seen_though_the_ledger_is_as_it_was(
     assert (await tick(reconciler)).cached_items == 7
 
 
-async def test_g11_a_population_that_cannot_be_read_vouches_for_nothing_that_was_carried(
+async def test_g11_the_cache_is_not_used_while_a_population_cannot_be_read(
     make_reconciler: Make,
     waiting_items: list[ItemDraft],
     owe: Callable[[list[ItemDraft]], Awaitable[None]],

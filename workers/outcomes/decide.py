@@ -32,7 +32,7 @@ _EVENTS: Final = {
 }
 # Faults of the sender go to the reject topic as well; the others are caused by delays.
 _WRONG: Final = {
-    OutcomeRefusal.UNKNOWN: "no item was ever handed out there",
+    OutcomeRefusal.UNKNOWN: "no item was handed out at this fence and position",
     OutcomeRefusal.MISMATCH: "another item has that position",
     OutcomeRefusal.WRONG_SETTLER: "handlers of a worker settle it, not its topic",
 }

@@ -218,7 +218,7 @@ def _check_unused_fields(document: _OutcomeDocument) -> None:
     if document.after is None and verdict is ReportedVerdict.SNOOZE:
         _refuse("after", "is missing: until when is it snoozed?", _AFTER_ACCEPTED)
     if document.evidence is not None and verdict is ReportedVerdict.HEARTBEAT:
-        _refuse("evidence", "a heartbeat proves nothing", "evidence with what ends the item")
+        _refuse("evidence", "a heartbeat has no evidence", "evidence with what ends the item")
     if document.reason and verdict in (ReportedVerdict.HEARTBEAT, ReportedVerdict.COMPLETED):
         _refuse("reason", f"is for the other verdicts, not for {verdict}", "`evidence`")
     if not document.reason and verdict in (ReportedVerdict.PARK, ReportedVerdict.NOT_DUE):

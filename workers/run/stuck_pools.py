@@ -69,8 +69,8 @@ class StuckPoolCheck:
         handler = self._stuck.handler
         raise WorkerStuck(
             f"Every call of {handler.name} for {handler.kind} is past its timeout of "
-            f"{handler.options.timeout_seconds:g} s, and none ends. Give what it waits for a time "
-            "limit of its own. Start another worker.",
+            f"{handler.options.timeout_seconds:g} s, and none ends. Set a timeout for what the "
+            "handler waits for, and start another worker.",
             kind=handler.kind,
             handler=handler.name,
         )
