@@ -11,10 +11,13 @@ import secrets
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import TYPE_CHECKING, Final, Self
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 BYTES_MAX: Final = 2_000_000
 """Tables beyond it are not worth cleaning: what is deleted stays in their files."""
@@ -56,6 +59,10 @@ cross join lateral (
 where c.relkind = 'r' and not c.relisshared
   and pg_stat_get_tuples_inserted(c.oid) + pg_stat_get_tuples_updated(c.oid)
     + pg_stat_get_tuples_deleted(c.oid) + n.surveys > 0
+"""
+
+_COUNTED_SINCE: Final = """
+select pg_stat_get_db_stat_reset_time(oid) from pg_database where datname = current_database()
 """
 
 _TABLES: Final = """
@@ -165,7 +172,8 @@ class DatabasePool:
         self._admin = admin
         self._dsn = dsn
         self._template = template
-        self._clean: list[str] = []
+        self._clean: dict[str, datetime | None] = {}
+        """Databases that wait for another test, and since when their writes are counted."""
         self.made = 0
 
     @asynccontextmanager
@@ -175,7 +183,7 @@ class DatabasePool:
         Each lease has a name of its own, so that a late connection of a test reaches no other
         test's database.
         """
-        name = self._clean.pop() if self._clean else await self._create()
+        name, counted_since = self._clean.popitem() if self._clean else (await self._create(), None)
         yield named_database(self._dsn, name)
         await self._admin.execute(_END_SESSIONS, name)
         next_name = _new_name()
@@ -184,22 +192,26 @@ class DatabasePool:
         try:
             connection = await asyncpg.connect(named_database(self._dsn, next_name))
             try:
-                written = await connection.fetch(_WRITTEN)
-                if written and not damaged:
+                written = None  # where the test has set the counts back
+                if await connection.fetchval(_COUNTED_SINCE) == counted_since:
+                    written = await connection.fetch(_WRITTEN)
+                if written != [] and not damaged:
                     await _check_places(connection)
                 reusable = await self._restore(connection, written)
+                counted_since = await connection.fetchval(_COUNTED_SINCE)
             finally:
                 await connection.close()
         finally:
             if reusable:
-                self._clean.append(next_name)
+                self._clean[next_name] = counted_since
             else:
                 await self._admin.execute(f"drop database {next_name} with (force)")
 
     async def close(self) -> None:
         """Drop the databases that wait for another test."""
         while self._clean:
-            await self._admin.execute(f"drop database {self._clean.pop()} with (force)")
+            name, _ = self._clean.popitem()
+            await self._admin.execute(f"drop database {name} with (force)")
 
     async def _create(self) -> str:
         self.made += 1
@@ -210,11 +222,11 @@ class DatabasePool:
         return name
 
     async def _restore(
-        self, connection: asyncpg.Connection, written: Sequence[asyncpg.Record]
+        self, connection: asyncpg.Connection, written: Sequence[asyncpg.Record] | None
     ) -> bool:
         """Delete the rows of a test; False if the database cannot be made equal to the template."""
-        altered = any(table["is_alteration"] for table in written)
-        tables = await connection.fetch(_TABLES) if altered else written
+        altered = written is None or any(table["is_alteration"] for table in written)
+        tables = await connection.fetch(_TABLES) if altered or written is None else written
         if sum(table["bytes"] for table in tables) > BYTES_MAX:
             return False
         added = [table for table in tables if altered and table["oid"] not in self._template.tables]

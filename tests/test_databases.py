@@ -147,6 +147,24 @@ async def test_a_database_that_cannot_be_restored_is_dropped(
         await admin.close()
 
 
+@pytest.mark.parametrize(
+    "reset", ["pg_stat_reset()", "pg_stat_reset_single_table_counters('ledger.flow'::regclass)"]
+)
+async def test_rows_do_not_reach_the_next_test_where_a_test_sets_the_counts_of_writes_back(
+    database_pool: DatabasePool, make_drafts: MakeDrafts, reset: str
+) -> None:
+    async with database_pool.lease() as dsn:
+        before = await everything(dsn)
+        connection = await connect(dsn, application_name="test")
+        await work(connection, make_drafts)
+        await connection.close()
+        admin = await asyncpg.connect(dsn)
+        await admin.execute(f"select {reset}")
+        await admin.close()
+    async with database_pool.lease() as dsn:
+        assert await everything(dsn) == before
+
+
 async def test_a_session_that_a_test_leaves_open_is_ended(database_pool: DatabasePool) -> None:
     async with database_pool.lease() as dsn:
         left = await asyncpg.connect(dsn)
