@@ -4,7 +4,7 @@ A copy costs much more than a few deletes. A database is used again only if it e
 rows, sequences, schema, settings, and the planner's statistics. Additions of many tests are undone
 first: table partitions, tables in `public`, and the clock's settings. The server counts which
 tables were written; only where a catalog is among them, or statistics were made, the schema is
-compared.
+compared. A test that stops counting sets the counts back: then everything is looked at.
 """
 
 import secrets

@@ -206,10 +206,11 @@ async def test_counters_that_were_reset_count_as_changed(
 
 @pytest.mark.usefixtures("waiting_items")
 async def test_nothing_is_cached_where_nothing_is_counted(
-    analytic: Pool, make_reconciler: Make
+    analytic: Pool, make_reconciler: Make, frozen: Connection
 ) -> None:
     async with analytic.acquire() as connection:
         await connection.execute("set track_counts = off")
+    await frozen.execute("select pg_stat_reset()")  # so that the database is cleaned whole
     reconciler = make_reconciler()
     await tick(reconciler)
     assert (await tick(reconciler)).cached_items == 0
