@@ -108,6 +108,7 @@ def read_tzdata(search_path: str) -> None:
     for folder in filter(None, search_path.split(os.pathsep)):
         if Path(folder, "tzdata").is_dir():
             sys.path.insert(0, folder)
+            sys.dont_write_bytecode = True  # a test may write another version in the same second
             reload(tzdata)
             zones.zone_names.cache_clear()
             zones.load_zone.cache_clear()
