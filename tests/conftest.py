@@ -99,6 +99,13 @@ async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
 
 
 @pytest.fixture(scope="session")
+async def served_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
+    """Databases with the table partitions that a process makes when it starts."""
+    async with _open_database_pool(stack, make_partitions) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
 async def march_database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
     """Databases with the table partitions of March 2027 and around it, for tests at that time."""
 

@@ -18,6 +18,7 @@ from dueledger.ledger.store.flow_limits import grant_credits
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from tests.databases import DatabasePool, MakeDatabase
 
 PARTITIONS = 4
 PLENTY = 1_000_000
@@ -29,6 +30,11 @@ Grant = Callable[..., Awaitable[None]]
 Limit = Callable[..., Awaitable[None]]
 UntilClaimed = Callable[[Allocator], Awaitable[int]]
 Eventually = Callable[[Callable[[], Awaitable[Any]]], Awaitable[Any]]
+
+
+@pytest.fixture(scope="session")
+def make_database(served_database_pool: DatabasePool) -> MakeDatabase:
+    return served_database_pool.lease
 
 
 @pytest.fixture

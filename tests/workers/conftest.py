@@ -28,6 +28,7 @@ from dueledger.ledger.store.flow_limits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
+from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
 
 from .wire import Wire, wire_to
@@ -43,6 +44,11 @@ class Eventually(Protocol):
 
 SERVE = Path(__file__).with_name("serve.py")
 SESSION_SECONDS = 6.0  # the least that brokers allow as they are shipped
+
+
+@pytest.fixture(scope="session")
+def make_database(served_database_pool: DatabasePool) -> MakeDatabase:
+    return served_database_pool.lease
 
 
 @pytest.fixture
