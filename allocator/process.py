@@ -8,6 +8,7 @@ from dueledger.allocator.allocator import Allocator
 from dueledger.allocator.publish import Publisher, PublisherOptions
 from dueledger.allocator.settings import AllocatorSettings
 from dueledger.ledger.flows.shares import FlowLoad
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
@@ -22,8 +23,10 @@ async def open_allocator(
 ) -> AsyncGenerator[Allocator]:
     """Open an allocator under a new actor name; drain it at the end.
 
-    Raises Unavailable when Postgres cannot be reached. Kafka is only needed once items are due.
+    Raises Unavailable when Postgres cannot be reached. Kafka is only needed once items are due, but
+    a file that its settings name is missed at once: raises InvalidSetting.
     """
+    client_arguments(settings)
     name = incarnation(ActorKind.ALLOCATOR)
     async with open_pool(
         settings.dsn.get_secret_value(), application_name=name, size_max=_CONNECTIONS_MAX
@@ -74,10 +77,8 @@ async def _run(settings: AllocatorSettings, stop: Stop) -> None:
 
 def _options(settings: AllocatorSettings, name: str) -> PublisherOptions:
     return PublisherOptions(
-        bootstrap_servers=settings.bootstrap_servers,
+        kafka=settings,
         client_id=name.replace(":", "-"),
-        topic_partitions=settings.topic_partitions,
-        topic_replication=settings.topic_replication,
         batch_bytes_max=settings.allocator_batch_bytes_max,
         compression=settings.allocator_compression,
         request_seconds=settings.allocator_request_seconds,

@@ -1,9 +1,7 @@
 """Checks of an installation: each is ok, warn or fail, with what to do."""
 
-import asyncio
 import platform
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from importlib.metadata import PackageNotFoundError
@@ -12,13 +10,15 @@ from time import monotonic
 from typing import Final
 
 from dueledger.ledger.errors import InvalidSetting, Unavailable
+from dueledger.ledger.kafka.broker_check import find_connect_failure
+from dueledger.ledger.runtime.kafka_settings import SaslMechanism
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
 from dueledger.ledger.store.migrations import pending_migrations
 
 _POSTGRES_OLDEST: Final = 160_000
-_CONNECT_SECONDS: Final = 5.0
+_SENT_AS_THEY_ARE: Final = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
 _XMIN_WARN: Final = (
     10_000_000  # transactions; a pinned snapshot cuts claiming to a fifth long before
 )
@@ -65,7 +65,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         finally:
             await connection.close()
     for server in settings.bootstrap_servers.split(","):
-        yield await _kafka(server.strip())
+        yield await _kafka(settings, server.strip())
 
 
 def _python() -> DoctorCheck:
@@ -125,17 +125,21 @@ async def _snapshots(connection: Connection) -> DoctorCheck:
     return DoctorCheck("snapshots", Health.OK, f"the oldest is {age:,} transactions old")
 
 
-async def _kafka(server: str) -> DoctorCheck:
-    host, _, port = server.rpartition(":")
-    remedy = "start it, or correct DUELEDGER_BOOTSTRAP_SERVERS (host:port[,host:port])"
+async def _kafka(settings: Settings, server: str) -> DoctorCheck:
+    protocol, mechanism = settings.kafka_security_protocol, settings.kafka_sasl_mechanism
+    tried = f"{server} by {protocol}{f' with {mechanism}' if mechanism else ''}"
     try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            _, writer = await asyncio.open_connection(host, int(port))
-    except (OSError, TimeoutError) as error:
+        failure = await find_connect_failure(settings, server)
+    except InvalidSetting as error:
+        problem = error.problems[0]
+        return DoctorCheck("kafka", Health.FAIL, str(problem), f"correct {problem.field}")
+    if failure is not None:
+        return DoctorCheck("kafka", Health.FAIL, f"{tried}: {failure.reason}", failure.remedy)
+    if protocol.has_login and not protocol.has_tls and mechanism in _SENT_AS_THEY_ARE:
         return DoctorCheck(
-            "kafka", Health.FAIL, f"{server} cannot be reached ({type(error).__name__})", remedy
+            "kafka",
+            Health.WARN,
+            f"{tried}: responds; the password or token crosses the network unencrypted",
+            "use a listener with SASL_SSL",
         )
-    writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()
-    return DoctorCheck("kafka", Health.OK, f"{server} takes connections")
+    return DoctorCheck("kafka", Health.OK, f"{tried}: responds")

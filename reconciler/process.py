@@ -181,11 +181,7 @@ async def open_reconciler(
         if wanted != "execute":
             yield reconciler
             return
-        async with open_publisher(
-            settings.bootstrap_servers,
-            partitions=settings.topic_partitions,
-            replication=settings.topic_replication,
-        ) as publisher:
+        async with open_publisher(settings) as publisher:
             reconciler.publisher = publisher
             yield reconciler
 

@@ -29,7 +29,9 @@ from aiokafka.errors import (
 
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
 from dueledger.allocator.publish.producer_shutdown import close_in_background, stop_sending
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.topics import make_missing_topics, unavailable
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import Stop
 
 # The producer can be used again if one of these is raised: nothing was queued.
@@ -90,12 +92,10 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublisherOptions:
-    """Kafka's addresses, the sizes of batches and the time limits."""
+    """How to reach Kafka, the sizes of batches and the time limits."""
 
-    bootstrap_servers: str
+    kafka: KafkaSettings
     client_id: str
-    topic_partitions: int
-    topic_replication: int
     batch_bytes_max: int
     compression: Compression
     request_seconds: float
@@ -129,11 +129,7 @@ class Publisher:
         unknown = set(topics) - self._topics
         if unknown:
             self._unavailable = await make_missing_topics(
-                self._options.bootstrap_servers,
-                unknown,
-                partitions=self._options.topic_partitions,
-                replication=self._options.topic_replication,
-                timeout_seconds=self._options.request_seconds,
+                self._options.kafka, unknown, timeout_seconds=self._options.request_seconds
             )
             self._topics |= unknown - self._unavailable.keys()
         counts: dict[str, int] = {}
@@ -221,7 +217,7 @@ class Publisher:
     async def _start(self) -> AIOKafkaProducer:
         options = self._options
         producer = AIOKafkaProducer(
-            bootstrap_servers=options.bootstrap_servers,
+            **client_arguments(options.kafka),
             client_id=options.client_id,
             acks="all",
             enable_idempotence=True,

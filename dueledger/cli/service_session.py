@@ -9,15 +9,16 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
 
 from pydantic import ValidationError
-from pydantic_settings import SettingsError
+from pydantic_core import ErrorDetails
+from pydantic_settings import BaseSettings, SettingsError
 
 from dueledger.cli.session import DSN_ACCEPTED
 from dueledger.dev.supervisor import SUPERVISED
 from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.memory import tune_memory
 from dueledger.ledger.runtime.service import Stop
-from dueledger.ledger.runtime.settings import Settings
 
 _SETTING: Final = re.compile(r'field "(\w+)"')
 
@@ -27,7 +28,7 @@ _ACCEPTED: Final = {
     "worker_topics": '["due.PolicyRenewalDue"]',
 }
 
-_S = TypeVar("_S", bound=Settings)
+_S = TypeVar("_S", bound=BaseSettings)
 _T = TypeVar("_T")
 
 
@@ -46,14 +47,19 @@ def read_settings(settings: type[_S], **options: object) -> _S:
     try:
         return settings(**given)  # pyright: ignore[reportArgumentType] - fields are checked by pydantic
     except ValidationError as error:
-        problems = [
-            _problem(found["loc"], found["msg"]) for found in error.errors(include_input=False)
-        ]
+        problems = [_problem_of(found) for found in error.errors(include_input=False)]
         raise InvalidSetting("Settings are missing or wrong:", problems) from None
     except SettingsError as error:
         named = _SETTING.search(str(error))
         problem = _problem((named[1] if named else "",), "it is not JSON, as a list must be")
         raise InvalidSetting("Settings are missing or wrong:", [problem]) from None
+
+
+def _problem_of(found: ErrorDetails) -> Problem:
+    context = found.get("ctx", {})
+    if "setting" in context:  # settings that contradict each other
+        return Problem(variable_of(context["setting"]), "", context["reason"], context["accepted"])
+    return _problem(found["loc"], found["msg"])
 
 
 def _problem(location: tuple[int | str, ...], reason: str) -> Problem:

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast, final
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordTooLargeError
+from aiokafka.errors import (
+    KafkaConfigurationError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    RecordTooLargeError,
+)
 
-from dueledger.ledger.errors import InvalidHeader, InvalidInput
+from dueledger.ledger.errors import InvalidHeader, InvalidInput, InvalidSetting
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.envelope import rejected_headers
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 STOP_SECONDS: Final = 5.0  # a client may wait without end for a broker that is gone
 _BYTES_MAX: Final = 4 * 1024 * 1024 + 64 * 1024  # a large record and the reason
@@ -57,8 +64,8 @@ class _RejectCopy(NamedTuple):
 class RejectSender:
     """Sends poison to a topic. Its producer is built for the first, and again after a failure."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, *, client: str) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, settings: KafkaSettings, topic: str, *, client: str) -> None:
+        self._settings = settings
         self._topic = topic
         self._client = client
         self._producer: AIOKafkaProducer | None = None
@@ -80,8 +87,12 @@ class RejectSender:
             await stop_client(producer)
 
     async def _start_producer(self) -> AIOKafkaProducer:
+        try:
+            arguments = client_arguments(self._settings)
+        except InvalidSetting as error:  # a file is gone since the start: the caller retries
+            raise KafkaConfigurationError(str(error)) from error
         producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap_servers,
+            **arguments,
             client_id=self._client,
             # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large;
             # every later one is then refused as out of sequence. So one may be sent twice.

@@ -15,11 +15,12 @@ from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
 from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, RejectSender, stop_client
 from dueledger.ledger.kafka.topics import make_topics, unavailable
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.settings import Settings
 
 REJECT_SECONDS_MAX: Final = 30.0
 OFFSET_SECONDS_MAX: Final = 10.0
@@ -125,14 +126,18 @@ class TopicReader:
 
 @asynccontextmanager
 async def open_reader(
-    settings: Settings, options: ReaderOptions, *, client: str
+    settings: KafkaSettings, options: ReaderOptions, *, client: str
 ) -> AsyncGenerator[TopicReader]:
-    """Open a reader in its group and create its topics. Raises Unavailable without Kafka."""
+    """Open a reader in its group and create its topics.
+
+    Raises Unavailable without Kafka, and InvalidSetting if a file that the settings name cannot be
+    used.
+    """
     topics = {options.topic, options.rejected_topic}
     await make_topics(settings, topics, client=client, role="intake")
     consumer = BatchConsumer(
         options.topic,
-        bootstrap_servers=settings.bootstrap_servers,
+        **client_arguments(settings),
         client_id=client,
         group_id=options.group,
         enable_auto_commit=False,
@@ -142,7 +147,7 @@ async def open_reader(
         fetch_max_wait_ms=_FETCH_WAIT_MS,
         isolation_level="read_committed",  # skips records of aborted transactions
     )
-    rejects = RejectSender(settings.bootstrap_servers, options.rejected_topic, client=client)
+    rejects = RejectSender(settings, options.rejected_topic, client=client)
     async with started(consumer), aclosing(rejects):
         yield TopicReader(consumer, rejects, options)
 

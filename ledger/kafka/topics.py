@@ -11,45 +11,39 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
 from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.runtime.settings import Settings
 
 REQUEST_SECONDS: Final = 40.0
 
 
 async def make_topics(
-    settings: Settings, topics: Collection[str], *, client: str, role: str
+    settings: KafkaSettings, topics: Collection[str], *, client: str, role: str
 ) -> None:
     """Create the `topics` that do not exist, by the settings; log those that the broker refuses.
 
-    An operator may still create a refused topic. Raises Unavailable.
+    An operator may still create a refused topic. Raises Unavailable, and InvalidSetting.
     """
-    refused = await make_missing_topics(
-        settings.bootstrap_servers,
-        topics,
-        partitions=settings.topic_partitions,
-        replication=settings.topic_replication,
-        client=client,
-    )
+    refused = await make_missing_topics(settings, topics, client=client)
     for topic, reason in refused.items():
         get_logger(role).warning(LogEvent.TOPIC_UNAVAILABLE, topic=topic, reason=reason)
 
 
 async def make_missing_topics(
-    bootstrap_servers: str,
+    settings: KafkaSettings,
     topics: Collection[str],
     *,
-    partitions: int,
-    replication: int,
     client: str = "dueledger",
     timeout_seconds: float = REQUEST_SECONDS,
 ) -> dict[str, str]:
     """Create the `topics` that do not exist; return the refused ones with the broker's reason.
 
-    Idempotent; several processes may call it at once. Raises Unavailable.
+    Idempotent; several processes may call it at once. Raises Unavailable, and InvalidSetting if a
+    file that the settings name cannot be used.
     """
     admin = AIOKafkaAdminClient(
-        bootstrap_servers=bootstrap_servers,
+        **client_arguments(settings),
         client_id=client,
         request_timeout_ms=int(timeout_seconds * 1000),
     )
@@ -59,7 +53,10 @@ async def make_missing_topics(
         if not missing:
             return {}
         result = await admin.create_topics(
-            [NewTopic(topic, partitions, replication) for topic in missing]
+            [
+                NewTopic(topic, settings.topic_partitions, settings.topic_replication)
+                for topic in missing
+            ]
         )
     except (KafkaError, OSError, TimeoutError) as error:
         raise unavailable(error) from error
@@ -77,7 +74,7 @@ def unavailable(error: Exception) -> Unavailable:
     """Return the error for a broker that does not respond."""
     return Unavailable(
         f"Kafka cannot be used: {type(error).__name__}. "
-        "Check DUELEDGER_BOOTSTRAP_SERVERS and that the brokers are up; "
-        "`dueledger doctor` says more.",
+        "Check DUELEDGER_BOOTSTRAP_SERVERS, the DUELEDGER_KAFKA_… settings, and that the brokers "
+        "are up; `dueledger doctor` says more.",
         service="kafka",
     )

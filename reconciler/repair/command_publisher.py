@@ -12,7 +12,9 @@ from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka import envelope
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.topics import make_missing_topics
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 REPAIR_TYPE: Final = "dueledger.repair"
 _SEND_SECONDS: Final = 30
@@ -66,20 +68,18 @@ class KafkaRepairPublisher:
 
 @asynccontextmanager
 async def open_publisher(
-    bootstrap_servers: str, *, partitions: int, replication: int
+    settings: KafkaSettings,
 ) -> AsyncGenerator[KafkaRepairPublisher]:
-    """Connect a producer and make the repair topic where it is missing. Raises Unavailable."""
+    """Connect a producer and make the repair topic where it is missing.
+
+    Raises Unavailable, and InvalidSetting if a file that the settings name cannot be used.
+    """
     try:
-        refused = await make_missing_topics(
-            bootstrap_servers,
-            [envelope.REPAIR_TOPIC],
-            partitions=partitions,
-            replication=replication,
-        )
+        refused = await make_missing_topics(settings, [envelope.REPAIR_TOPIC])
         for reason in refused.values():
             raise _unavailable(reason)
         producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=True
+            **client_arguments(settings), acks="all", enable_idempotence=True
         )
         await producer.start()
     except (KafkaError, OSError) as error:
@@ -113,6 +113,7 @@ def _headers(command: RepairCommand) -> list[tuple[str, bytes]]:
 def _unavailable(reason: str) -> Unavailable:
     return Unavailable(
         f"Repairs cannot be published to {envelope.REPAIR_TOPIC}: {reason}. "
-        "Check DUELEDGER_BOOTSTRAP_SERVERS; nothing is lost, the next pass publishes them.",
+        "Check DUELEDGER_BOOTSTRAP_SERVERS and the DUELEDGER_KAFKA_… settings; nothing is lost, "
+        "the next pass publishes them.",
         service="kafka",
     )

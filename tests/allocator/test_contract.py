@@ -21,6 +21,7 @@ from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.partitioner import murmur2, partition_of, partitions_of
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 CONTRACT: dict[str, Any] = yaml.safe_load(
     (Path(__file__).parents[2] / "docs" / "asyncapi.yaml").read_text()
@@ -232,9 +233,8 @@ async def test_another_producer_with_the_same_key_chooses_the_same_partition(
     bootstrap_servers: str, kind: str
 ) -> None:
     topic = f"copartitioned-{kind}"
-    refused = await make_missing_topics(
-        bootstrap_servers, [topic], partitions=6, replication=1, timeout_seconds=10
-    )
+    settings = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=6)
+    refused = await make_missing_topics(settings, [topic], timeout_seconds=10)
     keys = [f"policy-{number}".encode() for number in range(50)]
 
     async with AIOKafkaProducer(bootstrap_servers=bootstrap_servers) as producer:

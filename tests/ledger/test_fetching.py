@@ -27,12 +27,14 @@ from dueledger.ledger.kafka.batch_consumer import (
 from dueledger.ledger.kafka.decompression import DECODED_BYTES_MAX
 from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord, RecordReader
 from dueledger.ledger.kafka.topics import make_missing_topics
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 
 @pytest.fixture
 async def place(kind: str, bootstrap_servers: str) -> TopicPartition:
     topic = f"due.{kind}"
-    await make_missing_topics(bootstrap_servers, [topic], partitions=1, replication=1)
+    settings = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=1)
+    await make_missing_topics(settings, [topic])
     return TopicPartition(topic, 0)
 
 

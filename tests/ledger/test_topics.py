@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka.topics import make_missing_topics, make_topics
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.settings import Settings
 
@@ -21,8 +22,10 @@ async def test_a_topic_that_cannot_be_made_is_named_and_the_others_are_made(
 ) -> None:
     good = f"made-{kind}"
     topics = [good, "no good"]
-    refused = await make_missing_topics(bootstrap_servers, topics, partitions=2, replication=1)
-    again = await make_missing_topics(bootstrap_servers, [good], partitions=9, replication=1)
+    two = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=2)
+    nine = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=9)
+    refused = await make_missing_topics(two, topics)
+    again = await make_missing_topics(nine, [good])
     assert refused == {"no good": "InvalidTopicError"}
     assert again == {}
     assert await partitions_of(bootstrap_servers, good) == {0, 1}
@@ -46,4 +49,4 @@ async def test_a_process_reports_which_of_its_topics_are_refused_and_goes_on(
 
 async def test_without_a_broker_the_error_names_what_to_check() -> None:
     with pytest.raises(Unavailable, match="DUELEDGER_BOOTSTRAP_SERVERS"):
-        await make_missing_topics("127.0.0.1:9", ["any"], partitions=1, replication=1)
+        await make_missing_topics(KafkaSettings(bootstrap_servers="127.0.0.1:9"), ["any"])

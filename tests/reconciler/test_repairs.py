@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord
 from dueledger.ledger.finding_types import FindingType, RepairStatus
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.store import Connection, Pool, findings
 from dueledger.ledger.store.items import emit_items
@@ -180,7 +181,8 @@ async def test_an_escalation_reaches_the_domain_as_a_cloud_event_under_the_repai
     (draft,) = drafts = make_drafts(1, due_at=NOON)
     await emit_items(frozen, drafts, actor_no=actor_no)
     await complete_all()
-    async with open_publisher(bootstrap_servers, partitions=1, replication=1) as publisher:
+    settings = KafkaSettings(bootstrap_servers=bootstrap_servers, topic_partitions=1)
+    async with open_publisher(settings) as publisher:
         reconciler = make_reconciler(ReconcilerSources((), (bookings,)), publisher=publisher)
         await reconciler.run_pass()
         assert await reconciler.repair(await reconciler.plan()) == 1

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ssl import SSLContext
 from typing import Literal, Self
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.abc import ConsumerRebalanceListener as ConsumerRebalanceListener
 from aiokafka.errors import ConsumerStoppedError as ConsumerStoppedError
 from aiokafka.errors import IllegalOperation as IllegalOperation
@@ -40,6 +41,7 @@ class AIOKafkaProducer:
         sasl_mechanism: str = ...,
         sasl_plain_password: str | None = ...,
         sasl_plain_username: str | None = ...,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = ...,
         transactional_id: str | None = ...,
     ) -> None: ...
     async def start(self) -> None: ...
@@ -109,6 +111,7 @@ class AIOKafkaConsumer:
         sasl_mechanism: str = ...,
         sasl_plain_password: str | None = ...,
         sasl_plain_username: str | None = ...,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = ...,
     ) -> None: ...
     async def start(self) -> None: ...
     async def stop(self) -> None: ...

@@ -2,6 +2,7 @@ from collections.abc import Mapping, Sequence
 from ssl import SSLContext
 from typing import Any
 
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.structs import OffsetAndMetadata, TopicPartition
 
 class NewTopic:
@@ -38,6 +39,7 @@ class AIOKafkaAdminClient:
         sasl_mechanism: str = ...,
         sasl_plain_username: str | None = ...,
         sasl_plain_password: str | None = ...,
+        sasl_oauth_token_provider: AbstractTokenProvider | None = ...,
     ) -> None: ...
     async def start(self) -> None: ...
     async def close(self) -> None: ...

@@ -10,6 +10,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
+from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX
 from dueledger.ledger.kafka.rejects import (
     ConsumedRecord,
@@ -72,11 +73,11 @@ class WorkConsumer:
         self._name = name
         self._revoked = revoked
         self._consumer: BatchConsumer | None = None
-        self._rejects = RejectSender(settings.bootstrap_servers, REJECTED_TOPIC, client=name)
+        self._rejects = RejectSender(settings, REJECTED_TOPIC, client=name)
         self._failures = 0
 
     async def start(self) -> None:
-        """Make missing topics and join the group. Raises Unavailable."""
+        """Make missing topics and join the group. Raises Unavailable, and InvalidSetting."""
         topics = {REJECTED_TOPIC, *self._topics}
         await make_topics(self._settings, topics, client=self._name, role="worker")
         try:
@@ -163,7 +164,7 @@ class WorkConsumer:
     async def _join(self) -> BatchConsumer:
         settings = self._settings
         consumer = BatchConsumer(
-            bootstrap_servers=settings.bootstrap_servers,
+            **client_arguments(settings),
             client_id=self._name,
             group_id=settings.worker_group_id,
             enable_auto_commit=False,

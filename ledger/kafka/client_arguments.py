@@ -1,0 +1,152 @@
+"""The arguments by which every Kafka client connects: addresses, TLS and login, from the settings.
+
+No other module gives them to a client. Files are read for each new client, a token for each login,
+so that new ones are used without a restart. Secrets are in no message.
+"""
+
+import asyncio
+from pathlib import Path
+from ssl import SSLContext, SSLError, create_default_context
+from typing import Final, TypedDict, final
+
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import KafkaConfigurationError
+
+from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.runtime.kafka_settings import KafkaSettings, SaslMechanism, variable_of
+
+_SECRET_BYTES_MAX: Final = 65_536
+_UNUSABLE: Final = "Kafka cannot be used with these settings:"
+
+
+class ClientArguments(TypedDict):
+    """The arguments, by aiokafka's names."""
+
+    bootstrap_servers: str
+    security_protocol: str
+    ssl_context: SSLContext | None
+    sasl_mechanism: str
+    sasl_plain_username: str | None
+    sasl_plain_password: str | None
+    sasl_oauth_token_provider: AbstractTokenProvider | None
+
+
+def client_arguments(settings: KafkaSettings) -> ClientArguments:
+    """Read the files that the settings name, and return the arguments of one client.
+
+    Raises InvalidSetting if a file cannot be used.
+    """
+    protocol = settings.kafka_security_protocol
+    token_provider = None
+    if settings.kafka_sasl_token_file is not None:
+        token_provider = _TokenFile(Path(settings.kafka_sasl_token_file))
+        token_provider.read()
+    return ClientArguments(
+        bootstrap_servers=settings.bootstrap_servers,
+        security_protocol=protocol,
+        ssl_context=_ssl_context(settings) if protocol.has_tls else None,
+        sasl_mechanism=settings.kafka_sasl_mechanism or SaslMechanism.PLAIN,
+        sasl_plain_username=settings.kafka_sasl_username,
+        sasl_plain_password=_password(settings),
+        sasl_oauth_token_provider=token_provider,
+    )
+
+
+@final
+class _TokenFile(AbstractTokenProvider):
+    """Reads the token of OAUTHBEARER from a file that somebody else renews."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def token(self) -> str:
+        """Return the token. Raises KafkaConfigurationError, which aiokafka logs, and it retries."""
+        try:
+            return await asyncio.to_thread(self.read)
+        except InvalidSetting as error:
+            raise KafkaConfigurationError(str(error.problems[0])) from None
+
+    def read(self) -> str:
+        """Return the token. Raises InvalidSetting if the file has none."""
+        token = _read_secret("kafka_sasl_token_file", self._path).strip()
+        if not token or not token.isascii() or not token.isprintable() or " " in token:
+            raise _unusable("kafka_sasl_token_file", self._path, "does not contain one token")
+        return token
+
+
+def _password(settings: KafkaSettings) -> str | None:
+    if settings.kafka_sasl_password is not None:
+        return settings.kafka_sasl_password.get_secret_value()
+    if settings.kafka_sasl_password_file is None:
+        return None
+    path = Path(settings.kafka_sasl_password_file)
+    password = _read_secret("kafka_sasl_password_file", path).rstrip("\r\n")
+    if not password or "\0" in password or "\n" in password:
+        raise _unusable("kafka_sasl_password_file", path, "does not contain one line, the password")
+    return password
+
+
+def _ssl_context(settings: KafkaSettings) -> SSLContext:
+    """Return a context that checks the broker's certificate and its name."""
+    cafile, certfile = settings.kafka_ssl_cafile, settings.kafka_ssl_certfile
+    if cafile is not None:
+        _check_readable("kafka_ssl_cafile", Path(cafile))
+    try:
+        context = create_default_context(cafile=cafile)
+    except SSLError:
+        reason = "has no certificate in PEM"
+        raise _unusable("kafka_ssl_cafile", Path(cafile or ""), reason) from None
+    if certfile is None:
+        return context
+    keyfile, secret = settings.kafka_ssl_keyfile, settings.kafka_ssl_key_password
+    _check_readable("kafka_ssl_certfile", Path(certfile))
+    if keyfile is not None:
+        _check_readable("kafka_ssl_keyfile", Path(keyfile))
+    # Always given: without a password OpenSSL would wait for one at the terminal.
+    password = "" if secret is None else secret.get_secret_value()
+    try:
+        context.load_cert_chain(certfile, keyfile, lambda: password)
+    except SSLError as error:
+        raise _unusable("kafka_ssl_certfile", Path(certfile), _certificate_fault(error)) from None
+    return context
+
+
+def _certificate_fault(error: SSLError) -> str:
+    if error.reason == "KEY_VALUES_MISMATCH":
+        return f"does not belong to the key ({variable_of('kafka_ssl_keyfile')})"
+    return (
+        f"or its key ({variable_of('kafka_ssl_keyfile')}) is not in PEM, or the key's password "
+        f"({variable_of('kafka_ssl_key_password')}) is missing or wrong"
+    )
+
+
+def _check_readable(setting: str, path: Path) -> None:
+    """Raise InvalidSetting for a file that cannot be read: OpenSSL does not name it."""
+    try:
+        with path.open("rb"):
+            pass
+    except OSError as error:
+        raise _unreadable(setting, path, error) from None
+
+
+def _read_secret(setting: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            secret = file.read(_SECRET_BYTES_MAX + 1)
+    except OSError as error:
+        raise _unreadable(setting, path, error) from None
+    if len(secret) > _SECRET_BYTES_MAX:
+        raise _unusable(setting, path, f"is longer than {_SECRET_BYTES_MAX:,} bytes")
+    try:
+        return secret.decode()
+    except UnicodeDecodeError:
+        raise _unusable(setting, path, "is not UTF-8") from None
+
+
+def _unreadable(setting: str, path: Path, error: OSError) -> InvalidSetting:
+    return _unusable(setting, path, f"cannot be read: {error.strerror or type(error).__name__}")
+
+
+def _unusable(setting: str, path: Path, reason: str) -> InvalidSetting:
+    problem = Problem(variable_of(setting), "", f"{path} {reason}")
+    return InvalidSetting(_UNUSABLE, [problem])
