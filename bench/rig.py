@@ -20,7 +20,7 @@ from bench.measurements import (
 from bench.processes import Process, require_alive, running
 from bench.usage import Meter, memory_bytes
 from bench.workload import KINDS_VARIABLE
-from dueledger.dev.child_processes import process_environment
+from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.ledger.store import PlanProfile, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.migrations import migrate
@@ -36,6 +36,7 @@ def open_rig(say: Callable[[str], None]) -> Generator["Rig"]:
     # Imported here: the embedded extra is no runtime dependency.
     from dueledger.stack.embedded import open_embedded  # noqa: PLC0415
 
+    forget_kafka_security()
     with (
         tempfile.TemporaryDirectory(prefix="dueledger-bench-") as directory,
         open_embedded(progress=say) as stack,

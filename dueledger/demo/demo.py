@@ -12,7 +12,7 @@ from dueledger.demo.progress_view import ProgressView, open_view
 from dueledger.demo.reconcile_demo import reconcile_demo
 from dueledger.demo.result import DemoResult
 from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
-from dueledger.dev.child_processes import process_environment
+from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import PlanProfile, connect
 from dueledger.stack import Endpoints, Provider, open_stack
@@ -22,6 +22,7 @@ _DIRECTORY: Final = Path(".dueledger/demo")
 
 def run_demo(options: DemoOptions, *, console: Console, keep: bool) -> DemoResult:
     """Run the demo on its own servers. With `keep`, their data stays in .dueledger/demo/data."""
+    forget_kafka_security()
     _DIRECTORY.mkdir(parents=True, exist_ok=True)
     with open_view(console) as view:
         data_dir = _DIRECTORY / "data" if keep else None

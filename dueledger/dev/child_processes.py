@@ -12,6 +12,14 @@ MATERIALISER: Final = ChildSpec("materialiser", ("materialise",))
 INTAKE: Final = ChildSpec("intake", ("intake",))
 OUTCOMES: Final = ChildSpec("outcomes", ("work", "--outcomes"))
 RECONCILER: Final = ChildSpec("reconciler", ("reconcile",))
+_KAFKA_PREFIX: Final = "DUELEDGER_KAFKA_"
+
+
+def forget_kafka_security() -> None:
+    """Remove the security of another Kafka from the environment: the embedded broker has none."""
+    for name in list(os.environ):
+        if name.upper().startswith(_KAFKA_PREFIX):
+            del os.environ[name]
 
 
 def process_environment(endpoints: Endpoints) -> dict[str, str]:

@@ -17,6 +17,7 @@ from dueledger.dev.child_processes import (
     MATERIALISER,
     OUTCOMES,
     RECONCILER,
+    forget_kafka_security,
     process_environment,
     worker,
 )
@@ -61,6 +62,7 @@ def run_dev(options: DevOptions, *, console: Console) -> None:
     def step(message: str) -> None:
         console.print(f"{monotonic() - began:6.1f} s  {message}", markup=False, soft_wrap=True)
 
+    forget_kafka_security()
     console.print(Panel.fit("for development, not for production", title="dueledger dev"))
     with open_stack(
         Provider.EMBEDDED,

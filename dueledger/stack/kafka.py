@@ -10,8 +10,11 @@ import struct
 import subprocess
 import tempfile
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, final
 
 from dueledger.stack import free_ports, kafka_classes, kafka_jars
@@ -21,6 +24,7 @@ from dueledger.stack.start_progress import StartProgress
 
 _START_SECONDS: Final = 90.0
 _STOP_SECONDS: Final = 20.0
+_SCRAM_MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 _ATTEMPTS_MAX: Final = 5
 _PROBE_SECONDS: Final = 2.0
 _METADATA_API: Final = 3
@@ -28,6 +32,7 @@ _METADATA_VERSION: Final = 4
 _RESPONSE_BYTES_MAX: Final = 1 << 20
 _ASCII_END: Final = 128
 _PORTS: Final = ("broker", "controller", "relayed")
+_OWNER_ONLY: Final = 0o600
 
 _SETTINGS: Final = """\
 process.roles={roles}
@@ -37,7 +42,7 @@ listeners={listeners}
 advertised.listeners={advertised}
 inter.broker.listener.name=BROKER
 controller.listener.names=CONTROLLER
-listener.security.protocol.map=BROKER:PLAINTEXT,CONTROLLER:PLAINTEXT,RELAYED:PLAINTEXT
+listener.security.protocol.map={protocols}
 log.dirs={log_dir}
 
 auto.create.topics.enable=false
@@ -69,6 +74,19 @@ _LOGGING: Final = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class SecuredListener:
+    """A further listener, by TLS or with a login.
+
+    `name` is in lower case. `settings` are those of Kafka's that may begin with the listener's
+    name; they may contain passwords.
+    """
+
+    name: str
+    protocol: str
+    settings: Mapping[str, str] = field(repr=False)
+
+
 @final
 class Kafka:
     """One broker in one directory; can be stopped, killed and started again.
@@ -77,7 +95,8 @@ class Kafka:
     its clients, so that a relay can stand between them and the broker. With `joins` it is the
     second broker of another one's cluster; that one must have been started before and keeps the
     metadata. A `brief` broker starts in half the time, but is slower for each record once warm.
-    With `class_record` it records the classes that it loads in that file.
+    With `class_record` it records the classes that it loads in that file. `listeners` are opened
+    beside its own; `scram_users` are passwords by user name, known from its first start on.
     """
 
     def __init__(
@@ -89,6 +108,8 @@ class Kafka:
         joins: "Kafka | None" = None,
         brief: bool = False,
         class_record: Path | None = None,
+        listeners: Sequence[SecuredListener] = (),
+        scram_users: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Describe the broker in `directory`; nothing is started."""
         self._directory = directory
@@ -98,6 +119,9 @@ class Kafka:
         self._joins = joins
         self._compiler = [_QUICK_COMPILER] if brief else []
         self._class_record = class_record
+        self._listeners = tuple(listeners)
+        self._scram_users = dict(scram_users)
+        self._ports = (*_PORTS, *(listener.name for listener in listeners))
         self._child = ServerProcess(
             "kafka", directory=directory, marker=str(self._home), stop_signal=signal.SIGTERM
         )
@@ -118,6 +142,13 @@ class Kafka:
             message = "the broker has no second listener, or has not been started"
             raise RuntimeError(message)
         return self._chosen["relayed"]
+
+    def servers_of(self, listener: str) -> str:
+        """Return the address that clients of one of the `listeners` begin with."""
+        if self._chosen is None:
+            message = "the broker has no port before its first start"
+            raise RuntimeError(message)
+        return f"{free_ports.LOOPBACK}:{self._chosen[listener]}"
 
     @property
     def running(self) -> bool:
@@ -201,7 +232,8 @@ class Kafka:
     def _format(self, java: list[str]) -> None:
         fresh = self._home / "log.new"
         shutil.rmtree(fresh, ignore_errors=True)
-        settings = self._write_settings(dict(zip(_PORTS, (1, 2, 3), strict=True)), fresh)  # unused
+        unused = {name: number for number, name in enumerate(self._ports, start=1)}
+        settings = self._write_settings(unused, fresh)
         cluster_id = urlsafe_b64encode(secrets.token_bytes(16)).decode().rstrip("=")
         if self._joins is not None:
             cluster_id = self._joins.cluster_id
@@ -212,6 +244,11 @@ class Kafka:
             "format",
             f"--cluster-id={cluster_id}",
             f"--config={settings}",
+            *(
+                f"--add-scram={mechanism}=[name={name},password={password}]"
+                for mechanism in _SCRAM_MECHANISMS
+                for name, password in self._scram_users.items()
+            ),
         ]
         result = subprocess.run(  # noqa: S603  (a list of our own, no shell)
             launched(command, stop_signal=signal.SIGTERM),
@@ -236,7 +273,7 @@ class Kafka:
     def _run(self, java: list[str]) -> None:
         for attempt in range(_ATTEMPTS_MAX):
             chosen = self._chosen or free_ports.choose(
-                self._directory / "kafka.ports.json", _PORTS, fresh=attempt > 0
+                self._directory / "kafka.ports.json", self._ports, fresh=attempt > 0
             )
             settings = self._write_settings(chosen, self._home / "log")
             self._child.start([*java, "kafka.Kafka", str(settings)])
@@ -268,7 +305,19 @@ class Kafka:
             listeners.append(f"CONTROLLER://{host}:{controller}")
         else:
             controller, roles = self._joins.controller_port, "broker"
+        protocols = dict.fromkeys(("BROKER", "CONTROLLER", "RELAYED"), "PLAINTEXT")
+        further: list[str] = []
+        for listener in self._listeners:
+            address = f"{listener.name.upper()}://{host}:{chosen[listener.name]}"
+            listeners.append(address)
+            advertised.append(address)
+            protocols[listener.name.upper()] = listener.protocol
+            further += [
+                f"listener.name.{listener.name}.{name}={text}"
+                for name, text in listener.settings.items()
+            ]
         path = self._home / "server.properties"
+        path.touch(_OWNER_ONLY)
         path.write_text(
             _SETTINGS.format(
                 host=host,
@@ -278,7 +327,9 @@ class Kafka:
                 listeners=",".join(listeners),
                 advertised=",".join(advertised),
                 log_dir=_escaped(log_dir),
+                protocols=",".join(f"{name}:{each}" for name, each in protocols.items()),
             )
+            + "\n".join([*further, ""])
         )
         return path
 
