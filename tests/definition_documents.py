@@ -338,6 +338,23 @@ REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
         "partition_key",
     ),
     (NIGHTLY, {"dispatch": {"kafka": {"topic": "a b"}}}, "dispatch.kafka.topic", "characters", ""),
+    *(
+        (
+            NIGHTLY,
+            {"dispatch": {"kafka": {"topic": topic}}},
+            "dispatch.kafka.topic",
+            "reserved",
+            "kind's own",
+        )
+        for topic in (
+            "domain-events",
+            "due-outcomes",
+            "due-rejected",
+            "due-repairs",
+            "due-http.acme.RenewalDue",
+            "__consumer_offsets",
+        )
+    ),
     (
         NIGHTLY,
         {"dispatch": {"kafka": {"topic": "t", "lease": "PT5M"}}},

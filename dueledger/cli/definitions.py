@@ -136,11 +136,14 @@ async def _define(
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
+    from dueledger.cli.service_session import read_settings
     from dueledger.definitions.files import read_files
     from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
     from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force
+    from dueledger.definitions.topic_rules import TopicSettings
     from dueledger.ledger.errors import Conflict
 
+    topic_rules = read_settings(TopicSettings).rules()
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
         read = await add_ledger_calendars(connection, read, sources)
@@ -151,6 +154,7 @@ async def _define(
             effective_from=since,
             backfill=backfill,
             sources=sources,
+            topic_rules=topic_rules,
         )
         previews = [await preview_change(connection, one, since) for one in read]
         trial = connection.transaction()

@@ -26,6 +26,7 @@ _ACCEPTED: Final = {
     "dsn": DSN_ACCEPTED,
     "bootstrap_servers": "host:port, or several with commas between them",
     "worker_topics": '["due.PolicyRenewalDue"]',
+    "topic_owners": '{"acme.": "acme"}',
 }
 
 _S = TypeVar("_S", bound=BaseSettings)
@@ -51,7 +52,8 @@ def read_settings(settings: type[_S], **options: object) -> _S:
         raise InvalidSetting("Settings are missing or wrong:", problems) from None
     except SettingsError as error:
         named = _SETTING.search(str(error))
-        problem = _problem((named[1] if named else "",), "it is not JSON, as a list must be")
+        setting = named[1] if named else ""
+        problem = _problem((setting,), "it is not JSON, as a list or a map must be")
         raise InvalidSetting("Settings are missing or wrong:", [problem]) from None
 
 
@@ -64,7 +66,7 @@ def _problem_of(found: ErrorDetails) -> Problem:
 
 def _problem(location: tuple[int | str, ...], reason: str) -> Problem:
     """Name the variable, not the value, which may be a secret."""
-    name = "_".join(map(str, location))
+    name = str(location[0]) if location else ""
     variable = f"DUELEDGER_{name.removeprefix('DUELEDGER_').removeprefix('dueledger_')}".upper()
     return Problem(variable, "", reason, _ACCEPTED.get(name))
 

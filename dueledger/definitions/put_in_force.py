@@ -9,6 +9,7 @@ from typing import Any, Final
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach
+from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topics
 from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
@@ -59,6 +60,7 @@ async def put_in_force(
     effective_from: datetime | None = None,
     backfill: bool = False,
     sources: DefinitionFiles = SINGLE_FILE,
+    topic_rules: TopicRules = ANY_TOPIC,
     lock_seconds: float = _LOCK_SECONDS,
 ) -> list[DefinedDocument]:
     """Define all documents in one transaction. The same documents again change nothing.
@@ -66,12 +68,13 @@ async def put_in_force(
     `sources` are the files that problems name, if there are several.
 
     Raises InvalidInput if `effective_from` is outside the supported years; if a schedule would owe
-    more than a year of the past without `backfill`; if two definitions of one kind, here or in the
-    ledger, differ in how its items are handed out; or if two schedules of one kind have the same
-    business key. Raises Conflict if another session is defining the same for more than
-    `lock_seconds`, and InvalidDefinition if one names a calendar that does not exist, or needs days
-    after its last.
+    more than a year of the past without `backfill`; if `topic_rules` give a topic to somebody else;
+    if two definitions of one kind, here or in the ledger, differ in how its items are handed out;
+    or if two schedules of one kind have the same business key. Raises Conflict if another session
+    is defining the same for more than `lock_seconds`, and InvalidDefinition if one names a calendar
+    that does not exist, or needs days after its last.
     """
+    check_topics(definitions, topic_rules, sources)
     if effective_from is not None:
         scheduled = any(not isinstance(one.when, Relative) for one in definitions)
         earliest = await read_now(connection) - _PAST_MAX if scheduled and not backfill else None

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.fields import (
@@ -13,15 +13,26 @@ from dueledger.ledger.definitions.fields import (
     Topic,
     field_error,
 )
+from dueledger.ledger.definitions.http_dispatch import TOPIC_PREFIX as HTTP_TOPIC_PREFIX
 from dueledger.ledger.definitions.http_dispatch import HttpDispatch
+from dueledger.ledger.kafka.envelope import (
+    EVENT_TOPIC,
+    OUTCOME_TOPIC,
+    REJECTED_TOPIC,
+    REPAIR_TOPIC,
+)
 from dueledger.ledger.kind_defaults import BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS
-from dueledger.ledger.schedule.expressions import Period
+from dueledger.ledger.schedule.expressions import Period, value_error
 
 START_MAX: Final = 30
 STREAK_MAX: Final = 3
 TOPIC_LEASE: Final = timedelta(minutes=10)
 LEASE_MAX: Final = timedelta(days=30)
 """The longest dispatch or queue deadline, and the longest lease."""
+
+_RESERVED_TOPICS: Final = frozenset({EVENT_TOPIC, OUTCOME_TOPIC, REJECTED_TOPIC, REPAIR_TOPIC})
+_RESERVED_PREFIXES: Final = ("__", HTTP_TOPIC_PREFIX)
+"""Of Kafka's own topics, and of those between the allocator and the workers that send by HTTP."""
 
 CATCH_UP_ITEMS_MAX: Final = 10_000
 
@@ -173,6 +184,13 @@ class KafkaDispatch(DocumentPart):
         description="settled by topic: items without an outcome after this long are handed out "
         "again",
     )
+
+    @field_validator("topic")
+    @classmethod
+    def _topic_is_free(cls, topic: str) -> str:
+        if topic in _RESERVED_TOPICS or topic.startswith(_RESERVED_PREFIXES):
+            raise value_error("is reserved", "a topic of the kind's own, such as due.orders")
+        return topic
 
     @model_validator(mode="after")
     def _lease_of_topic(self) -> Self:

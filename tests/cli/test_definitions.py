@@ -190,6 +190,42 @@ def test_a_file_that_is_refused_is_named_and_none_of_the_others_is_in_force(
     assert dueledger_on("definitions", "--json").lines == []
 
 
+def test_define_refuses_topics_that_its_settings_give_to_others(
+    dueledger_on: Command, tmp_path: Path
+) -> None:
+    path = tmp_path / "nightly.yaml"
+    path.write_text(NIGHTLY + "dispatch: {kafka: {topic: globex.nightly}}\n", encoding="utf-8")
+    refused = dueledger_on(
+        "define", str(path), "--json", DUELEDGER_TOPIC_OWNERS='{"globex.": "globex"}'
+    )
+    renamed = dueledger_on("define", str(path), "--json", DUELEDGER_EVENT_TOPIC="globex.nightly")
+    for ran, reason in ((refused, "the tenant globex"), (renamed, "DUELEDGER_EVENT_TOPIC")):
+        assert ran.code == 2
+        (problem,) = ran.document["error"]["details"]["problems"]
+        assert problem["field"].endswith("dispatch.kafka.topic")
+        assert reason in problem["reason"]
+    assert dueledger_on("definitions", "--json").lines == []
+
+
+@pytest.mark.parametrize(
+    ("owners", "named"),
+    [
+        ("acme", "not JSON"),
+        ('{"due.acme.": "acme"}', "before it is defined"),
+        ('{"": "acme"}', "DUELEDGER_TOPIC_OWNERS"),
+        ('{"acme.": "ac me"}', "DUELEDGER_TOPIC_OWNERS"),
+    ],
+)
+def test_owners_of_topics_that_cannot_be_kept_are_refused(
+    dueledger: Command, nightly: str, owners: str, named: str
+) -> None:
+    ran = dueledger("define", nightly, DUELEDGER_TOPIC_OWNERS=owners)
+    assert ran.code == 2
+    assert "DUELEDGER_TOPIC_OWNERS" in ran.err
+    assert named in ran.err
+    assert "Traceback" not in ran.err
+
+
 def test_what_is_wrong_in_several_files_is_said_at_once(dueledger: Command, tmp_path: Path) -> None:
     files = [tmp_path / f"{name}.yaml" for name in ("first", "second", "third")]
     for file in files:

@@ -1,0 +1,98 @@
+"""Which topics a definition may not name: those that processes use, and those of other tenants."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+from pydantic import AfterValidator, Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from dueledger.definitions.files import DefinitionFiles, location_of
+from dueledger.ledger.definitions.fields import Token, Topic
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import InvalidInput, Problem, shown_value
+from dueledger.ledger.kafka.envelope import (
+    EVENT_TOPIC,
+    OUTCOME_TOPIC,
+    REJECTED_TOPIC,
+    WORK_TOPIC_PREFIX,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRules:
+    """Topics that processes use, each with its setting; tenants by the prefix of their topics."""
+
+    used_by_setting: Mapping[str, str]
+    tenant_by_prefix: Mapping[str, str]
+
+    def tenant_of(self, topic: str) -> str | None:
+        """Return the tenant that owns a topic, by the longest prefix; None: any may use it."""
+        prefixes = [prefix for prefix in self.tenant_by_prefix if topic.startswith(prefix)]
+        return self.tenant_by_prefix[max(prefixes, key=len)] if prefixes else None
+
+
+ANY_TOPIC: Final = TopicRules({}, {})
+"""Without settings: only the reserved names are refused, by the definition itself."""
+
+
+def _check_prefix(prefix: str) -> str:
+    if prefix.startswith(WORK_TOPIC_PREFIX) or WORK_TOPIC_PREFIX.startswith(prefix):
+        raise ValueError(
+            f"{prefix} cannot be owned: a kind that is emitted before it is defined goes to "
+            f"{WORK_TOPIC_PREFIX}<kind>, whichever tenant emits it"
+        )
+    return prefix
+
+
+class TopicSettings(BaseSettings):
+    """What `define` must know of topics, from DUELEDGER_… variables."""
+
+    model_config = SettingsConfigDict(env_prefix="DUELEDGER_", frozen=True, extra="ignore")
+
+    event_topic: Topic = Field(default=EVENT_TOPIC, description="topic of domain events")
+    outcome_topic: Topic = Field(default=OUTCOME_TOPIC, description="topic of reported outcomes")
+    rejected_topic: Topic = Field(
+        default=REJECTED_TOPIC, description="topic of records that cannot be read"
+    )
+    topic_owners: dict[Annotated[Topic, AfterValidator(_check_prefix)], Token] = Field(
+        default_factory=dict, description="tenants by the prefix of the topics that they own"
+    )
+
+    def rules(self) -> TopicRules:
+        """Return the rules that these settings mean."""
+        used = ("event_topic", "outcome_topic", "rejected_topic")
+        return TopicRules(
+            {getattr(self, name): f"DUELEDGER_{name.upper()}" for name in used}, self.topic_owners
+        )
+
+
+def check_topics(
+    definitions: Sequence[Definition], rules: TopicRules, sources: DefinitionFiles
+) -> None:
+    """Refuse definitions whose topic another process or another tenant uses.
+
+    Raises InvalidInput that names each of them.
+    """
+    problems = [
+        Problem(
+            f"{location_of(one, sources)}.dispatch.kafka.topic",
+            shown_value(one.dispatch.kafka.topic),
+            reason,
+            "a topic of the tenant's own",
+        )
+        for one in definitions
+        if one.dispatch.kafka is not None
+        and (reason := _refusal(one.dispatch.kafka.topic, one.tenant, rules)) is not None
+    ]
+    if problems:
+        raise InvalidInput("The definitions cannot be put in force:", problems)
+
+
+def _refusal(topic: str, tenant: str, rules: TopicRules) -> str | None:
+    if (setting := rules.used_by_setting.get(topic)) is not None:
+        return f"is reserved by {setting}"
+    owner = rules.tenant_of(topic)
+    if owner is not None and owner != tenant:
+        return f"belongs to the tenant {owner} (DUELEDGER_TOPIC_OWNERS)"
+    return None
