@@ -56,7 +56,7 @@ def test_a_topic_of_ones_own_or_of_nobody_is_accepted(tenant: str, topic: str) -
     assert refusals(topic, tenant) == []
 
 
-def test_without_settings_topics_have_no_owner() -> None:
+def test_without_settings_a_topic_is_for_every_tenant() -> None:
     assert refusals("acme.orders", "globex", ANY_TOPIC) == []
 
 

@@ -26,7 +26,7 @@ _ACCEPTED: Final = {
     "dsn": DSN_ACCEPTED,
     "bootstrap_servers": "host:port, or several with commas between them",
     "worker_topics": '["due.PolicyRenewalDue"]',
-    "topic_owners": '{"acme.": "acme"}',
+    "topic_tenants": '{"acme.": "acme"}',
 }
 
 _S = TypeVar("_S", bound=BaseSettings)

@@ -27,7 +27,7 @@ class TopicRules:
     tenant_by_prefix: Mapping[str, str]
 
     def tenant_of(self, topic: str) -> str | None:
-        """Return the tenant that owns a topic, by the longest prefix; None: any may use it."""
+        """Return the tenant of a topic, by the longest prefix; None: any may use it."""
         prefixes = [prefix for prefix in self.tenant_by_prefix if topic.startswith(prefix)]
         return self.tenant_by_prefix[max(prefixes, key=len)] if prefixes else None
 
@@ -39,8 +39,8 @@ ANY_TOPIC: Final = TopicRules({}, {})
 def _check_prefix(prefix: str) -> str:
     if prefix.startswith(WORK_TOPIC_PREFIX) or WORK_TOPIC_PREFIX.startswith(prefix):
         raise ValueError(
-            f"{prefix} cannot be owned: a kind that is emitted before it is defined goes to "
-            f"{WORK_TOPIC_PREFIX}<kind>, whichever tenant emits it"
+            f"{prefix} cannot be the prefix of a tenant: a kind that is emitted before it is "
+            f"defined goes to {WORK_TOPIC_PREFIX}<kind>, whichever tenant emits it"
         )
     return prefix
 
@@ -55,15 +55,15 @@ class TopicSettings(BaseSettings):
     rejected_topic: Topic = Field(
         default=REJECTED_TOPIC, description="topic of records that cannot be read"
     )
-    topic_owners: dict[Annotated[Topic, AfterValidator(_check_prefix)], Token] = Field(
-        default_factory=dict, description="tenants by the prefix of the topics that they own"
+    topic_tenants: dict[Annotated[Topic, AfterValidator(_check_prefix)], Token] = Field(
+        default_factory=dict, description="tenants by the prefix of their topics"
     )
 
     def rules(self) -> TopicRules:
         """Return the rules that these settings mean."""
         used = ("event_topic", "outcome_topic", "rejected_topic")
         return TopicRules(
-            {getattr(self, name): f"DUELEDGER_{name.upper()}" for name in used}, self.topic_owners
+            {getattr(self, name): f"DUELEDGER_{name.upper()}" for name in used}, self.topic_tenants
         )
 
 
@@ -92,7 +92,7 @@ def check_topics(
 def _refusal(topic: str, tenant: str, rules: TopicRules) -> str | None:
     if (setting := rules.used_by_setting.get(topic)) is not None:
         return f"is reserved by {setting}"
-    owner = rules.tenant_of(topic)
-    if owner is not None and owner != tenant:
-        return f"belongs to the tenant {owner} (DUELEDGER_TOPIC_OWNERS)"
+    other = rules.tenant_of(topic)
+    if other not in {None, tenant}:
+        return f"belongs to the tenant {other} (DUELEDGER_TOPIC_TENANTS)"
     return None

@@ -150,13 +150,15 @@ def _describe_connection(error: Exception, settings: KafkaSettings) -> ConnectFa
 
 def _closed(settings: KafkaSettings) -> ConnectFailure:
     """Return why a server probably closes a connection: Kafka gives no reason."""
-    if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER:
+    protocol = settings.kafka_security_protocol
+    # A refused token is the one login of which Kafka sends no error that aiokafka reads.
+    if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER and protocol.has_tls:
         return _login_refused(settings)
-    match settings.kafka_security_protocol:
+    match protocol:
         case SecurityProtocol.PLAINTEXT:
             expected, wanted = "TLS or a login", "SSL, SASL_PLAINTEXT or SASL_SSL"
         case SecurityProtocol.SASL_PLAINTEXT:
-            expected, wanted = "TLS", "SASL_SSL"
+            expected, wanted = "TLS, or another password or token", "SASL_SSL"
         case SecurityProtocol.SSL:
             expected, wanted = "a login", f"SASL_SSL, or set {_CERTFILE} if it wants a certificate"
         case SecurityProtocol.SASL_SSL:

@@ -196,7 +196,7 @@ def test_define_refuses_topics_that_its_settings_give_to_others(
     path = tmp_path / "nightly.yaml"
     path.write_text(NIGHTLY + "dispatch: {kafka: {topic: globex.nightly}}\n", encoding="utf-8")
     refused = dueledger_on(
-        "define", str(path), "--json", DUELEDGER_TOPIC_OWNERS='{"globex.": "globex"}'
+        "define", str(path), "--json", DUELEDGER_TOPIC_TENANTS='{"globex.": "globex"}'
     )
     renamed = dueledger_on("define", str(path), "--json", DUELEDGER_EVENT_TOPIC="globex.nightly")
     for ran, reason in ((refused, "the tenant globex"), (renamed, "DUELEDGER_EVENT_TOPIC")):
@@ -208,20 +208,20 @@ def test_define_refuses_topics_that_its_settings_give_to_others(
 
 
 @pytest.mark.parametrize(
-    ("owners", "named"),
+    ("tenants", "named"),
     [
         ("acme", "not JSON"),
         ('{"due.acme.": "acme"}', "before it is defined"),
-        ('{"": "acme"}', "DUELEDGER_TOPIC_OWNERS"),
-        ('{"acme.": "ac me"}', "DUELEDGER_TOPIC_OWNERS"),
+        ('{"": "acme"}', "DUELEDGER_TOPIC_TENANTS"),
+        ('{"acme.": "ac me"}', "DUELEDGER_TOPIC_TENANTS"),
     ],
 )
-def test_owners_of_topics_that_cannot_be_kept_are_refused(
-    dueledger: Command, nightly: str, owners: str, named: str
+def test_prefixes_of_tenants_that_cannot_be_kept_are_refused(
+    dueledger: Command, nightly: str, tenants: str, named: str
 ) -> None:
-    ran = dueledger("define", nightly, DUELEDGER_TOPIC_OWNERS=owners)
+    ran = dueledger("define", nightly, DUELEDGER_TOPIC_TENANTS=tenants)
     assert ran.code == 2
-    assert "DUELEDGER_TOPIC_OWNERS" in ran.err
+    assert "DUELEDGER_TOPIC_TENANTS" in ran.err
     assert named in ran.err
     assert "Traceback" not in ran.err
 

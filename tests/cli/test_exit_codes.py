@@ -120,6 +120,24 @@ def test_an_address_that_cannot_be_read_is_named_and_never_quoted(
     assert SECRET not in ran.out + ran.err + doctor.out + doctor.err
 
 
+@pytest.mark.parametrize("command", [("allocate",), ("intake",), ("doctor",), ("materialise",)])
+def test_a_login_to_kafka_without_its_protocol_is_refused_before_anything_starts(
+    dueledger: Command, command: tuple[str, ...]
+) -> None:
+    ran = dueledger(
+        *command,
+        "--json",
+        DUELEDGER_DSN=UNREACHABLE,
+        DUELEDGER_KAFKA_SASL_USERNAME="alice",
+        DUELEDGER_KAFKA_SASL_PASSWORD=SECRET,
+    )
+    assert ran.code == 2
+    (problem,) = ran.document["error"]["details"]["problems"]
+    assert problem["field"] == "DUELEDGER_KAFKA_SECURITY_PROTOCOL"
+    assert problem["accepted"] == "SASL_SSL"
+    assert SECRET not in ran.out + ran.err
+
+
 @pytest.mark.parametrize(
     ("address", "cause"),
     [
