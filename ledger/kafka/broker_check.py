@@ -76,7 +76,10 @@ async def find_connect_failure(settings: KafkaSettings, server: str) -> ConnectF
                 sasl_oauth_token_provider=arguments["sasl_oauth_token_provider"],
             )
             # A listener with a login tells its versions to anybody, and then nothing more.
-            await connection.send(MetadataRequest([]))
+            metadata = await connection.send(MetadataRequest([]))
+            # Of a refused token aiokafka sees no error; the next response is empty.
+            if not metadata.brokers:
+                return _closed(settings)
     except (KafkaError, OSError, *_SENSELESS) as error:
         return _describe(error, settings, host)
     finally:
@@ -151,7 +154,6 @@ def _describe_connection(error: Exception, settings: KafkaSettings) -> ConnectFa
 def _closed(settings: KafkaSettings) -> ConnectFailure:
     """Return why a server probably closes a connection: Kafka gives no reason."""
     protocol = settings.kafka_security_protocol
-    # A refused token is the one login of which Kafka sends no error that aiokafka reads.
     if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER and protocol.has_tls:
         return _login_refused(settings)
     match protocol:

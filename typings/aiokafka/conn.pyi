@@ -1,14 +1,17 @@
 # The part of the connection of aiokafka 0.14 that ledger.kafka.broker_check uses.
 
 from asyncio import Future
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from ssl import SSLContext
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.protocol.metadata import MetadataRequest
 
+class _MetadataResponse:
+    brokers: Sequence[object]
+
 class AIOKafkaConnection:
-    def send(self, request: MetadataRequest) -> Awaitable[object]: ...
+    def send(self, request: MetadataRequest) -> Awaitable[_MetadataResponse]: ...
     def close(self) -> Future[None] | None: ...
 
 async def create_conn(
