@@ -15,7 +15,6 @@ from pydantic_settings import BaseSettings, SettingsError
 from dueledger.cli.session import DSN_ACCEPTED
 from dueledger.dev.supervisor import SUPERVISED
 from dueledger.ledger.errors import InvalidSetting, Problem
-from dueledger.ledger.runtime.kafka_settings import variable_of
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.memory import tune_memory
 from dueledger.ledger.runtime.service import Stop
@@ -59,8 +58,8 @@ def read_settings(settings: type[_S], **options: object) -> _S:
 
 def _problem_of(found: ErrorDetails) -> Problem:
     context = found.get("ctx", {})
-    if "setting" in context:  # settings that contradict each other
-        return Problem(variable_of(context["setting"]), "", context["reason"], context["accepted"])
+    if "variable" in context:  # settings that contradict each other
+        return Problem(context["variable"], "", context["reason"], context["accepted"])
     return _problem(found["loc"], found["msg"])
 
 

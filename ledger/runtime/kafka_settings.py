@@ -167,5 +167,5 @@ def variable_of(setting: str) -> str:
 
 def _refused(setting: str, reason: str, accepted: str) -> PydanticCustomError:
     """Return the error of a check across settings; `setting` is the one to change."""
-    context = {"setting": setting, "reason": reason, "accepted": accepted}
-    return PydanticCustomError("refused", variable_of(setting) + ": {reason}", context)
+    context = {"variable": variable_of(setting), "reason": reason, "accepted": accepted}
+    return PydanticCustomError("refused", "{variable}: {reason}", context)
