@@ -32,7 +32,6 @@ _METADATA_VERSION: Final = 4
 _RESPONSE_BYTES_MAX: Final = 1 << 20
 _ASCII_END: Final = 128
 _PORTS: Final = ("broker", "controller", "relayed")
-_OWN_LISTENERS: Final[Sequence[str]] = ("BROKER", "CONTROLLER", "RELAYED")
 _OWNER_ONLY: Final = 0o600
 
 _SETTINGS: Final = """\
@@ -306,7 +305,7 @@ class Kafka:
             listeners.append(f"CONTROLLER://{host}:{controller}")
         else:
             controller, roles = self._joins.controller_port, "broker"
-        protocols = dict.fromkeys(_OWN_LISTENERS, "PLAINTEXT")
+        protocols: dict[str, str] = dict.fromkeys(("BROKER", "CONTROLLER", "RELAYED"), "PLAINTEXT")
         further: list[str] = []
         for listener in self._listeners:
             address = f"{listener.name.upper()}://{host}:{chosen[listener.name]}"
