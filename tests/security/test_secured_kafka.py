@@ -1,7 +1,7 @@
 """A broker with TLS and logins: clients of every sort, all processes, and what the doctor reports.
 
-One broker has a listener for each: `login` by SASL_SSL, `mutual` by client certificates, `expired`
-with a certificate of the past, and its own without any security.
+One broker has a listener for each: `login` by SASL_SSL, `clear` by SASL_PLAINTEXT, `mutual` by
+client certificates, `expired` with a certificate of the past, and its own without any security.
 """
 
 import asyncio
@@ -129,6 +129,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Generator[SecuredBroker]
         brief=True,
         listeners=[
             SecuredListener("login", "SASL_SSL", identity | LOGINS),
+            SecuredListener("clear", "SASL_PLAINTEXT", LOGINS),
             SecuredListener("mutual", "SSL", identity | trusted | {"ssl.client.auth": "required"}),
             SecuredListener(
                 "expired", "SSL", identity | {"ssl.keystore.location": str(expired.both)}
@@ -289,7 +290,14 @@ async def test_the_doctor_names_the_protocol_and_what_fails(
     broker: SecuredBroker, database: str
 ) -> None:
     gone = str(broker.directory / "gone.pem")
+    clear: dict[str, Any] = {
+        "bootstrap_servers": broker.kafka.servers_of("clear"),
+        "kafka_security_protocol": "SASL_PLAINTEXT",
+        "kafka_ssl_cafile": None,
+    }
     cases = (
+        (broker.settings("PLAIN", **clear), Health.WARN, "unencrypted"),
+        (broker.settings("SCRAM-SHA-256", **clear), Health.OK, "by SASL_PLAINTEXT"),
         (broker.settings("SCRAM-SHA-512"), Health.OK, "SASL_SSL with SCRAM-SHA-512"),
         (broker.settings("certificate"), Health.OK, "by SSL"),
         (
