@@ -53,13 +53,16 @@ class MaterialiseOptions:
     definitions: int = 10_000
     many: int = 1_000_000
     seconds: float = 1.0
-    window: timedelta = timedelta(days=365)
+    days: int = 365
 
 
 async def bench_materialise(rig: Rig, options: MaterialiseOptions) -> Measured:
     """Measure expansion, then definitions a day ahead, then the memory of very many."""
     rig.say("expanding expressions")
-    rates = {text: _rates(text, options.window, options.seconds / ROUNDS) for text in EXPRESSIONS}
+    rates = {
+        text: _rates(text, timedelta(options.days), options.seconds / ROUNDS)
+        for text in EXPRESSIONS
+    }
     ratios = {text: round(fast / slow, 1) for text, (fast, slow) in rates.items()}
     ahead, usage, items = await _ahead(rig, options.definitions)
     watched, growth = await _memory(rig, options.many)

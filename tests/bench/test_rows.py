@@ -1,7 +1,6 @@
 """Each row of the table runs with tiny counts and reports its figures."""
 
 from collections.abc import Awaitable, Callable
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +130,7 @@ async def test_a_peer_that_cannot_run_is_an_entry_that_says_why(
 async def test_materialising_is_measured_against_croniter_a_day_ahead_and_in_memory(
     taken: Take,
 ) -> None:
-    document = await taken(bench_materialise, MaterialiseOptions(60, 200, 0.03, timedelta(days=60)))
+    document = await taken(bench_materialise, MaterialiseOptions(60, 200, 0.03, days=60))
     assert len(document["goals"]) == 3
     rates = document["occurrences_per_second"]
     assert all(one["set_based"] > 0 and one["croniter"] > 0 for one in rates.values())
