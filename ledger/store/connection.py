@@ -1,10 +1,11 @@
 """Connections and pools: codecs, pinned plans, and errors of a lost connection."""
 
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, final
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
 
 import asyncpg
 import orjson
@@ -106,6 +107,39 @@ def _settings(application_name: str, profile: PlanProfile) -> dict[str, str]:
     }
 
 
+if TYPE_CHECKING:
+    _AnyConnection = asyncpg.Connection[Record]
+else:
+    _AnyConnection = asyncpg.Connection  # has no type parameters at run time
+
+_FIRST_CUSTOM_OID: Final = 10_000
+"""Types below it have the same number in every database."""
+
+
+class _TypeCachingConnection(_AnyConnection):
+    """A connection that asks for built-in types once a process, not once a connection.
+
+    asyncpg knows few array types, and asks the server for others with a query of up to 10 ms.
+    It has no public setting for this. If the method overridden here is gone, connections work as
+    before and a test fails.
+    """
+
+    _built_in: ClassVar[dict[int, Record]] = {}
+    """Types by number, those of elements before their arrays."""
+
+    async def _introspect_types(
+        self,
+        typeoids: Collection[int],
+        timeout: float | None,  # noqa: ASYNC109 - asyncpg passes it
+    ) -> tuple[list[Record], Any]:
+        if self._built_in.keys() >= set(typeoids):
+            return list(self._built_in.values()), SimpleNamespace(name="no statement was sent")
+        parent: Any = super()
+        types, statement = await parent._introspect_types(typeoids, timeout)  # noqa: SLF001 - its own parent
+        self._built_in.update({row["oid"]: row for row in types if row["oid"] < _FIRST_CUSTOM_OID})
+        return types, statement
+
+
 async def _prepare(connection: Connection) -> None:
     for name in ("json", "jsonb"):
         await connection.set_type_codec(
@@ -155,6 +189,7 @@ async def open_pool(
             dsn,
             min_size=1,
             max_size=size_max,
+            connection_class=_TypeCachingConnection,
             init=_prepare,
             reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
@@ -209,7 +244,10 @@ async def connect(
     """Open one connection outside a pool. The caller closes it."""
     try:
         connection = await asyncpg.connect(
-            dsn, server_settings=_settings(application_name, profile), command_timeout=60
+            dsn,
+            connection_class=_TypeCachingConnection,
+            server_settings=_settings(application_name, profile),
+            command_timeout=60,
         )
     except _UNUSABLE as error:
         raise _unavailable(error) from error

@@ -1,8 +1,13 @@
 """Connections that one user keeps."""
 
+from datetime import UTC, date, datetime, timedelta
+
 import pytest
 
-from dueledger.ledger.store import Pool, ReconnectingConnection
+from dueledger.ledger.store import Pool, ReconnectingConnection, connect
+from tests.databases import MakeDatabase
+
+NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
 class Trouble(Exception):
@@ -33,3 +38,32 @@ async def test_a_kept_connection_that_was_cut_off_is_followed_by_another(pool: P
         # The server notifies the cut connection before it responds to another one.
         await other.fetchval("select 1")
     assert await backend_of(kept) != first
+
+
+async def test_only_the_first_connection_of_a_process_asks_for_the_built_in_types(
+    database: str,
+) -> None:
+    sent: list[str] = []
+    arrays = "select $1::float8[], $2::date[], $3::timestamptz[][], array[now() - now()]"
+    for _ in range(2):
+        connection = await connect(database, application_name="test")
+        sent.clear()
+        with connection.query_logger(lambda query: sent.append(query.query)):
+            row = await connection.fetchrow(arrays, [1.5, None], [date(2026, 11, 22)], [[NOON]])
+        await connection.close()
+        assert row is not None
+        assert tuple(row) == ([1.5, None], [date(2026, 11, 22)], [[NOON]], [timedelta(0)])
+    assert sent == [arrays]
+
+
+async def test_types_of_one_database_are_not_used_in_another(
+    make_database: MakeDatabase,
+) -> None:
+    for values in ("cold", "hot"), ("low", "high"), ("cold", "hot"):
+        async with make_database() as database:
+            connection = await connect(database, application_name="test")
+            names = ", ".join(f"'{value}'" for value in values)
+            await connection.execute(f"create type public.level as enum ({names})")
+            levels = await connection.fetchval("select enum_range(null::public.level)")
+            await connection.close()
+            assert tuple(levels) == values
