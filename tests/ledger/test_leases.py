@@ -220,6 +220,28 @@ async def test_runs_of_one_dead_worker_are_judged_together_though_their_leases_e
     assert await ledger.connection.fetchval("select max(attempt) from ledger.pending") == 0
 
 
+async def test_g9_a_hard_end_is_kept_while_the_same_worker_starts_and_renews_others(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(4)
+    fence = (await ledger.claim()).fence
+    await ledger.connection.execute("update ledger.claim set run_seconds = 300")
+    await ledger.start(fence, 1, 1, lease_seconds=3600)
+    await ledger.pass_machine_seconds(200)
+    await ledger.start(fence, 2, 2, lease_seconds=3600)
+    await ledger.connection.execute("update ledger.claim set run_seconds = null")
+    await ledger.start(fence, 3, 3, lease_seconds=120)
+    await ledger.start(fence, 4, 4, lease_seconds=160)
+    await ledger.pass_machine_seconds(150)
+
+    reaped = await reap_runs(ledger.connection, 100, ledger.worker_no)
+
+    assert (reaped.runs, reaped.retried) == (1, 1)
+    # The third: its lease ended, but another's of its worker ends soon; they are judged together.
+    open_runs = "select array_agg(position order by position) from ledger.open_item"
+    assert await ledger.connection.fetchval(open_runs) == [2, 3, 4]
+
+
 async def test_a_settlement_being_committed_does_not_keep_other_leases_from_extension(
     ledger: Ledger, database: str
 ) -> None:

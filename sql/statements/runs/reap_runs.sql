@@ -8,6 +8,7 @@ with late as materialized (
   select r.worker_no
   from ledger.run r
   where r.closed_at is null and r.lease_until < ledger.machine_now()
+    and (r.run_until > ledger.machine_now()) is not false
     -- The leases of a dead worker lapse within one heartbeat, a third of a lease; its runs are judged together.
     and not exists (
       select from ledger.run o
@@ -20,7 +21,8 @@ lapsed as materialized (
   select r.run_no, r.started_at
   from ledger.run r
   where r.closed_at is null and r.lease_until < ledger.machine_now()
-    and r.worker_no in (select l.worker_no from late l)
+    -- A run past its hard end waits for no other: its worker may live, and always has leases that end soon.
+    and (r.run_until <= ledger.machine_now() or r.worker_no in (select l.worker_no from late l))
     -- One reaper at a time: two would each see half of a worker's runs.
     and (select pg_try_advisory_xact_lock(hashtextextended('ledger.reap_runs', 0)))
   order by r.lease_until
