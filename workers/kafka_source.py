@@ -157,15 +157,16 @@ class KafkaSource(WorkSource):
             slicer = ClaimSlicer()
             for batch in batches:
                 slicer.cut(batch)
-            for rejected in slicer.rejected:
-                await self._consumer.reject(partition, rejected)
-                self._worker.counts.rejected += 1
+            if slicer.rejected:
+                await self._consumer.reject(partition, slicer.rejected)
+                self._worker.counts.rejected += len(slicer.rejected)
                 log.warning(
                     LogEvent.RECORD_REJECTED,
                     topic=partition.topic,
                     partition=partition.partition,
-                    offset=rejected.record.offset,
-                    reason=str(rejected.error),
+                    count=len(slicer.rejected),
+                    offset=slicer.rejected[0].record.offset,
+                    reason=str(slicer.rejected[0].error),
                 )
             if partition not in self._consumer.assigned():
                 continue  # revoked while rejects were sent; the next member polls all of it

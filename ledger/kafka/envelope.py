@@ -66,6 +66,7 @@ REJECTED_CODE: Final = "due_rejected_code"
 REJECTED_FIELD: Final = "due_rejected_field"
 REJECTED_REASON: Final = "due_rejected_reason"
 REJECTED_ORIGIN: Final = "due_rejected_origin"
+REJECTED_COUNT: Final = "due_rejected_count"
 
 # `+00:00`, which isoformat() writes for UTC.
 _OFFSET_CHARACTERS: Final = 6
@@ -157,10 +158,12 @@ def rejected_headers(
     field: str | None,
     reason: str,
     origin: tuple[str, int, int],
+    count: int = 1,
 ) -> list[tuple[str, bytes | None]]:
     """Return the headers of a record for `due-rejected`: its own, then the reason and the origin.
 
-    `origin` is the topic, partition and offset of the rejected record.
+    `origin` is the topic, partition and offset of the rejected record, and `count` how many
+    successive records of the partition are rejected with it: copies of it, with the same fault.
     """
     topic, partition, offset = origin
     written: list[tuple[str, bytes | None]] = [
@@ -171,6 +174,8 @@ def rejected_headers(
     ]
     if field is not None:
         written.append((REJECTED_FIELD, field.encode()))
+    if count > 1:
+        written.append((REJECTED_COUNT, str(count).encode()))
     return written
 
 

@@ -1,7 +1,7 @@
 """Sending of poison records to the reject topic, unchanged, with the reason and their origin."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast, final
@@ -38,6 +38,16 @@ class ConsumedRecord:
     headers: Sequence[tuple[str, bytes | None]]
     fault: InvalidHeader | None = None
 
+    def is_copy_of(self, other: "ConsumedRecord") -> bool:
+        """Return whether the other one is of the same partition and has the same content."""
+        return (
+            self.value == other.value
+            and self.key == other.key
+            and self.headers == other.headers
+            and self.partition == other.partition
+            and self.topic == other.topic
+        )
+
     def raise_if_unreadable(self) -> None:
         """Raise InvalidHeader if the record is unreadable."""
         if self.fault is not None:
@@ -71,7 +81,10 @@ class RejectSender:
         self._producer: AIOKafkaProducer | None = None
 
     async def send(self, rejected: Sequence[RejectedRecord]) -> None:
-        """Send poison in order and wait for the acknowledgements. Raises KafkaError or OSError."""
+        """Send poison in order and wait for the acknowledgements. Raises KafkaError or OSError.
+
+        Of successive copies with the same fault one is sent, with their number.
+        """
         if self._producer is None:
             self._producer = await self._start_producer()
         try:
@@ -130,7 +143,7 @@ async def _send_shrunk(
     With the reason added, a record may be larger than the broker allows. Then it is sent without
     its value, or with the reason only; the origin still names the original record.
     """
-    rest: Sequence[_RejectCopy] = [_copy(record, error) for record, error in rejected]
+    rest: Sequence[_RejectCopy] = [_copy(first, count) for first, count in _runs(rejected)]
     for shrink in (_whole, _without_value):
         rest = await _send(producer, topic, rest, shrink)
     for refused in await _send(producer, topic, rest, _reasons_only):
@@ -166,13 +179,27 @@ async def _send(
     return large
 
 
-def _copy(record: ConsumedRecord, error: InvalidInput) -> _RejectCopy:
+def _runs(rejected: Sequence[RejectedRecord]) -> Iterator[tuple[RejectedRecord, int]]:
+    """Yield the first of each run of copies with the same fault, and their number."""
+    first, count = rejected[0], 0
+    for each in rejected:
+        is_same = each.error is first.error or str(each.error) == str(first.error)
+        if not (is_same and each.record.is_copy_of(first.record)):
+            yield first, count
+            first, count = each, 0
+        count += 1
+    yield first, count
+
+
+def _copy(rejected: RejectedRecord, count: int) -> _RejectCopy:
+    record, error = rejected
     reasons = rejected_headers(
         (),
         code=error.code,
         field=error.problems[0].field if error.problems else _field(error.fields),
         reason=str(error),
         origin=(record.topic, record.partition, record.offset),
+        count=count,
     )
     value = b"" if record.key is None and record.value is None else record.value
     return _RejectCopy(record.key, value, record.headers, reasons)

@@ -73,12 +73,17 @@ class BatchRecorder(ABC, Generic[ParsedT, ResultT]):
         """Record the readable records; return the rejected ones, which are not sent yet."""
         result = self.result_type()
         batch: list[ParsedT] = []
+        last: RejectedRecord | None = None
         for record in records:
+            if last is not None and record.is_copy_of(last.record):
+                result.rejected.append(RejectedRecord(record, last.error))
+                continue
             try:
                 record.raise_if_unreadable()
                 batch.append(self.parse(record))
             except InvalidInput as error:
-                result.rejected.append(RejectedRecord(record, error))
+                last = RejectedRecord(record, error)
+                result.rejected.append(last)
         if batch:
             result += await self._record_or_halve(batch)
         result.rejected.sort(key=lambda one: (one.record.partition, one.record.offset))
@@ -121,14 +126,13 @@ class TopicIntake:
     async def tick(self) -> Mapping[str, int]:
         """Record one poll; return the counts."""
         polled = await self._reader.poll()
-        result: IntakeResult = self._recorder.result_type()
         if not polled:
-            return result.counts()
+            return self._recorder.result_type().counts()
         crash_point(f"{self._name}.received")
         with ExitStack() as undo:
             undo.callback(self._reader.rewind, polled)
-            for part in self._reader.parts(polled):
-                result += await self._recorder.record(part)
+            records = [record for partition in polled.values() for record in partition]
+            result = await self._recorder.record(records)
             if result.rejected:
                 await self._reader.reject(result.rejected)
                 (record, error), *_ = result.rejected

@@ -8,9 +8,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final, TypeAlias, final
 
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import InvalidHeader
@@ -44,8 +45,12 @@ class ReaderOptions:
 
 
 @final
-class TopicReader:
-    """Polls one consumer, and alone moves its offsets."""
+class TopicReader(ConsumerRebalanceListener):
+    """Polls one consumer, and alone moves its offsets.
+
+    A fetched batch may have hundreds of thousands of records. Those that a poll does not return
+    wait here for the next one, so that no poll takes long and offsets are committed in between.
+    """
 
     def __init__(
         self, consumer: BatchConsumer, rejects: RejectSender, options: ReaderOptions
@@ -53,39 +58,59 @@ class TopicReader:
         self._consumer = consumer
         self._rejects = rejects
         self._options = options
+        self._unread: dict[TopicPartition, Iterator[ConsumedRecord]] = {}
+        """Records that were fetched and not polled yet."""
         self._positions_known = True
         self._failed_partitions: list[TopicPartition] = []
         self._log = get_logger("intake")
 
-    async def poll(self) -> PolledRecords:
-        """Poll all partitions; after a failure each alone, so that one cannot block the others.
+    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+        """Drop what was fetched of them: whoever has them next begins at the committed offset."""
+        for partition in revoked:
+            self._unread.pop(partition, None)
 
-        A poll that raises for one partition has moved past the records read of the others, so the
-        reader seeks back first. Batches are complete: the result may exceed `records_max`.
+    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
+        """Do nothing: Kafka's client begins at the committed offset."""
+
+    async def poll(self) -> PolledRecords:
+        """Return at most `records_max` records, in order, with a share for each partition.
+
+        After a failure, each partition is fetched alone, so that one cannot block the others. A
+        fetch that raises for one partition has moved past the records read of the others, so the
+        reader seeks back first.
         """
         if not self._positions_known:
+            self._unread.clear()
             async with asyncio.timeout(OFFSET_SECONDS_MAX):
                 await self._seek_committed()
             self._failed_partitions = sorted(self._consumer.assignment())
-        only = [self._failed_partitions.pop()] if self._failed_partitions else []
-        self._positions_known = bool(only)
-        polled = await self._consumer.getbatches(
-            *only,
-            timeout_ms=int(self._options.poll_seconds * 1000),
-            records_max=self._options.records_max,
-        )
-        read = {
-            partition: list(_records(partition, batches)) for partition, batches in polled.items()
-        }
-        self._positions_known = True
-        return {partition: records for partition, records in read.items() if records}
+        alone = [self._failed_partitions.pop()] if self._failed_partitions else []
+        wanted = alone or [each for each in self._consumer.assignment() if each not in self._unread]
+        if wanted or not self._unread:
+            self._positions_known = bool(alone)
+            fetched = await self._consumer.getbatches(
+                *wanted,
+                timeout_ms=0 if self._unread else int(self._options.poll_seconds * 1000),
+                records_max=self._options.records_max,
+            )
+            self._positions_known = True
+            self._unread |= {each: _records(each, fetched[each]) for each in fetched}
+        return self._take_shares()
 
-    def parts(self, polled: PolledRecords) -> Iterator[list[ConsumedRecord]]:
-        """Split polled records into parts of at most `records_max`, in order."""
-        records = [record for partition in polled.values() for record in partition]
-        size = self._options.records_max
-        for start in range(0, len(records), size):
-            yield records[start : start + size]
+    def _take_shares(self) -> PolledRecords:
+        polled: dict[TopicPartition, list[ConsumedRecord]] = {}
+        left = self._options.records_max
+        for waiting, (partition, unread) in zip(
+            range(len(self._unread), 0, -1), list(self._unread.items()), strict=True
+        ):
+            share = left // waiting
+            records = list(islice(unread, share))
+            left -= len(records)
+            if records:
+                polled[partition] = records
+            if len(records) < share:
+                del self._unread[partition]
+        return polled
 
     async def _seek_committed(self) -> None:
         for partition in self._consumer.assignment():
@@ -99,6 +124,7 @@ class TopicReader:
         """Seek back to the first polled record of each partition that is still assigned."""
         assigned = self._consumer.assignment()
         for partition, records in polled.items():
+            self._unread.pop(partition, None)
             if partition in assigned:
                 self._consumer.seek(partition, records[0].offset)
 
@@ -136,7 +162,6 @@ async def open_reader(
     topics = {options.topic, options.rejected_topic}
     await make_topics(settings, topics, client=client, role="intake")
     consumer = BatchConsumer(
-        options.topic,
         **client_arguments(settings),
         client_id=client,
         group_id=options.group,
@@ -148,8 +173,10 @@ async def open_reader(
         isolation_level="read_committed",  # skips records of aborted transactions
     )
     rejects = RejectSender(settings, options.rejected_topic, client=client)
+    reader = TopicReader(consumer, rejects, options)
+    consumer.subscribe([options.topic], listener=reader)
     async with started(consumer), aclosing(rejects):
-        yield TopicReader(consumer, rejects, options)
+        yield reader
 
 
 @asynccontextmanager

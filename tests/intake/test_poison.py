@@ -15,6 +15,7 @@ from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.kafka import batch_consumer
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
+    REJECTED_COUNT,
     REJECTED_FIELD,
     REJECTED_ORIGIN,
     REJECTED_REASON,
@@ -186,6 +187,64 @@ async def test_a_record_batch_larger_than_a_transaction_is_taken_in_by_several(
     assert sorted(row["count"] for row in rows) == [7, *[settings.intake_batch_events] * 3]
 
 
+@pytest.mark.parametrize("copies", [12_000, pytest.param(250_000, marks=pytest.mark.full)])
+async def test_a_batch_of_endless_copies_is_rejected_in_slices_and_holds_nothing_up(
+    take_all: TakeAll,
+    read_rejected: ReadRejected,
+    settings: EventIntakeSettings,
+    connection: Connection,
+    copies: int,
+) -> None:
+    """A batch of 205 kB may have 250,000 of them."""
+    slice_records = 2000
+    changed = settings.model_copy(update={"intake_batch_events": slice_records})
+    async with AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        compression_type="zstd",
+        max_batch_size=4 << 20,
+    ) as producer:
+
+        async def send_event(policy: str, partition: int) -> None:
+            key, value, headers = message(activated(policy))
+            await producer.send_and_wait(
+                settings.event_topic, value, key, partition=partition, headers=headers
+            )
+
+        batch = producer.create_batch()
+        for _ in range(copies):
+            assert batch.append(timestamp=None, key=None, value=None, headers=[])
+        batch.close()
+        await (await producer.send_batch(batch, settings.event_topic, partition=0))
+        await send_event("P-behind", 0)
+        async with open_intake(changed) as first:
+            assert (await take_all(first, 1))["rejected"] == slice_records
+        async with open_intake(changed) as intake:
+            rejected = slice_records + (await take_all(intake, 1))["rejected"]
+            await send_event("P-beside", 1)
+            beside = await _tick_until(intake, connection, 1)
+            assert beside < copies - rejected
+            rejected += beside + await _tick_until(intake, connection, 2)
+    assert rejected == copies
+    reported = 0
+    while reported < copies:
+        (record,) = await read_rejected(1)
+        reported += int(dict(record.headers)[REJECTED_COUNT])
+    assert reported == copies
+
+
+async def test_of_successive_copies_one_is_rejected_with_their_number(
+    intake: TopicIntake, send: Send, take_all: TakeAll, read_rejected: ReadRejected
+) -> None:
+    same, other = binary("{", trace="1"), binary("{", trace="2")
+    await send([same, same, other, same, same, same])
+    assert (await take_all(intake, 6))["rejected"] == 6
+    written = [
+        (headers["trace"], headers.get(REJECTED_COUNT), headers[REJECTED_ORIGIN][-1:])
+        for headers in [dict(record.headers) for record in await read_rejected(3)]
+    ]
+    assert written == [(b"1", b"2", b"0"), (b"2", None, b"2"), (b"1", b"3", b"3")]
+
+
 async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     intake: TopicIntake,
     send: Send,
@@ -270,6 +329,16 @@ async def test_an_idle_tick_returns_the_same_counts(
     idle = await intake.tick()
     await send([message(activated("P-1"))])
     assert idle == dict.fromkeys(await take_all(intake, 1), 0)
+
+
+async def _tick_until(intake: TopicIntake, connection: Connection, events: int) -> int:
+    """Tick until this many events are recorded; return how many records were rejected."""
+    rejected = 0
+    for _ in range(POLLS_MAX):
+        rejected += (await intake.tick())["rejected"]
+        if await connection.fetchval("select count(*) from ledger.event") == events:
+            return rejected
+    pytest.fail(f"{events} events never came")
 
 
 async def _write(settings: EventIntakeSettings, partition: int, header: tuple[str, bytes]) -> None:

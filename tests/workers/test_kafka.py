@@ -169,7 +169,7 @@ async def test_a_record_that_cannot_be_copied_whole_is_rejected_without_what_can
     try:
         await consumer.reject(
             TopicPartitionKey(f"due.{kind}", 0),
-            RejectedWorkRecord(Written(0, [], content, content), error),
+            [RejectedWorkRecord(Written(0, [], content, content), error)],
         )
     finally:
         await consumer.stop()

@@ -23,7 +23,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.workers.start.partition_queue import TopicPartitionKey
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping
+    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
     from dueledger.ledger.kafka.record_batches import FetchedBatch
     from dueledger.workers.claim_slices import RejectedWorkRecord
@@ -136,16 +136,17 @@ class WorkConsumer:
             return False
         return True
 
-    async def reject(self, partition: TopicPartitionKey, rejected: RejectedWorkRecord) -> None:
-        """Send an unreadable record to `due-rejected`. Returns when Kafka has acknowledged it.
+    async def reject(
+        self, partition: TopicPartitionKey, rejected: Sequence[RejectedWorkRecord]
+    ) -> None:
+        """Send unreadable records to `due-rejected`. Returns when Kafka has acknowledged them.
 
-        It retries without end, because the partition's offsets must not pass the record before.
+        It retries without end, because the partition's offsets must not pass the records before.
         """
-        record = rejected.record
-        copied = ConsumedRecord(*partition, record.offset, record.key, record.value, record.headers)
+        copies = [_copy(partition, each) for each in rejected]
         while True:
             try:
-                await self._rejects.send([RejectedRecord(copied, rejected.error)])
+                await self._rejects.send(copies)
             except (KafkaError, OSError) as failure:
                 log.warning(
                     LogEvent.TICK_FAILED, error=type(failure).__name__, topic=REJECTED_TOPIC
@@ -188,3 +189,9 @@ class WorkConsumer:
             await stop_client(consumer)
             raise
         return consumer
+
+
+def _copy(partition: TopicPartitionKey, rejected: RejectedWorkRecord) -> RejectedRecord:
+    record = rejected.record
+    copied = ConsumedRecord(*partition, record.offset, record.key, record.value, record.headers)
+    return RejectedRecord(copied, rejected.error)
