@@ -5,16 +5,23 @@ A message says what is wrong, where, and what to do.
 The command line maps `exit_code`, REST maps `code`; nothing else decides what an error means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
+
+from dueledger.ledger.visible_text import visible
 
 VALUE_CHARS_MAX: Final = 120
+
+_INTEGER_BITS_MAX: Final = 1_024
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One problem of one field. `accepted` is what to write instead, or None."""
+    """One problem of one field. `accepted` is what to write instead, or None.
+
+    As text it is one line, whatever the value has.
+    """
 
     field: str
     value: str
@@ -24,13 +31,45 @@ class Problem:
     def __str__(self) -> str:
         shown = f" (got {self.value})" if self.value else ""
         remedy = f" Write: {self.accepted}." if self.accepted else ""
-        return f"{self.field}: {self.reason.rstrip('.')}{shown}.{remedy}"
+        return visible(f"{self.field}: {self.reason.rstrip('.')}{shown}.{remedy}")
 
 
 def shown_value(value: object) -> str:
-    """Return `value` for an error message: its repr, cut to a readable length."""
-    text = repr(value)
-    return text if len(text) <= VALUE_CHARS_MAX else f"{text[:VALUE_CHARS_MAX]}…"
+    """Return `value` for an error message: its repr, cut to a readable length.
+
+    Only what is shown is computed: a value may be deep, or name one large part many times.
+    """
+    text = ""
+    for piece in _pieces(value):
+        text += piece
+        if len(text) > VALUE_CHARS_MAX:
+            return f"{text[:VALUE_CHARS_MAX]}…"
+    return text
+
+
+def _pieces(value: object) -> Iterator[str]:
+    """Yield the parts of a repr, as far as somebody takes them."""
+    match value:
+        case str() | bytes():
+            yield repr(value[: VALUE_CHARS_MAX + 1])
+        case dict():
+            yield "{"
+            for number, (name, member) in enumerate(cast("dict[object, object]", value).items()):
+                yield ", " if number else ""
+                yield from _pieces(name)
+                yield ": "
+                yield from _pieces(member)
+            yield "}"
+        case list():
+            yield "["
+            for number, member in enumerate(cast("list[object]", value)):
+                yield ", " if number else ""
+                yield from _pieces(member)
+            yield "]"
+        case int() if value.bit_length() > _INTEGER_BITS_MAX:
+            yield f"a whole number of {value.bit_length():,} bits"
+        case _:
+            yield repr(value)
 
 
 class DueledgerError(Exception):
@@ -52,7 +91,7 @@ class InvalidInput(DueledgerError):
     exit_code = 2
 
     def __init__(self, message: str, problems: Sequence[Problem] = (), **fields: object) -> None:
-        super().__init__("\n  ".join((message, *map(str, problems))), **fields)
+        super().__init__("\n  ".join((visible(message), *map(str, problems))), **fields)
         self.problems = tuple(problems)
 
 

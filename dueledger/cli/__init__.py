@@ -39,20 +39,19 @@ def _run(given: Sequence[str]) -> int:
             report(CommandError(ExitCode.USAGE, "USAGE", message, {}), as_json=as_json)
             return ExitCode.USAGE
     try:
-        # With --json a refused option is described like any other error, not as usage for people.
-        ended: object = app(given, prog_name="dueledger", standalone_mode=not as_json)
+        # Nobody else shows an error: Typer would write what it was given as it is.
+        ended: object = app(given, prog_name="dueledger", standalone_mode=False)
     except SystemExit as ending:
         return _code(ending.code)
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
-        from dueledger.cli.errors import describe, report
+        from dueledger.cli.errors import report_error
 
-        failure = describe(error)
-        if failure is None:
+        code = report_error(error, as_json=as_json)
+        if code is None:
             raise
-        report(failure, as_json=as_json)
-        return failure.exit
+        return code
     return ended if isinstance(ended, int) else ExitCode.DONE
 
 

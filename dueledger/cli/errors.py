@@ -1,13 +1,15 @@
 """Errors, mapped once to what is printed and to the exit code."""
 
 from dataclasses import dataclass
+from io import StringIO
 from typing import Final, cast
 
 import typer
 
 from dueledger.cli.exit_codes import ExitCode
-from dueledger.cli.output import print_document, say
+from dueledger.cli.output import print_document, say_lines
 from dueledger.ledger.errors import DueledgerError, InvalidInput
+from dueledger.ledger.visible_text import visible
 from dueledger.stack import StackError
 
 # No such schema, table, function: the statements are tested on the schema they were written for.
@@ -32,6 +34,14 @@ _REFUSED: Final = {
 }
 """By SQLSTATE: exit code, error code, and message."""
 
+_ANY_REFUSED: Final = (
+    ExitCode.FAILED,
+    "DATABASE_REFUSED",
+    "Postgres refused it ({error}), and its transaction changed nothing. Remove the cause.",
+)
+_DEFECT_CLASS: Final = "42"
+"""SQLSTATEs of a statement that is wrong, but for those above."""
+
 _USAGE_ERROR: Final = typer.BadParameter.mro()[1]
 """The class of all usage errors. Its module differs between Typer's releases."""
 
@@ -53,16 +63,13 @@ def describe(error: Exception) -> CommandError | None:
     """
     match error:
         case DueledgerError():
-            return CommandError(
-                ExitCode(error.exit_code), error.code, error.message, _details(error)
-            )
+            # Only problems and a server's log have lines of their own, or data could forge one.
+            has_lines = isinstance(error, InvalidInput | StackError)
+            message = error.message if has_lines else visible(error.message)
+            return CommandError(ExitCode(error.exit_code), error.code, message, _details(error))
         case _ if isinstance(error, _USAGE_ERROR):
             refused = cast("typer.BadParameter", error)
             return CommandError(ExitCode.USAGE, "USAGE", refused.format_message(), {})
-        case StackError():
-            return CommandError(
-                ExitCode.UNREACHABLE, error.code, str(error), {"remedy": error.remedy}
-            )
         case FileNotFoundError() | IsADirectoryError() | PermissionError():
             message = (
                 f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
@@ -72,20 +79,25 @@ def describe(error: Exception) -> CommandError | None:
             )
         case _ if getattr(error, "sqlstate", None) in _UNMIGRATED:
             message = (
-                f"The schema of this database is missing or too old ({error}). "
+                f"The schema of this database is missing or too old ({_first_line(error)}). "
                 "Run `dueledger migrate`."
             )
             return CommandError(ExitCode.FAILED, "NOT_MIGRATED", message, {})
         case _:
-            return _refused(error) or _lost_connection(error)
+            return _lost_connection(error) or _refused(error)
 
 
 def _refused(error: Exception) -> CommandError | None:
-    refused = _REFUSED.get(getattr(error, "sqlstate", ""))
-    if refused is None:
+    sqlstate: str | None = getattr(error, "sqlstate", None)
+    if sqlstate is None or (sqlstate not in _REFUSED and sqlstate.startswith(_DEFECT_CLASS)):
         return None
-    ending, code, sentence = refused
-    return CommandError(ending, code, sentence.format(error=error), {})
+    ending, code, sentence = _REFUSED.get(sqlstate, _ANY_REFUSED)
+    return CommandError(ending, code, sentence.format(error=_first_line(error)), {})
+
+
+def _first_line(error: Exception) -> str:
+    """Return what Postgres refused; the lines after it are details and hints."""
+    return str(error).partition("\n")[0]
 
 
 def _lost_connection(error: Exception) -> CommandError | None:
@@ -110,9 +122,22 @@ def _details(error: DueledgerError) -> dict[str, object]:
     return {**error.fields, "problems": problems}
 
 
+def report_error(error: Exception, *, as_json: bool) -> ExitCode | None:
+    """Print an error and return the exit code; None for a defect, of which nothing is printed."""
+    if isinstance(error, _USAGE_ERROR) and not as_json:
+        shown = StringIO()
+        cast("typer.BadParameter", error).show(shown)
+        say_lines(shown.getvalue().removesuffix("\n"))
+        return ExitCode.USAGE
+    failure = describe(error)
+    if failure is not None:
+        report(failure, as_json=as_json)
+    return None if failure is None else failure.exit
+
+
 def report(failure: CommandError, *, as_json: bool) -> None:
     """Print an error on stderr and, with `as_json`, as a document on stdout."""
-    say(f"error {failure.code}: {failure.message}")
+    say_lines(f"error {failure.code}: {failure.message}")
     if as_json:
         document = {"code": failure.code, "detail": failure.message, "details": failure.details}
         print_document({"error": document})

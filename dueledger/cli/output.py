@@ -1,15 +1,20 @@
-"""Where output goes: data to stdout, messages to stderr."""
+"""Where output goes: data to stdout, messages to stderr. Data is shown as text, never as markup."""
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import orjson
 
+from dueledger.ledger.visible_text import escape_json, visible, visible_lines
+
 if TYPE_CHECKING:
     from rich.console import Console
+
+CELL_CHARS_MAX: Final = 1_000
+"""Characters of a value that a table shows; --json has all of them."""
 
 _PIPE_WIDTH: Final = 240  # a file or a pipe has no edge to fold at
 _JSON_OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
@@ -27,12 +32,16 @@ def open_console(*, stderr: bool) -> "Console":
 
 def format_document(document: object) -> bytes:
     """Return one JSON document as one line."""
-    return orjson.dumps(document, default=_plain, option=_JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE)
+    options = _JSON_OPTIONS | orjson.OPT_APPEND_NEWLINE
+    try:
+        return orjson.dumps(document, default=_plain, option=options)
+    except orjson.JSONEncodeError:  # half a surrogate pair, as in the name of a file
+        return orjson.dumps(_in_utf8(document), default=_plain, option=options)
 
 
 def print_document(document: object) -> None:
     """Print one JSON document on one line."""
-    print_text(format_document(document).decode())
+    print_text(escape_json(format_document(document).decode().removesuffix("\n")) + "\n")
 
 
 def print_lines(documents: Iterable[object]) -> None:
@@ -42,7 +51,7 @@ def print_lines(documents: Iterable[object]) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print a text that is data, unchanged."""
+    """Print a text whose characters are visible already."""
     sys.stdout.write(text)
     sys.stdout.flush()
 
@@ -56,12 +65,14 @@ def print_rows(
 ) -> None:
     """Print rows as a table, or `empty` on stderr if there are none.
 
-    With `on_stderr`, the table goes there too: it describes data that is on stdout.
+    With `on_stderr`, the table goes there too: it describes data that is on stdout. Of a long value
+    it shows the first CELL_CHARS_MAX characters.
     """
     if not rows:
         say(empty)
         return
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
@@ -70,7 +81,7 @@ def print_rows(
             column.replace("_", " "), justify="right" if numeric else "left", overflow="fold"
         )
     for row in rows:
-        table.add_row(*(_cell(row.get(column)) for column in columns))
+        table.add_row(*(Text(_shortened(_cell(row.get(column)))) for column in columns))
     open_console(stderr=on_stderr).print(table)
 
 
@@ -78,13 +89,25 @@ def print_fields(fields: Mapping[str, object]) -> None:
     """Print one document, a line a field."""
     width = max((len(name) for name in fields), default=0)
     for name, value in fields.items():
-        print_text(f"{name.replace('_', ' '):<{width}}  {_cell(value)}\n")
+        print_text(f"{name.replace('_', ' '):<{width}}  {visible(_cell(value))}\n")
 
 
 def say(message: str) -> None:
-    """Print a message, which is not data, on stderr."""
-    sys.stderr.write(message + "\n")
+    """Print a message of one line, which is not data, on stderr."""
+    say_lines(visible(message))
+
+
+def say_lines(message: str) -> None:
+    """Print a message of several lines on stderr."""
+    sys.stderr.write(visible_lines(message) + "\n")
     sys.stderr.flush()
+
+
+def _shortened(text: str) -> str:
+    """Return the text of a cell, in characters that can be seen."""
+    if len(text) <= CELL_CHARS_MAX:
+        return visible(text)
+    return f"{visible(text[:CELL_CHARS_MAX])}… ({len(text):,} characters: --json has them all)"
 
 
 def _cell(value: object) -> str:
@@ -102,6 +125,20 @@ def _cell(value: object) -> str:
             return orjson.dumps(value, default=_plain, option=_JSON_OPTIONS).decode()
         case _:
             return str(value)
+
+
+def _in_utf8(value: object) -> object:
+    """Return a document with an escape for each character that UTF-8 does not have."""
+    match value:
+        case str():
+            return value.encode(errors="backslashreplace").decode()
+        case dict():
+            members = cast("dict[object, object]", value)
+            return {_in_utf8(name): _in_utf8(member) for name, member in members.items()}
+        case list() | tuple():
+            return [_in_utf8(member) for member in cast("Sequence[object]", value)]
+        case _:
+            return value
 
 
 def _plain(value: object) -> object:

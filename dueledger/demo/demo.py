@@ -6,6 +6,7 @@ from typing import Final
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from dueledger.demo.environment import DemoEnvironment, DemoOptions
 from dueledger.demo.progress_view import ProgressView, open_view
@@ -15,6 +16,7 @@ from dueledger.demo.simulated_day import SETTINGS, run_day, set_up
 from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.dev.supervisor import Supervisor
 from dueledger.ledger.store import PlanProfile, connect
+from dueledger.ledger.visible_text import visible
 from dueledger.stack import Endpoints, Provider, open_stack
 
 _DIRECTORY: Final = Path(".dueledger/demo")
@@ -32,7 +34,7 @@ def run_demo(options: DemoOptions, *, console: Console, keep: bool) -> DemoResul
             result = asyncio.run(_run(endpoints, options, view))
     _print_result(result, console)
     if keep:
-        console.print(f"The servers' data is kept in {_DIRECTORY / 'data'}.")
+        console.print(f"The servers' data is kept in {_DIRECTORY / 'data'}.", markup=False)
     return result
 
 
@@ -67,21 +69,22 @@ def _print_result(result: DemoResult, console: Console) -> None:
         table.add_column(column.replace("_", " "), justify="right")
     for row in (*result.after.accounting, result.after.totals):
         name = "all" if row is result.after.totals else row.kind
-        table.add_row(name, *(f"{getattr(row, column):,}" for column in columns))
+        table.add_row(Text(visible(name)), *(f"{getattr(row, column):,}" for column in columns))
     console.print()
     console.print(table)
     console.print(f"\nstale writes refused: {result.after.stale_writes}")
     for watermark in result.after.watermarks:
         blocked = f", blocked by {watermark.blocked_by}" if watermark.blocked_by else ""
-        console.print(
+        line = (
             f"complete before {watermark.complete_before or 'nothing yet'}: "
-            f"{watermark.tenant} {watermark.kind}{blocked}",
-            soft_wrap=True,
+            f"{watermark.tenant} {watermark.kind}{blocked}"
         )
+        console.print(visible(line), markup=False, soft_wrap=True)
     for path in result.reports:
-        console.print(f"report: {path}", soft_wrap=True)
+        console.print(f"report: {path}", markup=False, soft_wrap=True)
     for failure in result.failures:
-        console.print(f"FAILED: {failure}", style="bold red", markup=False, soft_wrap=True)
+        line = visible(f"FAILED: {failure}")
+        console.print(line, style="bold red", markup=False, soft_wrap=True)
     if not result.failures:
         console.print(
             f"Everything that was owed is accounted for. {len(result.injected)} faults were "

@@ -10,6 +10,9 @@ from typing import Final, Protocol, Self
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
+
+from dueledger.ledger.visible_text import visible
 
 _PLAIN_SECONDS: Final = 5.0
 
@@ -70,7 +73,8 @@ class _TimestampedView:
     def say(self, message: str) -> None:
         """Print one line with the seconds since the start."""
         seconds = time.monotonic() - self._began
-        self._console.print(f"{seconds:6.1f} s  {message}", markup=False, soft_wrap=True)
+        line = visible(f"{seconds:6.1f} s  {message}")
+        self._console.print(line, markup=False, soft_wrap=True)
 
 
 class PlainView(_TimestampedView):
@@ -132,5 +136,5 @@ class LiveView(_TimestampedView):
             table.add_column(name, justify="right" if name else "left")
         for kind in progress.kinds:
             figures = (kind.later, kind.due, kind.claimed, kind.in_kafka, kind.completed, kind.late)
-            table.add_row(kind.kind, *(f"{figure:,}" for figure in figures))
+            table.add_row(Text(visible(kind.kind)), *(f"{figure:,}" for figure in figures))
         self._live.update(table, refresh=True)

@@ -10,6 +10,7 @@ from typing import Final
 from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
+from rich.text import Text
 
 from dueledger.dev.child_processes import (
     ALLOCATOR,
@@ -28,6 +29,7 @@ from dueledger.ledger.store import Connection, PlanProfile, connect
 from dueledger.ledger.store.clock import read_now, set_clock
 from dueledger.ledger.store.migrations import migrate
 from dueledger.ledger.store.progress import read_progress
+from dueledger.ledger.visible_text import visible
 from dueledger.stack import (
     BOOTSTRAP_SERVERS_VARIABLE,
     DSN_VARIABLE,
@@ -60,7 +62,8 @@ def run_dev(options: DevOptions, *, console: Console) -> None:
     began = monotonic()
 
     def step(message: str) -> None:
-        console.print(f"{monotonic() - began:6.1f} s  {message}", markup=False, soft_wrap=True)
+        line = visible(f"{monotonic() - began:6.1f} s  {message}")
+        console.print(line, markup=False, soft_wrap=True)
 
     forget_kafka_security()
     console.print(Panel.fit("for development, not for production", title="dueledger dev"))
@@ -160,26 +163,29 @@ class _Session:
     def _print_banner(self) -> None:
         endpoints, options = self._endpoints, self._options
         dsn = endpoints.dsn if options.show_secrets else endpoints.dsn_masked
+        rows = [
+            (
+                "Postgres",
+                dsn + ("" if options.show_secrets else "   (--show-secrets shows the password)"),
+            ),
+            ("Kafka", endpoints.bootstrap_servers),
+            (
+                "Data",
+                f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it",
+            ),
+            ("Try", f"export {DSN_VARIABLE}='{dsn}'"),
+            ("", f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'"),
+            *(("", command) for command in (_TRY_HEADLESS if options.headless else _TRY)),
+        ]
         grid = Table.grid(padding=(0, 2))
-        grid.add_row(
-            "Postgres",
-            dsn + ("" if options.show_secrets else "   (--show-secrets shows the password)"),
-        )
-        grid.add_row("Kafka", endpoints.bootstrap_servers)
-        grid.add_row(
-            "Data",
-            f"{options.data_dir}, kept" if options.data_dir else "temporary; --keep keeps it",
-        )
-        grid.add_row("Try", f"export {DSN_VARIABLE}='{dsn}'")
-        grid.add_row("", f"export {BOOTSTRAP_SERVERS_VARIABLE}='{endpoints.bootstrap_servers}'")
-        for command in _TRY_HEADLESS if options.headless else _TRY:
-            grid.add_row("", command)
+        for name, text in rows:
+            grid.add_row(name, Text(visible(text)))
         self._console.print(Panel.fit(grid), soft_wrap=True)
 
     def _print(self, name: str, line: str) -> None:
         colour = self._colours.setdefault(name, _COLOURS[len(self._colours) % len(_COLOURS)])
-        self._console.print(f"[{colour}]{name:<12}[/] ", end="")
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._console.print(Text(f"{name:<12} ", style=colour), end="")
+        self._console.print(visible(line), markup=False, soft_wrap=True)
 
 
 async def _is_real(connection: Connection) -> bool:

@@ -9,6 +9,7 @@ import yaml
 
 from dueledger.importers.import_result import ImportedJob
 from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.visible_text import visible_lines
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*", re.ASCII)
 _WORDS: Final = frozenset(("null", "true", "false", "yes", "no", "on", "off", "y", "n"))
@@ -33,7 +34,11 @@ _Dumper.add_representer(str, _text)
 
 
 def definition_text(job: ImportedJob) -> str:
-    """Return one definition as a YAML document, its description in a comment above."""
+    """Return one definition as a YAML document, its description in a comment above.
+
+    Every text but the plainest is in double quotes, where YAML has an escape for each character
+    that cannot be seen.
+    """
     description = job.known.description or ""
     comment = "".join(f"# {line}\n" for line in description.splitlines() if line.isprintable())
     body: str = yaml.dump(
@@ -44,7 +49,7 @@ def definition_text(job: ImportedJob) -> str:
         allow_unicode=True,
         width=_WIDTH,
     )
-    return comment + body
+    return comment + visible_lines(body)
 
 
 def definitions_text(jobs: Iterable[ImportedJob]) -> str:

@@ -13,8 +13,12 @@ from typing import Final
 
 import structlog
 
+from dueledger.ledger.visible_text import visible, visible_lines
+
 REPEAT_SECONDS: Final = 10.0
 TEMPLATES_MAX: Final = 1_000
+
+_TRACEBACK: Final = "exception"  # the name under which structlog formats one
 
 
 class LogEvent(StrEnum):
@@ -98,13 +102,13 @@ def configure(*, json: bool, verbose: bool = False) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
     ]
-    renderer = (
-        structlog.processors.JSONRenderer()
+    rendering: list[structlog.typing.Processor] = (
+        [structlog.processors.JSONRenderer()]
         if json
-        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        else [_show_text, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
     )
     structlog.configure(
-        processors=[*shared, renderer],
+        processors=[*shared, *rendering],
         wrapper_class=structlog.make_filtering_bound_logger(
             logging.DEBUG if verbose else logging.INFO
         ),
@@ -116,10 +120,20 @@ def configure(*, json: bool, verbose: bool = False) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *rendering],
         )
     )
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
+
+
+def _show_text(
+    _: structlog.typing.WrappedLogger, __: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    """Escape what a terminal would execute. JSON escapes it itself; a traceback has lines."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = visible_lines(value) if name == _TRACEBACK else visible(value)
+    return event
 
 
 def get_logger(role: str) -> structlog.typing.FilteringBoundLogger:

@@ -6,6 +6,7 @@ from typing import Final, cast
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from dueledger.ledger.states import State
+from dueledger.ledger.visible_text import visible
 from dueledger.reconciler.find.findings import span
 from dueledger.reconciler.report.model import AccountingRow, ReconciliationReport
 
@@ -64,9 +65,15 @@ def _word(value: str) -> str:
     return value.replace("_", " ")
 
 
+def _visible(value: object) -> object:
+    """Return data in characters that can be seen. Markup is the template's own."""
+    return visible(value) if isinstance(value, str) and not hasattr(value, "__html__") else value
+
+
 _ENVIRONMENT: Final = Environment(
     loader=PackageLoader("dueledger.reconciler"),
     autoescape=True,
+    finalize=_visible,
     undefined=StrictUndefined,
     trim_blocks=True,
     lstrip_blocks=True,
