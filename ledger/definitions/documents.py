@@ -94,7 +94,24 @@ def _read_json(text: str, source: str) -> list[SourceDocument] | None:
         raise _unreadable(source, [problem]) from None
     except RecursionError:
         raise _unreadable(source, [_too_deep()]) from None
+    _check_depth(value, source)
     return [SourceDocument(value, None)]
+
+
+def _check_depth(value: object, source: str) -> None:
+    """Refuse JSON that nests deeper than YAML may."""
+    depth, level = 0, [value]
+    while level:
+        if depth > DEPTH_MAX:
+            raise _unreadable(source, [_too_deep()])
+        depth += 1
+        level = [member for found in level for member in _members(found)]
+
+
+def _members(found: object) -> list[object]:
+    if isinstance(found, dict):
+        return list(cast("dict[str, object]", found).values())
+    return cast("list[object]", found) if isinstance(found, list) else []
 
 
 def too_deep_at(text: str) -> int | None:

@@ -1,14 +1,16 @@
 """The text fields of a definition's document, with their checks."""
 
-from typing import Annotated, Final
-from unicodedata import category
+from typing import Annotated, Final, cast
 
 import jmespath
 from jmespath.exceptions import JMESPathError
+from jmespath.lexer import Lexer
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.identity import unusable_reason
 from dueledger.ledger.schedule.expressions import field_error, value_error
+from dueledger.ledger.visible_text import is_invisible
 
 __all__ = [
     "NAME_CHARS_MAX",
@@ -31,19 +33,53 @@ __all__ = [
 NAME_CHARS_MAX: Final = 200
 TOKEN_CHARS_MAX: Final = 100
 PATH_CHARS_MAX: Final = 1000
+PATH_DEPTH_MAX: Final = 32
 TOPIC_CHARS_MAX: Final = 249  # Kafka's own limit
 
-_UNSEEN: Final = frozenset({"Cc", "Cf", "Zl", "Zp"})
+_OPENING: Final = frozenset({"filter", "lbrace", "lbracket", "lparen"})
+_CLOSING: Final = frozenset({"rbrace", "rbracket", "rparen"})
 
 
 def check_path(text: str) -> str:
-    """Return `text` if it is a JMESPath expression. Refuse it otherwise."""
+    """Return `text` if it is a JMESPath expression of at most PATH_DEPTH_MAX levels, or refuse it.
+
+    Evaluation bounds what an expression builds; deeper ones would exhaust the stack first.
+    """
     try:
-        jmespath.compile(text)
+        _check_brackets(text)
+        expression = jmespath.compile(text).parsed
     except (JMESPathError, RecursionError) as error:
         reason = f"not a JMESPath expression: {' '.join(str(error).split())}"
         raise value_error(reason, "a path on the event such as data.policy_number") from None
+    depth, level = 0, cast("list[object]", [expression])
+    while level:
+        depth += 1
+        if depth > PATH_DEPTH_MAX:
+            raise _too_deep()
+        level = [child for node in level for child in _children(node)]
     return text
+
+
+def _children(node: object) -> list[object]:
+    """Return the parts of an expression; a slice has numbers instead."""
+    return cast("dict[str, list[object]]", node)["children"] if isinstance(node, dict) else []
+
+
+def _check_brackets(text: str) -> None:
+    """Refuse brackets that nest too deep before they are parsed, by recursion."""
+    depth = 0
+    for token in Lexer().tokenize(text):
+        if token["type"] in _OPENING:
+            depth += 1
+            if depth > PATH_DEPTH_MAX:
+                raise _too_deep()
+        elif token["type"] in _CLOSING:
+            depth -= 1
+
+
+def _too_deep() -> PydanticCustomError:
+    reason = f"not a JMESPath expression that can be used: deeper than {PATH_DEPTH_MAX} levels"
+    return value_error(reason, "a path on the event such as data.policy_number")
 
 
 def check_usable(text: str) -> str:
@@ -55,7 +91,7 @@ def check_usable(text: str) -> str:
 
 def check_name(text: str) -> str:
     """Return `text` if all of its characters are visible. Refuse it otherwise."""
-    odd = next((each for each in text if category(each) in _UNSEEN), None)
+    odd = next((each for each in text if is_invisible(each)), None)
     if odd is not None:
         reason = f"has U+{ord(odd):04X}, which is invisible or changes how others are shown"
         raise value_error(reason, "a name of visible characters")

@@ -8,27 +8,26 @@ a file or loop. A body is a map of name to path, like `payload`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast, final
+from typing import TYPE_CHECKING, Final, final
 
 import orjson
 
-from dueledger.ledger.rules.event_rules import evaluator
+from dueledger.ledger.rules.path_evaluation import (
+    CHARS_A_VALUE,
+    EVALUATION_FAILED,
+    VALUES_MAX,
+    PathDocument,
+    TooLarge,
+    failure_reason,
+    weigh,
+)
 
 if TYPE_CHECKING:
     from dueledger.workers.item import DueItem
 
 BODY_BYTES_MAX: Final = 1_048_576
-VALUES_MAX: Final = 100_000
 
-# What evaluating may raise: see `ledger.rules`.
-_EVALUATION_FAILED: Final = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    RecursionError,
-    TypeError,
-    ValueError,
-)
+_WEIGHT_MAX: Final = VALUES_MAX + BODY_BYTES_MAX // CHARS_A_VALUE
 
 
 class BodyFailed(Exception):
@@ -58,57 +57,44 @@ class BodyTemplate:
         return _encode(value)
 
 
-def _document(item: "DueItem") -> dict[str, object]:
+def _document(item: "DueItem") -> PathDocument:
     try:
         payload = item.json()
     except ValueError:
         raise BodyFailed("the payload is not JSON") from None
-    return {
-        "item": {
-            "id": str(item.id),
-            "tenant": item.tenant,
-            "kind": item.kind,
-            "business_key": item.business_key,
-            "cycle": item.cycle,
-            "effective_date": item.effective_date.isoformat(),
-            "due_at": item.due_at.isoformat(),
-            "attempt": item.attempt,
-        },
-        "payload": payload,
-    }
+    return PathDocument(
+        {
+            "item": {
+                "id": str(item.id),
+                "tenant": item.tenant,
+                "kind": item.kind,
+                "business_key": item.business_key,
+                "cycle": item.cycle,
+                "effective_date": item.effective_date.isoformat(),
+                "due_at": item.due_at.isoformat(),
+                "attempt": item.attempt,
+            },
+            "payload": payload,
+        }
+    )
 
 
-def _search(document: dict[str, object], path: str, field: str) -> object:
+def _search(document: PathDocument, path: str, field: str) -> object:
     try:
-        return evaluator(path)(document)
-    except _EVALUATION_FAILED as error:
-        reason = " ".join(str(error).split())
-        raise BodyFailed(f"{path} (as {field}): {reason}") from None
+        return document.search(path)
+    except EVALUATION_FAILED as error:
+        raise BodyFailed(f"{path} (as {field}): {failure_reason(error)}") from None
 
 
 def _encode(value: object) -> bytes:
-    _count_values(value)
     try:
+        weigh(value, _WEIGHT_MAX)  # of paths that each give the whole payload
         body = orjson.dumps(value)
+    except TooLarge:
+        reason = f"more than {VALUES_MAX:,} values, or is over {BODY_BYTES_MAX:,} bytes"
+        raise BodyFailed(f"the body has {reason}") from None
     except (orjson.JSONEncodeError, RecursionError) as error:
         raise BodyFailed(f"the body is not JSON: {error}") from None
     if len(body) > BODY_BYTES_MAX:
         raise BodyFailed(f"the body has {len(body):,} bytes, over {BODY_BYTES_MAX:,}")
     return body
-
-
-def _count_values(value: object) -> None:
-    """Reject a value that grew too large: ``[@,@]|[@,@]|…`` doubles with each step."""
-    left, waiting = VALUES_MAX, [value]
-    while waiting:
-        inner = _inner(waiting.pop())
-        left -= len(inner)
-        if left < 0:
-            raise BodyFailed(f"the body has more than {VALUES_MAX:,} values")
-        waiting += inner
-
-
-def _inner(value: object) -> list[object]:
-    if isinstance(value, dict):
-        return list(cast("dict[str, object]", value).values())
-    return cast("list[object]", value) if isinstance(value, list) else []
