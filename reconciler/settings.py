@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 import yaml
 from pydantic import (
@@ -15,14 +15,22 @@ from pydantic import (
     model_validator,
 )
 
+from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.reconciler.sources import (
+    BYTES_MAX,
+    ROWS_MAX,
     EvidenceReader,
     PopulationReader,
     SqlEvidence,
     SqlPopulation,
 )
+
+_BYTES_MAX: Final = 1_048_576
+_PROBLEMS_MAX: Final = 50
+# The C parser where the wheel includes it: twenty times as fast.
+_LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _Name = Annotated[str, StringConstraints(min_length=1, max_length=100, strict=True)]
 
@@ -91,6 +99,12 @@ class PopulationSource(_SqlSource):
     complete: bool = Field(
         default=False, description="it names all items of its kinds; other items are UNEXPECTED"
     )
+    rows_max: int = Field(
+        default=ROWS_MAX, ge=1, description="rows beyond which it counts as not read"
+    )
+    bytes_max: int = Field(
+        default=BYTES_MAX, ge=1, description="bytes beyond which it counts as not read"
+    )
 
 
 class EvidenceSource(_SqlSource):
@@ -124,18 +138,28 @@ class ReconcilerSources:
         self.evidence = evidence
 
 
+def _unreadable(path: Path, reason: str) -> InvalidSetting:
+    return InvalidSetting(
+        "The file of sources cannot be read.", [Problem("sources", str(path), reason)]
+    )
+
+
 def load_sources(path: Path | None) -> ReconcilerSources:
     """Read the file of sources. Raises InvalidSetting naming the field, without addresses."""
     if path is None:
         return ReconcilerSources()
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        with path.open("rb") as opened:
+            content = opened.read(_BYTES_MAX + 1)  # a device may have no end
+        if len(content) > _BYTES_MAX:
+            raise _unreadable(path, f"longer than {_BYTES_MAX:,} bytes")
+        text = content.decode()
+        if too_deep_at(text) is not None:
+            raise _unreadable(path, f"nested deeper than {DEPTH_MAX}")
+        document: object = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
         file = SourcesFile.model_validate(document)
     except OSError as error:
-        raise InvalidSetting(
-            "The file of sources cannot be read.",
-            [Problem("sources", str(path), error.strerror or type(error).__name__)],
-        ) from None
+        raise _unreadable(path, error.strerror or type(error).__name__) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
@@ -144,12 +168,22 @@ def load_sources(path: Path | None) -> ReconcilerSources:
         ) from None
     except ValidationError as error:
         problems = [
-            Problem(".".join(map(str, found["loc"])), "", found["msg"]) for found in error.errors()
+            Problem(".".join(map(str, found["loc"])), "", found["msg"])
+            for found in error.errors()[:_PROBLEMS_MAX]
         ]
         raise InvalidSetting("The file of sources is not usable.", problems) from None
+    except ValueError as error:  # bytes that are not UTF-8, a date that YAML has and Python has not
+        raise _unreadable(path, str(error)) from None
     return ReconcilerSources(
         tuple(
-            SqlPopulation(source.address(), source.query, source.population, source.complete)
+            SqlPopulation(
+                source.address(),
+                source.query,
+                source.population,
+                source.complete,
+                source.rows_max,
+                source.bytes_max,
+            )
             for source in file.sources
             if isinstance(source, PopulationSource)
         ),

@@ -6,27 +6,47 @@ addresses of sources are secrets: no error, log or report has them.
 
 import hashlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import date, datetime
-from typing import Any, Final, NamedTuple, Protocol
+from datetime import UTC, date, datetime
+from typing import Any, Final, NamedTuple, Protocol, cast
 from uuid import UUID
 
 import asyncpg
+import orjson
 
-from dueledger.ledger.errors import DueledgerError, InvalidItem
+from dueledger.ledger.definitions.model import (
+    BUSINESS_KEY_CHARS_MAX,
+    CYCLE_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+)
+from dueledger.ledger.errors import DueledgerError, InvalidItem, shown_value
 from dueledger.ledger.identity import item_id
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+
+ROWS_MAX: Final = 20_000_000
+BYTES_MAX: Final = 8_589_934_592
+"""What is read of a population unless its source says otherwise."""
 
 _ROWS_A_READ: Final = 5_000
+_ROWS_FIRST_READ: Final = 100
+_BYTES_A_READ: Final = 16_777_216
+_REASON_CHARS_MAX: Final = 500
 _CONNECT_SECONDS: Final = 15
 _STATEMENT_SECONDS: Final = 600
+_YEAR_MIN: Final = DUE_MIN.year
+_YEAR_MAX: Final = DUE_END.year - 1
+_INFINITE_YEARS: Final = (date.min.year, date.max.year)  # as asyncpg reads infinities
 _POPULATION_COLUMNS: Final = frozenset(
     {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
 )
 _OPTIONAL_TEXTS: Final = ("payload", "partition_key")
 _EVIDENCE_KEYS: Final = ("business_key", "cycle", "effective_date")
 _FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+# What a value raises that Python cannot represent: a date of the year 20000 or before Christ, bytes
+# that are not UTF-8, an interval of 178 million years.
+_UNREADABLE: Final = (asyncpg.InternalClientError, ArithmeticError, RecursionError, ValueError)
 
 EvidenceKey = bytes | tuple[str, ...]
 """An item's id, or the texts of business key, cycle and effective date, as far as given."""
@@ -173,6 +193,8 @@ class SqlPopulation:
     query: str
     name: str = "population"
     complete: bool = False
+    rows_max: int = ROWS_MAX
+    bytes_max: int = BYTES_MAX
 
     @property
     def digest(self) -> str:
@@ -180,21 +202,35 @@ class SqlPopulation:
         return _digest(self.query)
 
     async def read(self, extract: SourceTotals) -> AsyncIterator[Sequence[PopulationRow]]:
-        """Yield the rows in chunks, counting what is read and what had to be skipped and why."""
+        """Yield the rows in chunks, counting what is read and what had to be skipped and why.
+
+        A row that no ledger could have fails the source, and so do more rows or bytes than it may
+        have: what is not known must not count as not owed.
+        """
         async with _connected(self.name, self.dsn) as connection:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
             prepared = await connection.prepare(self.query)
             columns = {attribute.name for attribute in prepared.get_attributes()}
             if lacking := _POPULATION_COLUMNS - columns:
                 raise SourceFailed(self.name, f"its rows lack {', '.join(sorted(lacking))}")
-            cursor = await prepared.cursor()
-            while records := await cursor.fetch(_ROWS_A_READ):
+            named = sorted(columns & (_POPULATION_COLUMNS | set(_OPTIONAL_TEXTS)))
+            # The operator's own query; its other columns are not read.
+            cursor = await (
+                await connection.prepare(
+                    f"select {', '.join(named)} from ({_inner(self.query)}\n) as population"  # noqa: S608
+                )
+            ).cursor()
+            counted = _ReadBounds(self.name, self.rows_max, self.bytes_max)
+            while records := await cursor.fetch(counted.next_rows):
+                counted.add(records)
                 rows: list[PopulationRow] = []
                 for record in records:
                     row = _population_row(record, columns)
                     if isinstance(row, str):
                         extract.skipped[row] += 1
                         continue
+                    if reason := _impossible(row):
+                        raise SourceFailed(self.name, reason)
                     extract.add(row.id)
                     rows.append(row)
                 yield rows
@@ -238,7 +274,7 @@ class SqlEvidence:
             by_id = "item_id" in columns
             # The operator's own query, narrowed to the keys asked about, which are a parameter.
             prepared = await connection.prepare(
-                f"select * from ({self.query.rstrip().rstrip(';')}) as evidence "  # noqa: S608
+                f"select * from ({_inner(self.query)}\n) as evidence "  # noqa: S608
                 f"where evidence.{'item_id' if by_id else 'business_key'} = any($1)"
             )
             given = tuple(name for name in _EVIDENCE_KEYS if name in columns)
@@ -254,6 +290,71 @@ class SqlEvidence:
                     extract.add(key if isinstance(key, bytes) else _short_hash(key))
                     shown.add(key)
             return [item for item in wanted if _wanted_key(item, given, by_id=by_id) not in shown]
+
+
+@dataclass(slots=True)
+class _ReadBounds:
+    """Counts what was read of a population, and how many rows the next read may have.
+
+    A read has about 16 MB: a few rows of a payload each, or thousands without.
+    """
+
+    name: str
+    rows_max: int
+    bytes_max: int
+    rows: int = 0
+    bytes: int = 0
+    next_rows: int = _ROWS_FIRST_READ
+
+    def add(self, records: Sequence[asyncpg.Record]) -> None:
+        """Count rows. Raises SourceFailed beyond the bounds."""
+        self.rows += len(records)
+        self.bytes += sum(
+            len(value) if isinstance(value, str) else 8
+            for record in records
+            for value in cast("Iterable[object]", record.values())
+        )
+        for count, count_max, unit in (
+            (self.rows, self.rows_max, "rows"),
+            (self.bytes, self.bytes_max, "bytes"),
+        ):
+            if count > count_max:
+                reason = f"it has more than the {count_max:,} {unit} that `{unit}_max` allows"
+                raise SourceFailed(self.name, reason)
+        fitting = _BYTES_A_READ * self.rows // self.bytes
+        self.next_rows = max(1, min(fitting, _ROWS_A_READ, 2 * self.next_rows))
+
+
+def _inner(query: str) -> str:
+    """Return a query as it is written within another one."""
+    return query.rstrip().rstrip(";")
+
+
+def _impossible(row: PopulationRow) -> str | None:
+    """Return why the ledger can have no such item, or None."""
+    if not _YEAR_MIN <= row.effective_date.year <= _YEAR_MAX:
+        reason = f"effective_date is outside {_YEAR_MIN} to {_YEAR_MAX}"
+    elif not _YEAR_MIN <= row.due_at.astimezone(UTC).year <= _YEAR_MAX:
+        reason = f"due_at is outside {_YEAR_MIN} to {_YEAR_MAX}"
+    elif not 0 < len(row.business_key) <= BUSINESS_KEY_CHARS_MAX:
+        reason = f"business_key is empty, or longer than {BUSINESS_KEY_CHARS_MAX} characters"
+    elif len(row.cycle) > CYCLE_CHARS_MAX:
+        reason = f"cycle is longer than {CYCLE_CHARS_MAX} characters"
+    elif row.payload is not None and (fault := _payload_fault(row.payload)):
+        reason = f"payload {fault}"
+    else:
+        return None
+    return f"{reason} in the row of {shown_value(row.business_key)}"
+
+
+def _payload_fault(payload: str) -> str | None:
+    if len(payload) > PAYLOAD_BYTES_MAX or len(payload.encode()) > PAYLOAD_BYTES_MAX:
+        return "is over 256 KiB"
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return "is not JSON, or too deep"
+    return None
 
 
 def _keys(
@@ -293,6 +394,8 @@ def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow 
         texts[name] = value
     effective: Any = record["effective_date"]
     due: Any = record["due_at"]
+    if isinstance(due, datetime) and due.year in _INFINITE_YEARS:
+        due = due.replace(tzinfo=UTC)  # it may have none
     if not isinstance(effective, date) or isinstance(effective, datetime):
         return "effective_date is not a date"
     if not isinstance(due, datetime) or due.tzinfo is None:
@@ -324,7 +427,10 @@ def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow 
 
 @asynccontextmanager
 async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[asyncpg.Record]]":
-    """Open one read-only transaction on the source; an error in it raises SourceFailed."""
+    """Open one read-only transaction on the source; an error in it raises SourceFailed.
+
+    So does a value that cannot be read: asyncpg converts rows when they are fetched.
+    """
     try:
         connection = await asyncpg.connect(
             dsn,
@@ -336,11 +442,15 @@ async def _connected(name: str, dsn: str) -> "AsyncGenerator[asyncpg.Connection[
         )
     except _FAILURES as error:
         raise SourceFailed(name, _reason(error)) from None
+    except ValueError:  # as of a host's name that is none
+        raise SourceFailed(name, "its address is not valid") from None
     try:
         async with connection.transaction(readonly=True):
             yield connection
     except _FAILURES as error:
         raise SourceFailed(name, _reason(error)) from None
+    except _UNREADABLE as error:
+        raise SourceFailed(name, f"a value cannot be read: {_first_line(error)}") from None
     finally:
         connection.terminate()
 
@@ -353,13 +463,17 @@ def _reason(error: BaseException) -> str:
         case asyncpg.InvalidPasswordError() | asyncpg.InvalidAuthorizationSpecificationError():
             return "it refused the credentials"
         case asyncpg.PostgresError():
-            return str(error).splitlines()[0]
+            return _first_line(error)
         case TimeoutError():
             return "it did not answer in time"
         case OSError():
             return f"it cannot be reached ({type(error).__name__})"
         case _:
             return f"the connection failed ({type(error).__name__})"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).partition("\n")[0][:_REASON_CHARS_MAX] or type(error).__name__
 
 
 def _digest(query: str) -> str:

@@ -1,5 +1,6 @@
 """Build the report from the result of a pass and the recorded findings."""
 
+import os
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,6 +19,7 @@ from dueledger.reconciler.report.html_page import render_page
 from dueledger.reconciler.tallies import KindTally
 
 PAGE_ROWS: Final = 1_000
+_OWNER_ONLY: Final = 0o600
 ALL_KINDS: Final = "*"
 
 
@@ -85,9 +87,17 @@ def write_report(report: model.ReconciliationReport, directory: Path) -> tuple[P
     directory.mkdir(parents=True, exist_ok=True)
     stem = f"reconciliation-{report.reconciliation_no}"
     json_path, html_path = directory / f"{stem}.json", directory / f"{stem}.html"
-    json_path.write_bytes(report.as_json())
-    html_path.write_text(render_page(report), encoding="utf-8")
+    _write_private(json_path, report.as_json())
+    _write_private(html_path, render_page(report).encode())
     return json_path, html_path
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that its owner alone may read: it has business keys, and what went wrong."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, _OWNER_ONLY)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, _OWNER_ONLY)  # a file that was there before has a mode of its own
+        file.write(content)
 
 
 async def _all_findings(connection: Connection, since: int) -> list[Record]:

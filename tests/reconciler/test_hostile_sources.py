@@ -1,0 +1,184 @@
+"""Sources outside the ledger that have what no ledger can have, or more than a pass may read."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.finding_types import FindingType
+from dueledger.ledger.store import Connection, findings
+from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
+from dueledger.reconciler.report.build_report import write_report
+from dueledger.reconciler.settings import load_sources
+
+Make = Callable[..., Reconciler]
+
+ROW = {
+    "tenant": "'acme'",
+    "kind": "'K'",
+    "business_key": "'P-1'",
+    "cycle": "'1'",
+    "effective_date": "date '2027-03-01'",
+    "due_at": "timestamptz '2027-03-01T00:00Z'",
+    "payload": "'{}'",
+}
+
+
+def population(dsn: str, **changed: str) -> SqlPopulation:
+    columns = ", ".join(f"{text} as {name}" for name, text in (ROW | changed).items())
+    return SqlPopulation(dsn, f"select {columns} -- one row\n;", "policies", complete=True)
+
+
+async def failure_of(connection: Connection) -> str:
+    rows: list[Any] = await findings.list_findings(connection)
+    [row] = rows
+    assert row["type"] == FindingType.SOURCE_FAILED
+    return row["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"effective_date": "date '20000-01-01'"}, "a value cannot be read"),
+        ({"effective_date": "date '0044-03-15 BC'"}, "a value cannot be read"),
+        ({"effective_date": "date 'infinity'"}, "effective_date is outside 1970 to 2199"),
+        ({"effective_date": "date '-infinity'"}, "effective_date is outside 1970 to 2199"),
+        ({"effective_date": "date '1969-12-31'"}, "effective_date is outside 1970 to 2199"),
+        ({"due_at": "timestamptz 'infinity'"}, "due_at is outside 1970 to 2199"),
+        ({"due_at": "timestamptz '-infinity'"}, "due_at is outside 1970 to 2199"),
+        ({"due_at": "timestamptz '0044-03-15 BC'"}, "a value cannot be read"),
+        ({"due_at": "timestamptz '20000-01-01'"}, "a value cannot be read"),
+        ({"due_at": "timestamp '20000-01-01'"}, "a value cannot be read"),
+        ({"business_key": "repeat('k', 600)"}, "business_key is empty, or longer than 512"),
+        ({"cycle": "repeat('c', 300)"}, "cycle is longer than 200"),
+        ({"payload": "repeat('[', 100000) || repeat(']', 100000)"}, "payload is not JSON, or too"),
+        ({"payload": "'{'"}, "payload is not JSON"),
+        ({"payload": "to_json(repeat('x', 300000))::text"}, "payload is over 256 KiB"),
+        ({"cycle": "1 / 0"}, "division by zero"),
+    ],
+)
+async def test_g11_a_row_that_no_ledger_can_have_is_the_finding_of_its_source(
+    frozen: Connection,
+    make_reconciler: Make,
+    database: str,
+    changed: dict[str, str],
+    reason: str,
+) -> None:
+    sources = ReconcilerSources((population(database, **changed),))
+    result = await make_reconciler(sources).run_pass()
+    assert result.found == {FindingType.SOURCE_FAILED: 1}
+    assert reason in await failure_of(frozen)
+    assert all(mark.complete_before is None for mark in result.watermarks)
+
+
+async def test_g11_columns_that_are_not_asked_for_are_not_read(
+    frozen: Connection, make_reconciler: Make, database: str
+) -> None:
+    beside = population(database, oldest="date '4000-01-01 BC'")
+    result = await make_reconciler(ReconcilerSources((beside,))).run_pass()
+    assert result.found == {FindingType.MISSING: 1}
+    assert len(await findings.list_findings(frozen)) == 1
+
+
+async def test_g11_text_that_is_not_utf8_is_the_finding_of_its_source(
+    frozen: Connection, make_reconciler: Make, database: str
+) -> None:
+    name = "not_utf8"
+    admin = await asyncpg.connect(database)
+    await admin.execute(
+        f"create database {name} encoding 'SQL_ASCII' locale 'C' template template0"
+    )
+    dsn = database.rpartition("/")[0] + f"/{name}"
+    try:
+        await _fill_raw(dsn)
+        away = SqlPopulation(dsn, "select * from raw", "policies")
+        proof = SqlEvidence(dsn, "select * from raw", "acme", "K", "proof")
+        result = await make_reconciler(ReconcilerSources((away,), (proof,))).run_pass()
+    finally:
+        await admin.execute(f"drop database {name} with (force)")
+        await admin.close()
+    assert result.found == {FindingType.SOURCE_FAILED: 1}
+    assert "invalid byte sequence" in await failure_of(frozen)
+
+
+async def _fill_raw(dsn: str) -> None:
+    raw = await asyncpg.connect(dsn)
+    await raw.execute(
+        "create table raw as select text 'acme' as tenant, text 'K' as kind, text '1' as cycle,"
+        " date '2027-03-01' as effective_date, now() as due_at, convert_from('\\xff', 'SQL_ASCII')"
+        " as business_key, text 'x' as reference"
+    )
+    await raw.close()
+
+
+@pytest.mark.parametrize(
+    ("bound", "reason"),
+    [
+        ({"rows_max": 250}, "more than the 250 rows that `rows_max` allows"),
+        ({"bytes_max": 5_000}, "more than the 5,000 bytes that `bytes_max` allows"),
+    ],
+)
+async def test_g11_a_population_beyond_its_bounds_counts_as_not_read(
+    frozen: Connection,
+    make_reconciler: Make,
+    database: str,
+    bound: dict[str, int],
+    reason: str,
+) -> None:
+    query = population(database, business_key="'P-' || n").query
+    many = query.replace("-- one row", "from generate_series(1, 1000) n -- many")
+    policies = replace(population(database), query=many, **bound)
+    result = await make_reconciler(ReconcilerSources((policies,))).run_pass()
+    assert result.found[FindingType.SOURCE_FAILED] == 1
+    rows: list[Any] = await findings.list_findings(frozen, type_="SOURCE_FAILED")
+    assert reason in rows[0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    "address", ["postgresql://u:hunter2@" + "h" * 80 + "/x", "postgresql://u:hunter2@h:port/x"]
+)
+async def test_an_address_that_is_none_is_the_finding_of_its_source(
+    frozen: Connection, make_reconciler: Make, address: str
+) -> None:
+    await make_reconciler(ReconcilerSources((population(address),))).run_pass()
+    assert "hunter2" not in await failure_of(frozen)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xff\xfe",
+        b"[" * 200_000,
+        b"sources: " + b"[" * 100 + b"]" * 100,
+        b"sources: [{population: 2027-13-45}]",
+        b"sources: 5",
+        b"- &a [*a]",
+        b"\x00",
+        b"sources: !!python/object:os.system []",
+    ],
+)
+def test_a_file_of_sources_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "sources.yaml"
+    file.write_bytes(content)
+    with pytest.raises(InvalidSetting, match="file of sources"):
+        load_sources(file)
+
+
+async def test_a_report_is_for_its_owner_alone(
+    frozen: Connection,  # noqa: ARG001 - the ledger that is reconciled
+    make_reconciler: Make,
+    tmp_path: Path,
+) -> None:
+    reconciler = make_reconciler()
+    await reconciler.run_pass()
+    report = await reconciler.report()
+    earlier = tmp_path / f"reconciliation-{report.reconciliation_no}.json"
+    earlier.write_text("an earlier one")
+    earlier.chmod(0o644)
+    paths = write_report(report, tmp_path)
+    assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
+    assert paths[0].read_bytes() == report.as_json()
