@@ -54,11 +54,17 @@ def define(
     All definitions of all files are put in force, or none. Items handed out or ended do not change.
     """
     since = _instant(effective_from, "--effective-from")
-    show = None if json_ else partial(_show_all, dry_run=dry_run)
-    defining = _define(dsn, files, since, backfill=backfill, dry_run=dry_run, show=show)
-    changes = run(defining)
+    documents: list[dict[str, object]] = []
+
+    def show(changes: "list[Change]") -> None:
+        if json_:  # computed before anything is done, and printed after it
+            documents.extend(_defined_document(*change) for change in changes)
+        else:
+            _show_all(changes, dry_run=dry_run)
+
+    changes = run(_define(dsn, files, since, backfill=backfill, dry_run=dry_run, show=show))
     if json_:
-        print_lines(_defined_document(*change) for change in changes)
+        print_lines(documents)
     else:
         print_rows(
             [asdict(defined) for _, defined, _ in changes],
@@ -130,7 +136,7 @@ async def _define(
     *,
     backfill: bool,
     dry_run: bool,
-    show: "Callable[[list[Change]], None] | None",
+    show: "Callable[[list[Change]], None]",
 ) -> "list[Change]":
     """Compute what changes, show it, and apply exactly that.
 
@@ -164,8 +170,7 @@ async def _define(
         finally:
             await trial.rollback()
         changes = list(zip(read, defined, previews, strict=True))
-        if show is not None:
-            show(changes)
+        show(changes)
         for line in await describe_reach(connection, read):
             say(line)
         for one, result, preview in changes:

@@ -376,3 +376,24 @@ async def test_define_does_what_it_showed_or_nothing(
     assert [each["definition"] for each in dueledger_on("definitions", "--json").lines] == [
         "nightly-0"
     ]
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+async def test_a_commit_that_is_refused_shows_no_success_and_no_traceback(
+    dueledger_on: Command, connection: Connection, tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    await connection.execute(
+        "create function public.refuse() returns trigger language plpgsql as"
+        " $$ begin raise exception 'the disk is full' using errcode = '53100'; end $$;"
+        " create constraint trigger refused after insert on ledger.definition"
+        " deferrable initially deferred for each row execute function public.refuse()"
+    )
+    file = tmp_path / "nightly.yaml"
+    file.write_text(NIGHTLY, encoding="utf-8")
+    ran = dueledger_on("define", str(file), *form)
+    assert ran.code == 1
+    assert "error DATABASE_REFUSED: Postgres refused it (the disk is full)" in ran.err
+    assert "Traceback" not in ran.err
+    shown = ran.document if form else ran.out
+    assert list(shown) == (["error"] if form else [])
+    assert await connection.fetchval("select count(*) from ledger.definition") == 0
