@@ -1,12 +1,16 @@
 """Options that several commands share."""
 
+import re
 from datetime import UTC, date, datetime
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from dueledger.cli.exit_codes import ExitCode
+from dueledger.cli.output import say
 from dueledger.ledger.flow_bounds import LANE_CHARS_MAX
+
+_PASSWORD: Final = re.compile(r"://[^/?#@]*:[^/?#@]+@|[?&]password=.", re.IGNORECASE)
 
 
 def _lane(lane: str | None) -> str | None:
@@ -15,13 +19,30 @@ def _lane(lane: str | None) -> str | None:
     return lane
 
 
+def _dsn(dsn: str | None) -> str | None:
+    """Warn of a password that every user of this machine can read, as by `ps`."""
+    if dsn is not None and _PASSWORD.search(dsn):
+        say(
+            "warning: --dsn has a password, and every user of this machine can read it. Use "
+            "DUELEDGER_DSN, a file named by DUELEDGER_DSN_FILE, or a service of libpq: "
+            "postgresql://?service=NAME"
+        )
+    return dsn
+
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON with stable field names.")]
 OnceOption = Annotated[
     bool, typer.Option("--once", help="Make one pass, print what it did, and end.")
 ]
 DsnOption = Annotated[
     str | None,
-    typer.Option("--dsn", help="Address of Postgres; default is DUELEDGER_DSN.", metavar="URL"),
+    typer.Option(
+        "--dsn",
+        help="Address of Postgres, without a password; default is DUELEDGER_DSN, or the file "
+        "DUELEDGER_DSN_FILE.",
+        metavar="URL",
+        callback=_dsn,
+    ),
 ]
 KafkaOption = Annotated[
     str | None,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Coroutine
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 if TYPE_CHECKING:
@@ -42,11 +43,15 @@ async def ledger_connection(dsn: str | None) -> "AsyncGenerator[Connection]":
 
 
 def _dsn_of_environment() -> str:
-    for name, value in os.environ.items():
-        if name.upper() == DSN_VARIABLE:  # in any case, as the settings of a process
-            return value
+    # In any case, as the settings of a process.
+    variables = {name.upper(): value for name, value in os.environ.items()}
+    if DSN_VARIABLE in variables:
+        return variables[DSN_VARIABLE]
     from dueledger.ledger.errors import InvalidSetting, Problem
+    from dueledger.ledger.runtime.dsn_file import DSN_FILE_VARIABLE, read_dsn_file
 
+    if DSN_FILE_VARIABLE in variables:
+        return read_dsn_file(Path(variables[DSN_FILE_VARIABLE]))
     problem = Problem(DSN_VARIABLE, "", "Field required", DSN_ACCEPTED)
     raise InvalidSetting("Settings are missing or wrong:", [problem])
 

@@ -1,7 +1,11 @@
 """Settings that all processes share. Each process adds its own in a derived class."""
 
-from pydantic import Field, SecretStr
+from pathlib import Path
+from typing import Any
 
+from pydantic import Field, SecretStr, model_validator
+
+from dueledger.ledger.runtime.dsn_file import read_dsn_file
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 
@@ -9,3 +13,14 @@ class Settings(KafkaSettings):
     """Addresses of Postgres and Kafka, read from DUELEDGER_… variables. Secrets never print."""
 
     dsn: SecretStr = Field(description="Postgres, as postgresql://user:password@host:port/name")
+    dsn_file: Path | None = Field(
+        default=None, description="file with the address of Postgres; used where dsn is not set"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_dsn_file(cls, values: dict[str, Any]) -> dict[str, Any]:
+        path = values.get("dsn_file")
+        if values.get("dsn") is not None or path is None:
+            return values
+        return values | {"dsn": read_dsn_file(Path(path))}

@@ -28,6 +28,22 @@ def test_the_image_has_every_folder_that_the_package_links_to() -> None:
     assert linked <= set(re.findall(r"^!(\w+)/\*\*$", allowed, re.MULTILINE))
 
 
+def test_the_image_installs_only_what_the_lock_names_by_its_hash() -> None:
+    image = (COMPOSE.parent / "deploy" / "Dockerfile").read_text("utf-8")
+    locked = (COMPOSE.parent / "requirements" / "dev.txt").read_text("utf-8")
+    for command in re.findall(r"pip (?:install|wheel) .*", image):
+        assert "--require-hashes" in command or "--no-index" in command
+    for name in re.findall(r"--requirement requirements/(\w+\.txt)", image):
+        text = (COMPOSE.parent / "requirements" / name).read_text("utf-8")
+        pinned = re.findall(r"^[\w.-]+==\S+.*?(?=^[\w.-]+==|\Z)", text, re.MULTILINE | re.DOTALL)
+        for block in pinned:
+            head, *hashes = re.findall(r"^[\w.-]+==\S+|--hash=\S+", block)
+            assert hashes, head
+            assert f"\n{head} " in f"\n{locked}"
+            assert all(each in locked for each in hashes)
+    assert set(re.findall(r"^FROM (\S+)", image, re.MULTILINE)) == {"${PYTHON_IMAGE}"}
+
+
 def test_compose_has_every_process() -> None:
     assert set(OURS) == {
         *("migrate", "materialise", "intake", "allocate", "work", "outcomes", "reconcile")
