@@ -1,0 +1,294 @@
+"""Each way into the product answers hostile input: refused with a reason, or taken as it should be.
+
+The inputs are drawn from a seed. An input that fails is repeated with the number that its failure
+has: `DUELEDGER_FUZZ_ONLY=117`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from time import thread_time
+from typing import Any, Final
+
+import asyncpg
+import pytest
+
+from dueledger.calendars.files import CalendarFileOptions, read_file
+from dueledger.definitions.files import read_definitions
+from dueledger.importers.crontab import Crontab, import_crontab
+from dueledger.importers.definition_yaml import definitions_text
+from dueledger.importers.kubernetes import import_kubernetes
+from dueledger.importers.prow_periodic import NewDefinitionFields
+from dueledger.ledger.definitions.parsing import load_definitions
+from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.intake.parse import parse_event
+from dueledger.ledger.rules.event_rules import apply_rule
+from dueledger.ledger.schedule.when import DUE_MIN
+from dueledger.ledger.store import Connection
+from dueledger.preview.occurrences import preview_definition, preview_document
+from dueledger.reconciler.settings import load_sources
+from dueledger.workers.http.body_template import BodyFailed, BodyTemplate
+from dueledger.workers.outcomes.parse import parse_outcome
+from tests.definition_documents import NIGHTLY, RENEWAL
+from tests.fuzz.hostile_inputs import HostileInputs, encoded
+from tests.workers.http.conftest import make_item
+
+SECONDS_MAX: Final = 1.0
+"""Of processor time, for one input."""
+FEW: Final = 30
+COUNTS: Final = [FEW, pytest.param(3_000, marks=pytest.mark.full)]
+SECRET: Final = "hunter2"  # noqa: S105 - what must not be shown
+
+RULE: Final[dict[str, Any]] = load_definitions(RENEWAL, source="rule")[0].normalised()
+SCHEDULE: Final[dict[str, Any]] = load_definitions(NIGHTLY, source="schedule")[0].normalised()
+DEFINITIONS: Final[tuple[dict[str, Any], ...]] = (
+    RULE,
+    SCHEDULE,
+    SCHEDULE | {"when": {"every": "PT5M", "start": "2027-01-01T00:00:00", "timezone": "UTC"}},
+    SCHEDULE | {"when": {"rrule": "FREQ=MONTHLY;BYDAY=-1FR", "timezone": "UTC"}},
+    SCHEDULE
+    | {
+        "when": {"business": {"nth": -1}, "at": "17:00", "timezone": "UTC"},
+        "calendar": {"weekend": ["sat", "sun"], "holidays": ["2027-01-01"], "roll": "following"},
+    },
+    SCHEDULE | {"when": {"after_completion": "PT1H"}},
+)
+EVENT_DATA: Final = {
+    "policy_number": "P-1",
+    "term": "2027",
+    "expires_on": "2027-03-01",
+    "region": "north",
+    "a": [1, {"b": "c"}],
+}
+EVENT: Final = {
+    "specversion": "1.0",
+    "id": "1",
+    "source": "/acme/policies",
+    "type": "PolicyActivated",
+    "time": "2027-01-01T00:00:00Z",
+    "duetenant": "acme",
+    "data": EVENT_DATA,
+}
+OUTCOME: Final = {
+    "item": "0190a5d6-2f0c-8a3e-9d1b-6d3f1f2a4b5c",
+    "fence": 7,
+    "position": 1,
+    "verdict": "retry",
+    "after": "PT5M",
+    "reason": "busy",
+    "evidence": {"a": [1]},
+}
+SOURCES: Final = {
+    "sources": [
+        {
+            "population": "policies",
+            "dsn": f"postgresql://u:{SECRET}@nowhere/x",
+            "query": "select 1",
+            "complete": True,
+            "rows_max": 10,
+        },
+        {
+            "evidence": "bookings",
+            "dsn": f"postgresql://u:{SECRET}@nowhere/x",
+            "tenant": "acme",
+            "kind": "K",
+            "query": "select 1",
+        },
+    ]
+}
+CRONTAB: Final = (
+    b"CRON_TZ=Europe/Berlin\n30 6 * * 1-5 /bin/remind --all\n@daily x\n*/7 * 1,15 * * y\n"
+)
+CRONJOB: Final[dict[str, object]] = {
+    "apiVersion": "batch/v1",
+    "kind": "CronJob",
+    "metadata": {"name": "remind", "namespace": "billing", "annotations": {"a": "b"}},
+    "spec": {
+        "schedule": "30 6 * * *",
+        "timeZone": "Europe/Berlin",
+        "concurrencyPolicy": "Forbid",
+        "startingDeadlineSeconds": 200,
+        "suspend": False,
+        "jobTemplate": {"spec": {"backoffLimit": 3, "template": {"spec": {"containers": []}}}},
+    },
+}
+CALENDAR: Final = {
+    "document": {
+        "first_day": "2027-01-01",
+        "last_day": "2027-12-31",
+        "weekend": ["sat", "sun"],
+        "holidays": ["2027-01-01"],
+        "workdays": [],
+        "names": {"2027-01-01": "New Year"},
+    }
+}
+
+_EMIT: Final = (
+    "select * from ledger.emit($1, $2, $3, $4::text::date, $5::text::timestamptz,"
+    " $6::text::json, $7, $8, $9, $10::text::jsonb, $11)"
+)
+_REFUSALS: Final = ("DL", "54")
+"""SQLSTATEs: the ledger's own, and what is too large or too deep for Postgres."""
+
+Act = Callable[[HostileInputs, Path], object]
+
+
+def define(inputs: HostileInputs, folder: Path) -> object:
+    file = folder / "definition.yaml"
+    file.write_bytes(inputs.document(DEFINITIONS))
+    return [one.digest for one in read_definitions(file)]
+
+
+def preview(inputs: HostileInputs, folder: Path) -> object:
+    file = folder / "definition.json"
+    document = inputs.mutated(inputs.random.choice(DEFINITIONS[1:]), changes_max=1)
+    file.write_bytes(encoded(document))
+    windows = [
+        preview_definition(one, since=DUE_MIN, until=None, effective_date=None, count=50)
+        for one in read_definitions(file)
+    ]
+    return [preview_document(window) for window in windows]
+
+
+def take_event(inputs: HostileInputs, _: Path) -> object:
+    fields = ("business_key", "cycle", "effective_date", "payload", "labels")
+    field = inputs.random.choice(fields)
+    path = inputs.path() if inputs.random.randrange(2) else "data"
+    rule = RULE | {field: {"region": path} if field == "labels" else path}
+    definitions = load_definitions(encoded(rule).decode(), source="rule")
+    data = inputs.mutated(EVENT_DATA)
+    if inputs.random.randrange(2):
+        structured = [("content-type", b"application/cloudevents+json")]
+        event = parse_event(structured, inputs.document([EVENT | {"data": EVENT_DATA}]))
+    else:
+        headers = [
+            (
+                name if name == "content-type" else f"ce_{name}",
+                inputs.text().encode(errors="ignore"),
+            )
+            if inputs.random.randrange(9) == 0
+            else (f"ce_{name}", str(text).encode())
+            for name, text in EVENT.items()
+            if name != "data"
+        ]
+        event = parse_event(headers, encoded(data))
+    return [apply_rule(one, event) for one in definitions]
+
+
+def take_outcome(inputs: HostileInputs, _: Path) -> object:
+    headers = [
+        *(("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/x")),
+        ("ce_type", inputs.random.choice([b"dueledger.outcome"] * 9 + [b"\xff"])),
+    ]
+    return parse_outcome(headers, inputs.document([OUTCOME]))
+
+
+def fill_template(inputs: HostileInputs, _: Path) -> object:
+    paths = {str(number): inputs.path() for number in range(inputs.random.randrange(1, 5))}
+    item = make_item(inputs.document([EVENT_DATA]))
+    return BodyTemplate(inputs.path() if inputs.random.randrange(2) else paths).render(item)
+
+
+def read_sources(inputs: HostileInputs, folder: Path) -> object:
+    file = folder / "sources.yaml"
+    file.write_bytes(inputs.document([SOURCES]))
+    return load_sources(file)
+
+
+def convert_crontab(inputs: HostileInputs, _: Path) -> object:
+    text = inputs.damaged(CRONTAB).decode(errors="replace")
+    found = import_crontab(text, "tab", Crontab("t", "k", "UTC", bool(inputs.random.randrange(2))))
+    written = definitions_text(found.jobs)
+    return load_definitions(written, source="written") if found.jobs else None
+
+
+def convert_cronjob(inputs: HostileInputs, folder: Path) -> object:
+    file = folder / "job.json"
+    file.write_bytes(inputs.document([CRONJOB]))
+    found = import_kubernetes(file, NewDefinitionFields("t", DUE_MIN, "k"))
+    written = definitions_text(found.jobs)
+    return load_definitions(written, source="written") if found.jobs else None
+
+
+def read_calendar(inputs: HostileInputs, folder: Path) -> object:
+    name = inputs.random.choice(("days.json", "days.csv", "days.ics"))
+    content = {
+        "days.json": encoded(CALENDAR),
+        "days.csv": b"date,name\n2027-01-01,New Year\n2027-12-25,Christmas\n",
+        "days.ics": b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\n"
+        b"DTSTAMP:20270101T000000Z\r\nDTSTART;VALUE=DATE:20270101\r\nSUMMARY:New Year\r\n"
+        b"RRULE:FREQ=YEARLY;COUNT=3\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
+    }[name]
+    (folder / name).write_bytes(inputs.damaged(content))
+    last = DUE_MIN.date().replace(year=2027, month=12, day=31)
+    return read_file(folder / name, CalendarFileOptions("sat,sun", None, last))
+
+
+DOORS: Final[tuple[Act, ...]] = (
+    *(define, preview, take_event, take_outcome, fill_template, read_sources),
+    *(convert_crontab, convert_cronjob, read_calendar),
+)
+
+
+def inputs_of(door: str, count: int) -> Iterator[tuple[int, HostileInputs]]:
+    """Yield the inputs of a door; with DUELEDGER_FUZZ_ONLY that one."""
+    only = os.environ.get("DUELEDGER_FUZZ_ONLY")
+    for number in range(count) if only is None else (int(only),):
+        yield number, HostileInputs(int.from_bytes(door.encode()) + number)
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("door", DOORS)
+def test_a_door_refuses_or_takes_what_it_is_given(door: Act, count: int, tmp_path: Path) -> None:
+    faults: list[str] = []
+    for number, inputs in inputs_of(door.__name__, count):
+        began = thread_time()
+        try:
+            door(inputs, tmp_path)
+        except (DueledgerError, BodyFailed) as refused:
+            if SECRET in f"{refused} {vars(refused)}":
+                faults.append(f"{number}: shows a secret")
+            if len(str(refused)) > 100_000:
+                faults.append(f"{number}: a reason of {len(str(refused)):,} characters")
+        except Exception as error:  # noqa: BLE001 - each is a fault of the door
+            faults.append(f"{number}: {type(error).__name__}: {str(error)[:200]}")
+        if (seconds := thread_time() - began) > SECONDS_MAX:
+            faults.append(f"{number}: took {seconds:.2f} s")
+    assert faults == []
+
+
+@pytest.mark.parametrize("count", COUNTS)
+async def test_emission_in_sql_refuses_or_emits(connection: Connection, count: int) -> None:
+    created = 0
+    for number, inputs in inputs_of("emit", count):
+        arguments: dict[str, object] = {
+            "tenant": "acme",
+            "kind": "K",
+            "business_key": f"P-{number}",
+            "effective_date": "2027-03-01",
+            "due_at": "2027-03-01T00:00Z",
+            "payload": "{}",
+            "cycle": "1",
+            "lane": "",
+            "partition_key": None,
+            "labels": None,
+            "traceparent": None,
+        }
+        for name in inputs.random.sample(list(arguments), k=inputs.random.randrange(3)):
+            value = inputs.value()
+            arguments[name] = (
+                value.encode(errors="ignore").decode()
+                if isinstance(value, str)
+                else encoded(value).decode()
+            )
+        with suppress(asyncpg.DataError, asyncpg.IntegrityConstraintViolationError):
+            try:
+                row = await connection.fetchrow(_EMIT, *arguments.values())
+            except asyncpg.PostgresError as error:
+                if (error.sqlstate or "").startswith(_REFUSALS):
+                    continue
+                raise
+            created += row is not None and row["created"]
+    for table in ("due_item", "pending"):
+        assert await connection.fetchval(f"select count(*) from ledger.{table}") == created  # noqa: S608
