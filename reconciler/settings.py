@@ -144,6 +144,13 @@ def _unreadable(path: Path, reason: str) -> InvalidSetting:
     )
 
 
+def _reason(error: ValueError) -> str:
+    """Return the reason without the content, which may be a password."""
+    if isinstance(error, UnicodeDecodeError):
+        return f"byte {error.start} is not UTF-8"
+    return "a value that is no number, date or text"
+
+
 def load_sources(path: Path | None) -> ReconcilerSources:
     """Read the file of sources. Raises InvalidSetting naming the field, without addresses."""
     if path is None:
@@ -173,7 +180,7 @@ def load_sources(path: Path | None) -> ReconcilerSources:
         ]
         raise InvalidSetting("The file of sources is not usable.", problems) from None
     except ValueError as error:  # bytes that are not UTF-8, a date that YAML has and Python has not
-        raise _unreadable(path, str(error)) from None
+        raise _unreadable(path, _reason(error)) from None
     return ReconcilerSources(
         tuple(
             SqlPopulation(

@@ -68,7 +68,7 @@ def _documents(path: Path) -> Iterator[tuple[str, object]]:
     if text.lstrip()[:1] in {"{", "["}:
         try:
             yield "", json.loads(text)
-        except (json.JSONDecodeError, RecursionError):
+        except (ValueError, RecursionError):  # also an integer of thousands of digits
             pass  # YAML's flow style begins with the same characters
         else:
             return
