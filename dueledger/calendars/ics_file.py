@@ -28,6 +28,14 @@ IcsEvent: TypeAlias = Any  # the library's type is a union of all possible prope
 _DAY: Final = timedelta(days=1)
 _SHOWN_MAX: Final = 5
 _REPEATING: Final = ("RDATE", "RECURRENCE-ID")
+_LENGTHS: Final = ("DTEND", "DURATION")
+_STARTS_MAX: Final = 10_000
+"""How often one event may repeat until the last day of the calendar: daily, for 27 years."""
+
+_REASON_CHARS_MAX: Final = 120
+# A property that the library could not parse raises InvalidCalendar, a ValueError, when it is used;
+# days after the year 9999 overflow.
+_UNREADABLE: Final = (OverflowError, TypeError, ValueError)
 
 
 @dataclass(slots=True)
@@ -58,10 +66,8 @@ def read_ics(
     except InvalidInput:
         raise
     except (ValueError, LookupError, TypeError) as error:
-        reason = " ".join(str(error).split())[:120]
-        raise_invalid_source(
-            str(path), [Problem(str(path), "", f"is not iCalendar: {reason}", "a .ics file")]
-        )
+        reason = f"is not iCalendar: {_reason(error)}"
+        raise_invalid_source(str(path), [Problem(str(path), "", reason, "a .ics file")])
     found = _IcsHolidays()
     beginning = date.min if first is None else first
     events: list[IcsEvent] = [event for calendar in calendars for event in _events(calendar)]
@@ -93,23 +99,36 @@ def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
     if str(event.get("STATUS", "")).upper() == "CANCELLED":
         found.cancelled.append(place)
         return
-    if problem := next(_unusable(event, place), None):
+    try:
+        problem = next(_unusable(event, place), None)
+        days = [] if problem else _holidays(event, span)
+    except _UNREADABLE as error:
+        problem, days = Problem(place, "", f"cannot be read: {_reason(error)}"), []
+    if problem:
         found.problems.append(problem)
-        return
+    for day in days:
+        if day in span:
+            known = found.days.get(day)
+            found.days[day] = name if known is None else _joined(known, name)
+        else:
+            found.outside += 1
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:_REASON_CHARS_MAX]
+
+
+def _holidays(event: IcsEvent, span: DayRange) -> list[date]:
+    """Return the days of an event, some of them maybe outside of the range."""
     begin: date = event["DTSTART"].dt
     length = _length(event, begin)
     if not _DAY <= length <= CLOSED_DAYS_MAX * _DAY:
-        reason = f"is not between 1 and {CLOSED_DAYS_MAX} days long"
-        found.problems.append(Problem(place, begin.isoformat(), reason))
-        return
-    for start in _starts(event, begin, span, length):
-        for number in range(length.days):
-            day = start + number * _DAY
-            if day in span:
-                known = found.days.get(day)
-                found.days[day] = name if known is None else _joined(known, name)
-            else:
-                found.outside += 1
+        raise ValueError(f"it is not between 1 and {CLOSED_DAYS_MAX} days long")
+    return [
+        start + number * _DAY
+        for start in _starts(event, begin, span, length)
+        for number in range(length.days)
+    ]
 
 
 def _joined(known: str, name: str) -> str:
@@ -121,6 +140,8 @@ def _joined(known: str, name: str) -> str:
 
 def _unusable(event: IcsEvent, place: str) -> Iterator[Problem]:
     """Yield the reasons why an event is not whole days, once or every year."""
+    if twice := next((name for name in _LENGTHS if isinstance(event.get(name), list)), None):
+        yield Problem(place, "", f"has more than one {twice}", f"one {twice}")
     begin, end, rule = event.get("DTSTART"), event.get("DTEND"), event.get("RRULE")
     if begin is None or isinstance(begin, list):
         yield Problem(place, "", "does not have exactly one DTSTART", "DTSTART;VALUE=DATE:20271224")
@@ -138,6 +159,8 @@ def _unusable(event: IcsEvent, place: str) -> Iterator[Problem]:
     if isinstance(rule, list) or [str(one).upper() for one in rule.get("FREQ", [])] != ["YEARLY"]:
         reason = "does not repeat yearly"
         yield Problem(place, "", reason, "RRULE:FREQ=YEARLY, or one event for each day")
+    elif any(interval < 1 for interval in rule.get("INTERVAL", [])):
+        yield Problem(place, "", "INTERVAL is less than 1", "INTERVAL=1")
     elif any(isinstance(until, datetime) for until in rule.get("UNTIL", [])):
         yield Problem(place, "", "UNTIL is a time of day", "UNTIL=20301231")
 
@@ -160,10 +183,12 @@ def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> 
     from dateutil.rrule import rrulestr  # noqa: PLC0415 - of the same extra
 
     repeated = rrulestr(rule.to_ical().decode(), dtstart=start)
-    for found in repeated:
+    for number, found in enumerate(repeated):
         day = found.date()
         if day > span.last:
             return
+        if number == _STARTS_MAX:
+            raise ValueError(f"it repeats more than {_STARTS_MAX:,} times")
         if day + length > span.first and day not in excluded:
             yield day
 

@@ -14,6 +14,7 @@ WEEKEND = ("sat", "sun")
 LAST = date(2028, 12, 31)
 Write = Callable[[str, str], Path]
 
+_DAY = "DTSTART;VALUE=DATE:20271224|"
 EVENT = "BEGIN:VEVENT\r\nUID:{uid}\r\nSUMMARY:{name}\r\n{lines}\r\nEND:VEVENT\r\n"
 
 
@@ -115,6 +116,19 @@ def test_all_day_events_are_holidays_and_yearly_ones_repeat_within_the_range(wri
         ("DTSTART;VALUE=DATE:20271224|RRULE:FREQ=MONTHLY", "does not repeat yearly"),
         ("DTSTART;VALUE=DATE:20271224|RDATE;VALUE=DATE:20281224", "RDATE is not supported"),
         ("LOCATION:nowhere", "exactly one DTSTART"),
+        ("DTSTART;VALUE=DATE:2027122", "cannot be read: "),
+        ("DTSTART;VALUE=PERIOD:20271224T000000Z/P1D", "at a time of day"),
+        ("DTSTART;VALUE=DATE:20271224|DTEND;VALUE=DATE:x", "cannot be read: "),
+        (_DAY + "DTEND;VALUE=DATE:20271225|DTEND;VALUE=DATE:20271226", "more than one DTEND"),
+        (_DAY + "DURATION:P1D|DURATION:P2D", "more than one DURATION"),
+        (_DAY + "DTEND;VALUE=PERIOD:20271224T000000Z/P1D", "cannot be read: "),
+        (_DAY + "DURATION:x", "cannot be read: "),
+        (_DAY + "RRULE:FREQ=YEARL", "cannot be read: "),
+        (_DAY + "RRULE:FREQ=YEARLY;C1UNT=3", "cannot be read: unknown parameter"),
+        (_DAY + "RRULE:FREQ=YEARLY;INTERVAL=0", "INTERVAL is less than 1"),
+        (_DAY + "RRULE:FREQ=YEARLY|EXDATE:x", "cannot be read: "),
+        ("DTSTART;VALUE=DATE:99991231|DURATION:P9D", "cannot be read: "),
+        ("DTSTART;VALUE=DATE:00010101|RRULE:FREQ=YEARLY;BYDAY=MO", "repeats more than 10,000"),
     ],
 )
 def test_an_event_that_is_no_whole_days_is_refused_by_its_name(
