@@ -1,6 +1,7 @@
 """Settings of a reconciler: how often it makes a pass, what it may repair, and its sources."""
 
 import os
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 
@@ -8,12 +9,15 @@ import yaml
 from pydantic import (
     BaseModel,
     ConfigDict,
+    Discriminator,
     Field,
     SecretStr,
     StringConstraints,
+    Tag,
     ValidationError,
     model_validator,
 )
+from pydantic_core import ErrorDetails
 
 from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
 from dueledger.ledger.errors import InvalidSetting, Problem
@@ -28,7 +32,10 @@ from dueledger.reconciler.sources import (
 )
 
 _BYTES_MAX: Final = 1_048_576
+_VALUES_MAX: Final = 20_000
+"""Values, and names of fields, in the file: about a thousand sources."""
 _PROBLEMS_MAX: Final = 50
+_UNKNOWN_FIELD: Final = frozenset({"extra_forbidden", "invalid_key"})
 # The C parser where the wheel includes it: twenty times as fast.
 _LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -118,12 +125,30 @@ class EvidenceSource(_SqlSource):
     )
 
 
+_KINDS: Final[dict[str, type[BaseModel]]] = {
+    "population": PopulationSource,
+    "evidence": EvidenceSource,
+}
+_AT_KIND: Final = 2
+"""Where pydantic puts the kind into the location of an error."""
+
+
+def _kind_of(source: object) -> str:
+    return "evidence" if isinstance(source, dict) and "evidence" in source else "population"
+
+
+_Source = Annotated[
+    Annotated[PopulationSource, Tag("population")] | Annotated[EvidenceSource, Tag("evidence")],
+    Discriminator(_kind_of),
+]
+
+
 class SourcesFile(BaseModel):
     """The file given by `--sources`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    sources: tuple[PopulationSource | EvidenceSource, ...] = ()
+    sources: tuple[_Source, ...] = ()
 
 
 class ReconcilerSources:
@@ -151,6 +176,21 @@ def _reason(error: ValueError) -> str:
     return "a value that is no number, date or text"
 
 
+def _problem(found: ErrorDetails) -> Problem:
+    """Return a problem without the name of an unknown field, which may be an address."""
+    location = found["loc"]
+    names: list[str] = sorted(SourcesFile.model_fields)
+    if len(location) > _AT_KIND:
+        names = sorted(_KINDS[str(location[_AT_KIND])].model_fields)
+        location = (*location[:_AT_KIND], *location[_AT_KIND + 1 :])
+    if found["type"] not in _UNKNOWN_FIELD:
+        return Problem(".".join(map(str, location)) or "document", "", found["msg"])
+    *outer, name = map(str, location)
+    accepted = get_close_matches(name, names, n=1) or names
+    place = ".".join(outer) or "document"
+    return Problem(place, "", "has a field that does not exist", ", ".join(accepted))
+
+
 def load_sources(path: Path | None) -> ReconcilerSources:
     """Read the file of sources. Raises InvalidSetting naming the field, without addresses."""
     if path is None:
@@ -161,8 +201,9 @@ def load_sources(path: Path | None) -> ReconcilerSources:
         if len(content) > _BYTES_MAX:
             raise _unreadable(path, f"longer than {_BYTES_MAX:,} bytes")
         text = content.decode()
-        if too_deep_at(text) is not None:
-            raise _unreadable(path, f"nested deeper than {DEPTH_MAX}")
+        if too_deep_at(text, values_max=_VALUES_MAX) is not None:
+            reason = f"nested deeper than {DEPTH_MAX}, or more than {_VALUES_MAX:,} values"
+            raise _unreadable(path, reason)
         document: object = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
         file = SourcesFile.model_validate(document)
     except OSError as error:
@@ -174,10 +215,7 @@ def load_sources(path: Path | None) -> ReconcilerSources:
             "The file of sources is not YAML.", [Problem("sources", str(path), f"malformed{where}")]
         ) from None
     except ValidationError as error:
-        problems = [
-            Problem(".".join(map(str, found["loc"])), "", found["msg"])
-            for found in error.errors()[:_PROBLEMS_MAX]
-        ]
+        problems = [_problem(found) for found in error.errors()[:_PROBLEMS_MAX]]
         raise InvalidSetting("The file of sources is not usable.", problems) from None
     except ValueError as error:  # bytes that are not UTF-8, a date that YAML has and Python has not
         raise _unreadable(path, _reason(error)) from None

@@ -8,6 +8,7 @@ resolve without a word (a repeated key, an alias) is refused with its line.
 import json
 import re
 from dataclasses import dataclass
+from math import inf
 from typing import Any, Final, cast
 
 import yaml
@@ -114,20 +115,22 @@ def _members(found: object) -> list[object]:
     return cast("list[object]", found) if isinstance(found, list) else []
 
 
-def too_deep_at(text: str) -> int | None:
-    """Return the line on which YAML nests deeper than DEPTH_MAX, or None.
+def too_deep_at(text: str, *, values_max: float = inf) -> int | None:
+    """Return the line on which YAML nests deeper than DEPTH_MAX or has too many values, or None.
 
     Call it before composing: the C parser composes by recursion and crashes the process on a
     hundred thousand levels. Raises yaml.YAMLError if the text is not YAML.
     """
-    depth = 0
+    depth = values = 0
     for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.NodeEvent):
+            values += 1
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
-            if depth > DEPTH_MAX + 1:
-                return 1 if event.start_mark is None else int(event.start_mark.line) + 1
         elif isinstance(event, yaml.CollectionEndEvent):
             depth -= 1
+        if depth > DEPTH_MAX + 1 or values > values_max:
+            return 1 if event.start_mark is None else int(event.start_mark.line) + 1
     return None
 
 
