@@ -109,6 +109,8 @@ def load_definitions(
     problems: list[Problem] = []
     first_index: dict[tuple[str, str], int] = {}
     for index, document in enumerate(documents):
+        if len(problems) > PROBLEMS_MAX:
+            break  # no more are shown
         prefix = f"[{index}]." if len(documents) > 1 else ""
         try:
             definition = Definition.model_validate(document.value)
@@ -170,10 +172,12 @@ def definition_schema() -> str:
 
 
 def _invalid(source: str, problems: list[Problem]) -> InvalidDefinition:
-    count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
     shown = problems[:PROBLEMS_MAX]
-    more = f", the first {PROBLEMS_MAX} of them" if len(problems) > PROBLEMS_MAX else ""
-    return InvalidDefinition(f"{source}: {count}{more}", shown, source=source)
+    if len(problems) > PROBLEMS_MAX:
+        count = f"more than {PROBLEMS_MAX} problems, the first of them"
+    else:
+        count = f"{len(problems)} problem{'s' if len(problems) > 1 else ''}"
+    return InvalidDefinition(f"{source}: {count}", shown, source=source)
 
 
 def _problems(error: ValidationError, document: object, prefix: str) -> list[Problem]:
