@@ -3,10 +3,10 @@
 import json
 import os
 import secrets
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import asyncpg
@@ -23,6 +23,7 @@ class Ran:
     code: int
     out: str
     err: str
+    cpu_seconds: float = 0.0
 
     @property
     def document(self) -> Any:  # noqa: ANN401 - whatever the command printed
@@ -33,8 +34,47 @@ class Ran:
         return [json.loads(line) for line in self.out.splitlines()]
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A command's arguments, its variables beside the common ones, and its folder."""
+
+    arguments: Sequence[str]
+    variables: Mapping[str, str]
+    folder: Path
+
+
 Command = Callable[..., Ran]
+RunAll = Callable[[Sequence[Given]], list[Ran]]
 Run = Callable[[Path, Mapping[str, str], tuple[str, ...]], Ran]
+
+
+_RUN_ALL: Final = """
+import json, os, sys, time, traceback
+from dueledger.cli import main
+
+environment = dict(os.environ)
+commands, ended = json.loads(open("commands").read()), []
+for number, (arguments, variables, folder) in enumerate(commands):
+    for descriptor, name in ((1, "out"), (2, "err")):
+        file = os.open(f"{sys.argv[1]}/{name}-{number}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, descriptor)
+        os.close(file)
+    os.chdir(folder)
+    os.environ.update(variables)
+    began = time.process_time()
+    try:
+        code = main(arguments)
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    ended.append((code, time.process_time() - began))
+    os.environ.clear()
+    os.environ.update(environment)
+with open(f"{sys.argv[1]}/ended", "w") as file:
+    json.dump(ended, file)
+"""
 
 
 def _environment() -> dict[str, str]:
@@ -55,6 +95,32 @@ def run_command(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactor
             err=err,
         )
         return Ran(code, out.read_text(), err.read_text())
+
+    return run
+
+
+@pytest.fixture
+def run_all(fork_server: ForkServer, tmp_path_factory: pytest.TempPathFactory) -> RunAll:
+    """Run commands one after another in one process: it takes a fifth of the time."""
+
+    def run(given: Sequence[Given]) -> list[Ran]:
+        folder = tmp_path_factory.mktemp("ran_all")
+        texts = [(one.arguments, dict(one.variables), str(one.folder)) for one in given]
+        (folder / "commands").write_text(json.dumps(texts))
+        log = folder / "log"
+        code = fork_server.run(
+            *("-c", _RUN_ALL, str(folder)), env=_environment(), cwd=folder, out=log, err=log
+        )
+        assert code == 0, log.read_text()
+        return [
+            Ran(
+                code,
+                (folder / f"out-{number}").read_text(),
+                (folder / f"err-{number}").read_text(),
+                cpu_seconds,
+            )
+            for number, (code, cpu_seconds) in enumerate(json.loads((folder / "ended").read_text()))
+        ]
 
     return run
 

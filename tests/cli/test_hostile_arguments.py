@@ -1,17 +1,28 @@
 """Commands with arguments and files that mean harm: refused with a reason, or done."""
 
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
+from dueledger.stack import Endpoints
 from tests.fuzz.hostile_inputs import HostileInputs
-from tests.fuzz.test_doors import COUNTS, CRONJOB, CRONTAB, DEFINITIONS, EVENT, SOURCES
+from tests.fuzz.test_doors import (
+    CRONJOB,
+    CRONTAB,
+    DEFINITIONS,
+    EVENT,
+    SECONDS_MAX,
+    SECRET,
+    SOURCES,
+    inputs_of,
+    numbers,
+)
 from tests.hostile_text import unsafe_characters
 
-Command = Callable[..., Any]
+from .conftest import Given, Ran, RunAll
 
 ID: Final = "0190a5d6-2f0c-8a3e-9d1b-6d3f1f2a4b5c"
 DUE: Final = ("--effective-date", "2027-03-01", "--due-at", "2027-03-01")
@@ -59,16 +70,21 @@ COMMANDS: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 
-def _files(inputs: HostileInputs) -> Iterator[tuple[str, bytes]]:
-    yield "definition", inputs.document(DEFINITIONS)
-    yield "event", inputs.document([EVENT])
-    yield "crontab", inputs.damaged(CRONTAB)
-    yield "job", inputs.document([CRONJOB])
-    yield "sources", inputs.document([SOURCES])
+FILES: Final[dict[str, Callable[[HostileInputs], bytes]]] = {
+    "definition": lambda inputs: inputs.document(DEFINITIONS),
+    "event": lambda inputs: inputs.document([EVENT]),
+    "crontab": lambda inputs: inputs.damaged(CRONTAB),
+    "job": lambda inputs: inputs.document([CRONJOB]),
+    "sources": lambda inputs: inputs.document([SOURCES]),
+}
 
 
-def _arguments(inputs: HostileInputs) -> tuple[str, ...]:
+def _given(inputs: HostileInputs, folder: Path) -> Given:
+    """Return a command, some of its arguments hostile, with the hostile files that it names."""
     command = list(inputs.random.choice(COMMANDS))
+    for name in (name for name in FILES if name in command):
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_bytes(FILES[name](inputs))
     words = 2 if command[0] in {"flow", "calendar", "import"} else 1
     for _ in range(inputs.random.randrange(3)):
         places = [
@@ -76,27 +92,35 @@ def _arguments(inputs: HostileInputs) -> tuple[str, ...]:
         ]
         if places:
             command[inputs.random.choice(places)] = inputs.argument()
-    return tuple(command)
+    as_json = ["--json"] * inputs.random.randrange(2)
+    return Given([*command, *as_json], {}, folder if folder.exists() else folder.parent)
 
 
-@pytest.mark.parametrize("count", COUNTS)
+def _fault(ran: Ran, *, as_json: bool) -> str | None:
+    shown = ran.out + ran.err
+    if ran.code not in {0, 1, 2, 3, 4} or "Traceback" in shown:
+        return f"{ran.code}: {shown[-1_000:]}"
+    if unsafe := unsafe_characters(shown):
+        return f"shows {unsafe}"
+    if SECRET in shown:
+        return "shows a secret"
+    if not (shown or as_json):  # an empty list has no lines
+        return "shows nothing"
+    return f"took {ran.cpu_seconds:.2f} s" if ran.cpu_seconds > SECONDS_MAX else None
+
+
+@pytest.mark.parametrize("count", [30, pytest.param(3_000, marks=pytest.mark.full)])
 def test_a_command_refuses_or_does_what_it_is_given(
-    dueledger_on: Command, tmp_path: Path, count: int
+    run_all: RunAll, database: str, stack: Endpoints, tmp_path: Path, count: int
 ) -> None:
-    faults: dict[int, object] = {}
-    only = os.environ.get("DUELEDGER_FUZZ_ONLY")
-    for number in range(count) if only is None else (int(only),):
-        inputs = HostileInputs(number)
-        for name, content in _files(inputs):
-            (tmp_path / name).write_bytes(content)
-        command = _arguments(inputs)
-        as_json = ("--json",) if inputs.random.randrange(2) else ()
-        ran = dueledger_on(*command, *as_json)
-        shown = ran.out + ran.err
-        if ran.code not in {0, 1, 2, 3, 4} or "Traceback" in shown:
-            faults[number] = (command, ran.code, shown[-1_000:])
-        elif unsafe := unsafe_characters(shown):
-            faults[number] = (command, unsafe)
-        elif "hunter2" in shown or not (shown or as_json):  # an empty list has no lines
-            faults[number] = (command, "shows a secret, or nothing")
+    servers = {"DUELEDGER_DSN": database, "DUELEDGER_BOOTSTRAP_SERVERS": stack.bootstrap_servers}
+    given = [
+        replace(_given(inputs_of("command", number), tmp_path / str(number)), variables=servers)
+        for number in numbers(count)
+    ]
+    faults = {
+        number: (one.arguments, fault)
+        for number, one, ran in zip(numbers(count), given, run_all(given), strict=True)
+        if (fault := _fault(ran, as_json="--json" in one.arguments))
+    }
     assert faults == {}

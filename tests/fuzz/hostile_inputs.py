@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from random import Random
+from re import compile as compile_pattern
 from typing import Any, Final, cast
 
 import orjson
@@ -19,7 +20,10 @@ TEXTS: Final[tuple[str, ...]] = (
     *("data", "data.", "data|[@,@]", "&data", "`[", "a" * 2_000, "é" * 600, HOSTILE),
     *("=cmd|'/c calc'!A1", "<script>", "&amp;", "]]>", "!!python/object:os.system []", "*a", "&a"),
 )
+_ESCAPED: Final = compile_pattern('["\\\\\x00-\x1f\ud800-\udfff]')
 _DEPTH_MAX: Final = 4
+_LARGE_ONE_IN: Final = 40
+"""They take most of the time."""
 STEPS: Final = (
     *("|[@,@]", "|[@,@][]", "|{a:@,b:@}", "[*]", "[]", "[?@]", ".*", "[::-1]", "[0]"),
     *("|to_string(@)", "|join('',[@,@])", "|map(&[@,@],@)", "|values(@)", "|[@,@,@,@]", "||data"),
@@ -60,6 +64,8 @@ class HostileInputs:
     def value(self, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON
         """Return a JSON value, sometimes a deep, wide or long one."""
         random = self.random
+        if depth == 0 and random.randrange(_LARGE_ONE_IN) == 0:
+            return self._large_value()
         kinds: tuple[Callable[[], object], ...] = (
             self.text,
             self.text,
@@ -71,13 +77,16 @@ class HostileInputs:
                 lambda: [self.value(depth + 1) for _ in range(random.randrange(4))],
                 lambda: {self.text(): self.value(depth + 1) for _ in range(random.randrange(4))},
             )
-        if depth == 0:
-            kinds += (
-                lambda: self.nested(random.choice((33, 300, 1_500))),
-                lambda: [0] * random.choice((1_000, 30_000)),
-                lambda: "x" * random.choice((2_000, 270_000)),
-            )
         return random.choice(kinds)()
+
+    def _large_value(self) -> object:
+        match self.random.randrange(3):
+            case 0:
+                return self.nested(self.random.choice((33, 300, 1_500)))
+            case 1:
+                return [0] * self.random.choice((1_000, 30_000))
+            case _:
+                return "x" * self.random.choice((2_000, 270_000))
 
     def nested(self, depth: int) -> object:
         """Return lists within lists."""
@@ -158,10 +167,5 @@ def encoded(value: object) -> bytes:
 
 def quoted(text: str) -> bytes:
     """Return a text as JSON; half a surrogate pair is an escape."""
-    escaped = "".join(
-        f"\\u{ord(each):04x}"
-        if each in '"\\' or each < " " or "\ud800" <= each <= "\udfff"
-        else each
-        for each in text
-    )
+    escaped = _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
     return f'"{escaped}"'.encode()

@@ -5,7 +5,7 @@ has: `DUELEDGER_FUZZ_ONLY=117`.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 from time import thread_time
@@ -30,14 +30,15 @@ from dueledger.preview.occurrences import preview_definition, preview_document
 from dueledger.reconciler.settings import load_sources
 from dueledger.workers.http.body_template import BodyFailed, BodyTemplate
 from dueledger.workers.outcomes.parse import parse_outcome
+from tests.cheap import ATTEMPTS
 from tests.definition_documents import NIGHTLY, RENEWAL
 from tests.fuzz.hostile_inputs import HostileInputs, encoded
 from tests.workers.http.conftest import make_item
 
 SECONDS_MAX: Final = 1.0
 """Of processor time, for one input."""
-FEW: Final = 30
-COUNTS: Final = [FEW, pytest.param(3_000, marks=pytest.mark.full)]
+COUNTS: Final = [300, pytest.param(3_000, marks=pytest.mark.full)]
+REASON_CHARS_MAX: Final = 100_000
 SECRET: Final = "hunter2"  # noqa: S105 - what must not be shown
 
 RULE: Final[dict[str, Any]] = load_definitions(RENEWAL, source="rule")[0].normalised()
@@ -231,37 +232,53 @@ DOORS: Final[tuple[Act, ...]] = (
 )
 
 
-def inputs_of(door: str, count: int) -> Iterator[tuple[int, HostileInputs]]:
-    """Yield the inputs of a door; with DUELEDGER_FUZZ_ONLY that one."""
+def numbers(count: int) -> Iterable[int]:
+    """Return the numbers of the inputs to try; with DUELEDGER_FUZZ_ONLY that one."""
     only = os.environ.get("DUELEDGER_FUZZ_ONLY")
-    for number in range(count) if only is None else (int(only),):
-        yield number, HostileInputs(int.from_bytes(door.encode()) + number)
+    return range(count) if only is None else (int(only),)
+
+
+def inputs_of(door: str, number: int) -> HostileInputs:
+    """Return the source of an input of a door."""
+    return HostileInputs(int.from_bytes(door.encode()) + number)
+
+
+def try_input(door: Act, inputs: HostileInputs, folder: Path) -> tuple[str | None, float]:
+    """Return the fault of a door with one input, if any, and the processor time that it took."""
+    fault: str | None = None
+    began = thread_time()
+    try:
+        door(inputs, folder)
+    except (DueledgerError, BodyFailed) as refused:
+        if SECRET in f"{refused} {vars(refused)}":
+            fault = "shows a secret"
+        elif len(str(refused)) > REASON_CHARS_MAX:
+            fault = f"a reason of {len(str(refused)):,} characters"
+    except Exception as error:  # noqa: BLE001 - each is a fault of the door
+        fault = f"{type(error).__name__}: {str(error)[:200]}"
+    return fault, thread_time() - began
 
 
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize("door", DOORS)
 def test_a_door_refuses_or_takes_what_it_is_given(door: Act, count: int, tmp_path: Path) -> None:
-    faults: list[str] = []
-    for number, inputs in inputs_of(door.__name__, count):
-        began = thread_time()
-        try:
-            door(inputs, tmp_path)
-        except (DueledgerError, BodyFailed) as refused:
-            if SECRET in f"{refused} {vars(refused)}":
-                faults.append(f"{number}: shows a secret")
-            if len(str(refused)) > 100_000:
-                faults.append(f"{number}: a reason of {len(str(refused)):,} characters")
-        except Exception as error:  # noqa: BLE001 - each is a fault of the door
-            faults.append(f"{number}: {type(error).__name__}: {str(error)[:200]}")
-        if (seconds := thread_time() - began) > SECONDS_MAX:
-            faults.append(f"{number}: took {seconds:.2f} s")
-    assert faults == []
+    faults: dict[int, str] = {}
+    for number in numbers(count):
+        fault, seconds = try_input(door, inputs_of(door.__name__, number), tmp_path)
+        for _ in range(ATTEMPTS - 1):  # a neighbour slows down some attempts, not all
+            if seconds <= SECONDS_MAX:
+                break
+            seconds = try_input(door, inputs_of(door.__name__, number), tmp_path)[1]
+        if fault or seconds > SECONDS_MAX:
+            faults[number] = fault or f"took {seconds:.2f} s"
+    assert faults == {}
 
 
 @pytest.mark.parametrize("count", COUNTS)
 async def test_emission_in_sql_refuses_or_emits(connection: Connection, count: int) -> None:
     created = 0
-    for number, inputs in inputs_of("emit", count):
+    for number in numbers(count):
+        inputs = inputs_of("emit", number)
         arguments: dict[str, object] = {
             "tenant": "acme",
             "kind": "K",

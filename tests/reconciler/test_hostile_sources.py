@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import asyncpg
 import pytest
@@ -33,46 +33,52 @@ def population(dsn: str, **changed: str) -> SqlPopulation:
     return SqlPopulation(dsn, f"select {columns} -- one row\n;", "policies", complete=True)
 
 
-async def failure_of(connection: Connection) -> str:
-    rows: list[Any] = await findings.list_findings(connection)
-    [row] = rows
-    assert row["type"] == FindingType.SOURCE_FAILED
-    return row["sentence"]
+async def failures(connection: Connection) -> dict[str, str]:
+    """Return the sentence of each source that failed."""
+    rows: list[Any] = await findings.list_findings(connection, type_="SOURCE_FAILED")
+    return {row["subject"]: row["sentence"] for row in rows}
 
 
-@pytest.mark.parametrize(
-    ("changed", "reason"),
-    [
-        ({"effective_date": "date '20000-01-01'"}, "a value cannot be read"),
-        ({"effective_date": "date '0044-03-15 BC'"}, "a value cannot be read"),
-        ({"effective_date": "date 'infinity'"}, "effective_date is outside 1970 to 2199"),
-        ({"effective_date": "date '-infinity'"}, "effective_date is outside 1970 to 2199"),
-        ({"effective_date": "date '1969-12-31'"}, "effective_date is outside 1970 to 2199"),
-        ({"due_at": "timestamptz 'infinity'"}, "due_at is outside 1970 to 2199"),
-        ({"due_at": "timestamptz '-infinity'"}, "due_at is outside 1970 to 2199"),
-        ({"due_at": "timestamptz '0044-03-15 BC'"}, "a value cannot be read"),
-        ({"due_at": "timestamptz '20000-01-01'"}, "a value cannot be read"),
-        ({"due_at": "timestamp '20000-01-01'"}, "a value cannot be read"),
-        ({"business_key": "repeat('k', 600)"}, "business_key is empty, or longer than 512"),
-        ({"cycle": "repeat('c', 300)"}, "cycle is longer than 200"),
-        ({"payload": "repeat('[', 100000) || repeat(']', 100000)"}, "payload is not JSON, or too"),
-        ({"payload": "'{'"}, "payload is not JSON"),
-        ({"payload": "to_json(repeat('x', 300000))::text"}, "payload is over 256 KiB"),
-        ({"cycle": "1 / 0"}, "division by zero"),
-    ],
+IMPOSSIBLE_ROWS: Final = (
+    ({"effective_date": "date '20000-01-01'"}, "a value cannot be read"),
+    ({"effective_date": "date '0044-03-15 BC'"}, "a value cannot be read"),
+    ({"effective_date": "date 'infinity'"}, "effective_date is outside 1970 to 2199"),
+    ({"effective_date": "date '-infinity'"}, "effective_date is outside 1970 to 2199"),
+    ({"effective_date": "date '1969-12-31'"}, "effective_date is outside 1970 to 2199"),
+    ({"due_at": "timestamptz 'infinity'"}, "due_at is outside 1970 to 2199"),
+    ({"due_at": "timestamptz '-infinity'"}, "due_at is outside 1970 to 2199"),
+    ({"due_at": "timestamptz '0044-03-15 BC'"}, "a value cannot be read"),
+    ({"due_at": "timestamptz '20000-01-01'"}, "a value cannot be read"),
+    ({"due_at": "timestamp '20000-01-01'"}, "a value cannot be read"),
+    ({"business_key": "repeat('k', 600)"}, "business_key is empty, or longer than 512"),
+    ({"cycle": "repeat('c', 300)"}, "cycle is longer than 200"),
+    ({"payload": "repeat('[', 100000) || repeat(']', 100000)"}, "payload is not JSON, or too"),
+    ({"payload": "'{'"}, "payload is not JSON"),
+    ({"payload": "to_json(repeat('x', 300000))::text"}, "payload is over 256 KiB"),
+    ({"cycle": "1 / 0"}, "division by zero"),
 )
-async def test_g11_a_row_that_no_ledger_can_have_is_the_finding_of_its_source(
-    frozen: Connection,
-    make_reconciler: Make,
-    database: str,
-    changed: dict[str, str],
-    reason: str,
+BAD_ADDRESSES: Final = (
+    "postgresql://u:hunter2@" + "h" * 80 + "/x",
+    "postgresql://u:hunter2@h:port/x",
+)
+
+
+async def test_g11_each_source_that_cannot_be_read_is_a_finding_of_its_own(
+    frozen: Connection, make_reconciler: Make, database: str
 ) -> None:
-    sources = ReconcilerSources((population(database, **changed),))
-    result = await make_reconciler(sources).run_pass()
-    assert result.found == {FindingType.SOURCE_FAILED: 1}
-    assert reason in await failure_of(frozen)
-    assert all(mark.complete_before is None for mark in result.watermarks)
+    populations = [
+        *(population(database, **changed) for changed, _ in IMPOSSIBLE_ROWS),
+        *(population(address) for address in BAD_ADDRESSES),
+        population(database),
+    ]
+    named = [replace(one, name=f"source-{place}") for place, one in enumerate(populations)]
+    result = await make_reconciler(ReconcilerSources(tuple(named))).run_pass()
+    found = await failures(frozen)
+    assert result.found == {FindingType.SOURCE_FAILED: len(named) - 1, FindingType.MISSING: 1}
+    for place, (_, reason) in enumerate(IMPOSSIBLE_ROWS):
+        assert reason in found[f"source-{place}"]
+    assert "hunter2" not in str(found)
+    assert {mark.complete_before for mark in result.watermarks} == {None}
 
 
 async def test_g11_columns_that_are_not_asked_for_are_not_read(
@@ -102,7 +108,7 @@ async def test_g11_text_that_is_not_utf8_is_the_finding_of_its_source(
         await admin.execute(f"drop database {name} with (force)")
         await admin.close()
     assert result.found == {FindingType.SOURCE_FAILED: 1}
-    assert "invalid byte sequence" in await failure_of(frozen)
+    assert "invalid byte sequence" in str(await failures(frozen))
 
 
 async def _fill_raw(dsn: str) -> None:
@@ -115,37 +121,21 @@ async def _fill_raw(dsn: str) -> None:
     await raw.close()
 
 
-@pytest.mark.parametrize(
-    ("bound", "reason"),
-    [
-        ({"rows_max": 250}, "more than the 250 rows that `rows_max` allows"),
-        ({"bytes_max": 5_000}, "more than the 5,000 bytes that `bytes_max` allows"),
-    ],
-)
 async def test_g11_a_population_beyond_its_bounds_counts_as_not_read(
-    frozen: Connection,
-    make_reconciler: Make,
-    database: str,
-    bound: dict[str, int],
-    reason: str,
+    frozen: Connection, make_reconciler: Make, database: str
 ) -> None:
     query = population(database, business_key="'P-' || n").query
     many = query.replace("-- one row", "from generate_series(1, 1000) n -- many")
-    policies = replace(population(database), query=many, **bound)
-    result = await make_reconciler(ReconcilerSources((policies,))).run_pass()
-    assert result.found[FindingType.SOURCE_FAILED] == 1
-    rows: list[Any] = await findings.list_findings(frozen, type_="SOURCE_FAILED")
-    assert reason in rows[0]["sentence"]
-
-
-@pytest.mark.parametrize(
-    "address", ["postgresql://u:hunter2@" + "h" * 80 + "/x", "postgresql://u:hunter2@h:port/x"]
-)
-async def test_an_address_that_is_none_is_the_finding_of_its_source(
-    frozen: Connection, make_reconciler: Make, address: str
-) -> None:
-    await make_reconciler(ReconcilerSources((population(address),))).run_pass()
-    assert "hunter2" not in await failure_of(frozen)
+    policies = replace(population(database), query=many)
+    long, large = (
+        replace(policies, name="long", rows_max=250),
+        replace(policies, name="large", bytes_max=5_000),
+    )
+    result = await make_reconciler(ReconcilerSources((long, large))).run_pass()
+    assert result.found[FindingType.SOURCE_FAILED] == 2
+    found = await failures(frozen)
+    assert "more than the 250 rows that `rows_max` allows" in found["long"]
+    assert "more than the 5,000 bytes that `bytes_max` allows" in found["large"]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +149,7 @@ async def test_an_address_that_is_none_is_the_finding_of_its_source(
         b"- &a [*a]",
         b"\x00",
         b"sources: !!python/object:os.system []",
+        b"sources: [" + b"0," * 30_000 + b"]",
     ],
 )
 def test_a_file_of_sources_that_cannot_be_read_is_refused(tmp_path: Path, content: bytes) -> None:
@@ -166,6 +157,26 @@ def test_a_file_of_sources_that_cannot_be_read_is_refused(tmp_path: Path, conten
     file.write_bytes(content)
     with pytest.raises(InvalidSetting, match="file of sources"):
         load_sources(file)
+
+
+@pytest.mark.parametrize(
+    ("source", "field", "accepted"),
+    [
+        ("population: p, dsn: a, qurey: b, query: c", "sources.0", "query"),
+        ("evidence: p, dsn: a, query: b, kind: K, tenat: acme", "sources.0.tenant", None),
+        ("population: p, 'postgresql://u:hunter2@h/x': a", "sources.0.query", None),
+        ("population: p, dsn: [hunter2], query: b", "sources.0.dsn", None),
+    ],
+)
+def test_an_unknown_field_of_a_source_is_not_shown(
+    tmp_path: Path, source: str, field: str, accepted: str | None
+) -> None:
+    file = tmp_path / "sources.yaml"
+    file.write_text(f"sources: [{{{source}}}]")
+    with pytest.raises(InvalidSetting) as refused:
+        load_sources(file)
+    assert (field, accepted) in {(each.field, each.accepted) for each in refused.value.problems}
+    assert not any(word in str(refused.value) for word in ("hunter2", "qurey", "tenat"))
 
 
 async def test_a_report_is_for_its_owner_alone(
