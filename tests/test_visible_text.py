@@ -2,10 +2,13 @@
 
 import json
 import logging
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from io import StringIO
 
 import pytest
+import structlog
 import yaml
 from rich.console import Console
 
@@ -72,20 +75,31 @@ def test_half_a_surrogate_pair_is_printed_as_an_escape(capsys: pytest.CaptureFix
     assert json.loads(capsys.readouterr().out) == {r"file\udcff": [r"\ud800", ["x"]]}
 
 
+@contextmanager
+def readable_log() -> Generator[None]:
+    """Write readable lines to stderr; afterwards logs go where they went before."""
+    before, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers.clear()  # or they would be closed
+    configure(json=False)
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
+        logging.basicConfig(handlers=handlers, level=level, force=True)
+
+
 def test_log_lines_on_a_terminal_have_no_commands_for_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    configure(json=False)
-    try:
+    with readable_log():
         get_logger("test").info("item.failed", key=HOSTILE, nested=[HOSTILE])
         logging.getLogger("library").warning("%s failed", HOSTILE)
         try:
             int(HOSTILE, 10)
         except ValueError:
             get_logger("test").exception("tick.failed", reason=HOSTILE)
-    finally:
-        shown = capsys.readouterr().err
-        configure(json=True)
+    shown = capsys.readouterr().err
     assert unsafe_characters(shown) == set()
     assert shown.count(ESCAPED) >= 3
     assert "Traceback (most recent call last):\n" in shown
