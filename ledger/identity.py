@@ -14,6 +14,10 @@ from dueledger.ledger.errors import InvalidItem, Problem, shown_value
 SEPARATOR: Final = "\x1f"
 NUL: Final = "\x00"
 
+_EPOCH: Final = date(1970, 1, 1).toordinal()
+_DAYS_MAX: Final = date(2200, 1, 1).toordinal() - _EPOCH
+_HASH_BYTES: Final = 13
+_HASH_BITS: Final = 8 * _HASH_BYTES
 _LOW_122_BITS: Final = ~((0xF << 76) | (0x3 << 62))
 _VERSION_AND_VARIANT: Final = (0x8 << 76) | (0x2 << 62)
 _FIELDS: Final = ("tenant", "kind", "business_key", "cycle")
@@ -23,9 +27,10 @@ _SEPARATORS: Final = len(_FIELDS)
 def item_id(tenant: str, kind: str, business_key: str, cycle: str, effective_date: date) -> UUID:
     """Return the item's UUIDv8 (RFC 9562, section 5.8).
 
-    The first 16 bytes of SHA-256 over the five fields in UTF-8, the date in ISO form, joined by
-    U+001F, with version and variant set. Raises InvalidItem with the field that contains U+001F,
-    U+0000 or a lone surrogate.
+    Three bytes of the effective date (days since 1970-01-01), then the first 13 bytes of SHA-256
+    over the five fields in UTF-8, the date in ISO form, joined by U+001F, with version and variant
+    set. Raises InvalidItem with the field that contains U+001F, U+0000 or a lone surrogate, or a
+    date outside 1970 to 2199.
     """
     text = f"{tenant}\x1f{kind}\x1f{business_key}\x1f{cycle}\x1f{effective_date.isoformat()}"
     if text.count(SEPARATOR) != _SEPARATORS or NUL in text:
@@ -34,8 +39,19 @@ def item_id(tenant: str, kind: str, business_key: str, cycle: str, effective_dat
         digest = sha256(text.encode()).digest()
     except UnicodeEncodeError:
         raise _unusable_key((tenant, kind, business_key, cycle)) from None
-    bits = int.from_bytes(digest[:16], "big")
+    days = effective_date.toordinal() - _EPOCH
+    if not 0 <= days < _DAYS_MAX:
+        raise InvalidItem(
+            "The item id cannot be computed.",
+            [Problem("effective_date", str(effective_date), "is outside 1970 to 2199")],
+        )
+    bits = days << _HASH_BITS | int.from_bytes(digest[:_HASH_BYTES], "big")
     return UUID(int=(bits & _LOW_122_BITS) | _VERSION_AND_VARIANT)
+
+
+def total_of(id_bytes: bytes) -> int:
+    """Return what an item adds to a control total: the last 8 bytes of its id, a hash."""
+    return int.from_bytes(id_bytes[8:])
 
 
 def unusable_reason(text: str) -> str | None:

@@ -22,7 +22,7 @@ from dueledger.ledger.definitions.model import (
     PAYLOAD_BYTES_MAX,
 )
 from dueledger.ledger.errors import DueledgerError, InvalidItem, shown_value
-from dueledger.ledger.identity import item_id
+from dueledger.ledger.identity import item_id, total_of
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 
 ROWS_MAX: Final = 20_000_000
@@ -78,9 +78,9 @@ class SourceTotals:
     extracted_at: datetime | None = None
 
     def add(self, identity: bytes) -> None:
-        """Count one row and add the first 8 bytes of its id: an order-free control total."""
+        """Count one row and add the hash of its id: an order-free control total."""
         self.row_count += 1
-        self.hash_total = (self.hash_total + int.from_bytes(identity[:8])) & 0xFFFF_FFFF_FFFF_FFFF
+        self.hash_total = (self.hash_total + total_of(identity)) & 0xFFFF_FFFF_FFFF_FFFF
 
 
 @dataclass(slots=True)
@@ -406,14 +406,16 @@ def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow 
         if value is not None and not isinstance(value, str):
             return f"{name} is not text"
         optional[name] = value
-    try:
-        identity = item_id(
-            texts["tenant"], texts["kind"], texts["business_key"], texts["cycle"], effective
-        )
-    except InvalidItem as refusal:
-        return f"{refusal.problems[0].field} {refusal.problems[0].reason}"
+    identity = b""  # such a row fails the source
+    if _YEAR_MIN <= effective.year <= _YEAR_MAX:
+        try:
+            identity = item_id(
+                texts["tenant"], texts["kind"], texts["business_key"], texts["cycle"], effective
+            ).bytes
+        except InvalidItem as refusal:
+            return f"{refusal.problems[0].field} {refusal.problems[0].reason}"
     return PopulationRow(
-        identity.bytes,
+        identity,
         texts["tenant"],
         texts["kind"],
         texts["business_key"],

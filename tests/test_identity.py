@@ -50,6 +50,12 @@ def test_identity_differs_exactly_where_a_field_does(
     assert len(set(ids)) == len(set(identities))
 
 
+@pytest.mark.parametrize("day", [date.min, date(1969, 12, 31), date(2200, 1, 1), date.max])
+def test_a_date_outside_the_ledgers_centuries_is_refused_by_name(day: date) -> None:
+    with pytest.raises(InvalidItem, match="effective_date: is outside 1970 to 2199"):
+        item_id("acme", "Test", "key", "", day)
+
+
 @pytest.mark.parametrize("field", FIELDS)
 @pytest.mark.parametrize("character", ["\x00", "\x1f", "\ud800"])
 def test_an_ambiguous_key_is_refused_by_name(field: str, character: str) -> None:

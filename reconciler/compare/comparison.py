@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
-from dueledger.ledger.identity import item_id
+from dueledger.ledger.identity import item_id, total_of
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
 from dueledger.ledger.states import TransitionEvent
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
@@ -193,7 +193,7 @@ class WindowComparison:
     def _count_item(self, item: ActualItem, flow: FlowRules, tally: KindTally) -> None:
         """Count the item by its state, and note whether it is overdue or late."""
         whole, result = self.whole, self.result
-        tally.hash_total += int.from_bytes(item.id[:8])
+        tally.hash_total += total_of(item.id)
         due_at, ended_at = item.due_at, item.ended_at
         if ended_at is None:
             tally.open += 1

@@ -44,7 +44,8 @@ begin
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
     select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
     from ledger.due_item i
-    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
+    where i.effective_date = effective
+      and i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
   end if;
   return null;
 end $$;

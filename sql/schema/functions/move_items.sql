@@ -10,7 +10,7 @@ begin
   with standing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
-    join ledger.due_item i on i.id = n.id
+    join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)
     where i.definition_no = move_items.definition_no and i.due_at > ledger.now()
       and i.tzdata is distinct from move_items.tzdata
       and not exists (select from ledger.expedited x where x.item_no = i.item_no)

@@ -5,7 +5,7 @@
 -- locks: none
 select uuid_send(u.id) as id, i.zone, t.event, t.detail ->> 'reason' as reason, coalesce(t.detail ->> 'tzdata', i.tzdata) as tzdata
 from unnest($1::uuid[]) u (id)
-left join ledger.due_item i on i.id = u.id
+left join ledger.due_item i on i.id = u.id and i.effective_date = ledger.effective_date_of(u.id)
 left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
   and t.event in (12 /* superseded */, 13 /* skipped */)
 where i.item_no is not null or exists (select from ledger.retired_key r where r.id = u.id)

@@ -4,7 +4,7 @@
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
 with item as materialized (
-  select i.* from ledger.due_item i where i.id = $1::uuid
+  select i.* from ledger.due_item i where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
 ),
 journal as materialized (
   select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date

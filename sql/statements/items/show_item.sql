@@ -26,4 +26,4 @@ left join lateral (
   limit 1
 ) o on true
 left join ledger.state s on s.state = coalesce(e.after_state, p.state, case when r.item_no is not null then 5 /* ManualReview */ end, o.state)
-where i.id = $1::uuid
+where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)

@@ -10,7 +10,8 @@
 with asked as materialized (
   select a.id, a.replacement, a.ord, i.effective_date, i.item_no
   from unnest($1::uuid[], $5::uuid[]) with ordinality a (id, replacement, ord)
-  left join ledger.due_item i on i.id = a.id
+  left join ledger.due_item i
+    on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
 ),
 target as materialized (
   select distinct on (a.item_no) a.item_no, a.effective_date, a.replacement

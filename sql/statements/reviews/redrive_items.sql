@@ -7,7 +7,8 @@
 -- locks: review rows (for update, item_no ascending)
 with asked as materialized (
   select a.id, a.ord, i.item_no, i.due_at, i.serial
-  from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i on i.id = a.id
+  from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i
+    on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)
 ),
 locked as materialized (
   select r.item_no, a.due_at, a.serial

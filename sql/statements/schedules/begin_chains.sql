@@ -8,7 +8,7 @@
 insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
 select i.item_no, i.effective_date, u.definition_no, u.delay_seconds
 from unnest($1::uuid[], $2::bigint[], $3::double precision[]) u (id, definition_no, delay_seconds)
-join ledger.due_item i on i.id = u.id and i.definition_no = u.definition_no
+join ledger.due_item i on i.id = u.id and i.effective_date = ledger.effective_date_of(u.id) and i.definition_no = u.definition_no
 where not exists (
   select from ledger.transition t
   where t.item_no = i.item_no and t.effective_date = i.effective_date
