@@ -21,7 +21,7 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.claims import find_next_due
+from dueledger.ledger.store.claims import Claim, find_next_due
 
 LIGHT_CLAIM_ITEMS: Final = 1000
 LIGHT_CLAIM_FLOWS: Final = 200
@@ -159,19 +159,19 @@ class ClaimLoop:
         deliveries = await self._publisher.publish(batches)
         crash_point("allocator.published")
         for batch, delivery in zip(batches, deliveries, strict=True):
-            self._record_delivery(delivery, len(batch.claim.item_nos))
+            self._record_delivery(delivery, batch.claim)
         self._state.deliveries.write_in_background(counts)
         self._state.signals.emit("claim.published", deliveries)
 
-    def _record_delivery(self, delivery: Delivery, items: int) -> None:
-        deliveries = self._state.deliveries
+    def _record_delivery(self, delivery: Delivery, claim: Claim) -> None:
+        deliveries, items = self._state.deliveries, len(claim.item_nos)
         if delivery.outcome is SendResult.ACKNOWLEDGED and delivery.base_offset is not None:
-            deliveries.add_acknowledged(delivery.fence, delivery.base_offset, items)
+            deliveries.add_acknowledged(claim.id, delivery.base_offset, items)
             return
         event = LogEvent.CLAIM_AMBIGUOUS
         if delivery.outcome is SendResult.NEVER_LEFT:
             event = LogEvent.CLAIM_NOT_SENT
-            deliveries.add_unsent([delivery.fence])
+            deliveries.add_unsent([claim.id])
             self._state.topics.suspend(delivery.topic)
         self._log.warning(
             event,

@@ -17,6 +17,7 @@ from bench.measurements import open_snapshot
 from bench.report import Goal, Measured
 from bench.rig import APPLICATION, Rig
 from bench.workload import DUE_AT, tenant_flows
+from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.flows.queue import FLOOR_RAISE_ITEMS
 from dueledger.ledger.store import Record, connect
 from dueledger.ledger.store.claims import (
@@ -164,7 +165,9 @@ class _Backlog:
             flow_nos = [flow.flow_no for flow in self._flows]
             rows = await claim_items(connection, flow_nos, quotas, list(self._floors.values()))
             (fence,) = await next_fences(connection, 1)
-            await record_claims(connection, [self._record(fence, rows)])
+            await record_claims(
+                connection, [self._record(new_claim_id(fence, rows.claimed_at), rows)]
+            )
         self._taken.update(row["flow_no"] for row in rows)
         await self._raise_floors()
         return len(rows)
@@ -180,10 +183,10 @@ class _Backlog:
             self._floors[due.flow_no] = due.floor
             self._taken[due.flow_no] = 0
 
-    def _record(self, fence: int, rows: Sequence[Record]) -> Claim:
+    def _record(self, claim_id: ClaimId, rows: Sequence[Record]) -> Claim:
         flow = self._flows[0]
         return Claim(
-            fence=fence,
+            id=claim_id,
             allocator_no=self._ledger.actor_no,
             topic=flow.topic,
             partition=0,

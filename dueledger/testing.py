@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, assert_never, cast
 
 import orjson
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.kafka.envelope import CONTENT_TYPE_JSON, WorkHeaders
 from dueledger.workers.handlers import HandlerForm
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["due_item", "run"]
 
 _EFFECTIVE_DATE = date(2027, 3, 31)
+_CLAIM_ID = ClaimId(1, datetime.combine(_EFFECTIVE_DATE, time(), UTC), "0" * 16)
 
 
 class _MadeRecord(NamedTuple):
@@ -41,7 +43,7 @@ class _MadeItem(DueItem):
     __slots__ = ()
 
     def __init__(self, headers: WorkHeaders, payload: bytes) -> None:
-        super().__init__(_MadeRecord(payload), headers.fence, headers.position, headers.attempt)
+        super().__init__(_MadeRecord(payload), headers.claim_id, headers.position, headers.attempt)
         self._headers_cache = headers
 
 
@@ -67,7 +69,7 @@ def due_item(
     if attempt < 1:
         raise ValueError(f"attempt must be 1 or more, not {attempt}")
     headers = WorkHeaders(
-        fence=1,
+        claim_id=_CLAIM_ID,
         position=1,
         kind=kind,
         tenant=tenant,

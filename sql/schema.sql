@@ -418,6 +418,16 @@ end $$;
 
 COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it.';
 
+CREATE FUNCTION ledger.has_claim(fence bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return exists (select from ledger.claim c where c.fence = has_claim.fence);
+end $$;
+
+COMMENT ON FUNCTION ledger.has_claim(fence bigint) IS 'Whether a claim has this fence, whenever it was claimed.';
+
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
@@ -928,13 +938,15 @@ CREATE TABLE ledger.claim (
     started integer DEFAULT 0 NOT NULL,
     deadline timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
+    token text,
     flow_no integer,
     topic_actor_no integer,
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
-    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size)))
+    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
+    CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
 )
 PARTITION BY RANGE (claimed_at);
 ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
@@ -965,6 +977,8 @@ COMMENT ON COLUMN ledger.claim.base_offset IS 'Offset of the first record.';
 COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.';
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
+
+COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them can end its items. Null where a direct worker started the claim as it made it.';
 
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
@@ -1050,6 +1064,7 @@ CREATE TABLE ledger.run (
     run_no bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
     fence bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
     from_position integer NOT NULL,
     to_position integer NOT NULL,
     worker_no integer NOT NULL,
@@ -1068,6 +1083,8 @@ PARTITION BY RANGE (started_at);
 COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, under the lease of one worker. Partitioned by month; closed runs are kept.';
 
 COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
+
+COMMENT ON COLUMN ledger.run.claimed_at IS 'When the claim was made: its table partition.';
 
 COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
 
@@ -1099,7 +1116,7 @@ UNION ALL
     p.p AS "position",
     r.run_no
    FROM ((ledger.run r
-     JOIN ledger.claim c ON ((c.fence = r.fence)))
+     JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
      CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
   WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
 

@@ -16,6 +16,7 @@ from dueledger.ledger.kafka.record_batches import RecordReader
 from dueledger.workers.item import DueItem
 
 if TYPE_CHECKING:
+    from dueledger.ledger.claim_id import ClaimId
     from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord
     from dueledger.workers.item import ConsumedWorkRecord
 
@@ -36,12 +37,17 @@ class UnreadableItem:
 class ClaimSlice:
     """Items of one claim and kind. Positions and offsets are contiguous."""
 
-    fence: int
+    claim_id: ClaimId
     kind: str
     from_position: int
     first_offset: int
     items: list[DueItem | UnreadableItem]
     is_alone: bool = False  # suspects: nothing may run at the same time
+
+    @property
+    def fence(self) -> int:
+        """The number of the claim."""
+        return self.claim_id.fence
 
     @property
     def to_position(self) -> int:
@@ -56,7 +62,7 @@ class ClaimSlice:
     def split(self, count: int) -> ClaimSlice:
         """Cut off the first `count` items and return them as a slice."""
         head = ClaimSlice(
-            self.fence,
+            self.claim_id,
             self.kind,
             self.from_position,
             self.first_offset,
@@ -97,11 +103,11 @@ class ClaimSlicer:
             except InvalidHeader as error:
                 self._reject(RejectedWorkRecord(record.read_best_effort(), error))
                 continue
-            fence, position, attempt = headers.fence, headers.position + 1, headers.attempt
+            claim_id, position, attempt = headers.claim_id, headers.position + 1, headers.attempt
             # Nearly every record is the next one of its claim.
-            following = reader.next_of_claim(fence, position, headers.kind, attempt)
+            following = reader.next_of_claim(claim_id, position, headers.kind, attempt)
             claim_slice.items += [
-                DueItem(each, fence, place, attempt)
+                DueItem(each, claim_id, place, attempt)
                 for place, each in enumerate(following, position)
             ]
 
@@ -116,17 +122,17 @@ class ClaimSlicer:
 
     def _place(self, record: KafkaRecord, headers: envelope.WorkHeaders) -> ClaimSlice:
         """Extend the last slice or open a new one; include unreadable neighbours."""
-        fence, position, kind = headers.fence, headers.position, headers.kind
-        _require_between(envelope.FENCE, fence, _FENCE_MAX)
+        claim_id, position, kind = headers.claim_id, headers.position, headers.kind
+        _require_between(envelope.FENCE, claim_id.fence, _FENCE_MAX)
         _require_between(envelope.POSITION, position, _POSITION_MAX)
         rejected_before, self._rejected_before_first = self._rejected_before_first, []
         if rejected_before and rejected_before[-1].record.offset != record.offset - 1:
             rejected_before = []
-        item = DueItem(record, fence, position, headers.attempt)
+        item = DueItem(record, claim_id, position, headers.attempt)
         last = self.slices[-1] if self.slices else None
         if (
             last is not None
-            and (last.fence, last.kind) == (fence, kind)
+            and (last.claim_id, last.kind) == (claim_id, kind)
             and record.offset - last.end_offset == len(rejected_before)
             and position - last.to_position - 1 == len(rejected_before)
         ):
@@ -136,7 +142,7 @@ class ClaimSlicer:
         placed = min(len(rejected_before), position - 1)
         before = rejected_before[len(rejected_before) - placed :]
         claim_slice = ClaimSlice(
-            fence,
+            claim_id,
             kind,
             position - placed,
             record.offset - placed,

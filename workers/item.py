@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from datetime import date, datetime
     from uuid import UUID
 
+    from dueledger.ledger.claim_id import ClaimId
+
 
 class ConsumedWorkRecord(Protocol):
     """The part of a consumed Kafka record that workers need."""
@@ -47,15 +49,20 @@ class DueItem:
     item is parked with that name. `attempt` is set if it is known without parsing.
     """
 
-    __slots__ = ("_attempt", "_headers_cache", "_record", "fence", "position")
+    __slots__ = ("_attempt", "_claim_id", "_headers_cache", "_record", "fence", "position")
 
     def __init__(
-        self, record: ConsumedWorkRecord, fence: int, position: int, attempt: int | None = None
+        self,
+        record: ConsumedWorkRecord,
+        claim_id: ClaimId,
+        position: int,
+        attempt: int | None = None,
     ) -> None:
         self._record = record
         self._headers_cache: envelope.WorkHeaders | None = None
         self._attempt = attempt
-        self.fence = fence
+        self._claim_id = claim_id
+        self.fence = claim_id.fence
         self.position = position
 
     @property
@@ -129,7 +136,7 @@ class DueItem:
         if self._headers_cache is None:
             record = self._record
             if isinstance(record, KafkaRecord):
-                self._headers_cache = record.work_headers_at(self.fence, self.position)
+                self._headers_cache = record.work_headers_at(self._claim_id, self.position)
             else:
                 self._headers_cache = envelope.parse_work_headers(record.headers)
         return self._headers_cache

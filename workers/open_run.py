@@ -41,6 +41,7 @@ class OpenRun:
         "from_position",
         "handler_deadline",
         "has_snooze_until",
+        "id",
         "is_alone",
         "is_cancelled",
         "is_stopped",
@@ -59,10 +60,11 @@ class OpenRun:
     def __init__(
         self, start: StartResult, claim_slice: ClaimSlice, *, lease_until: float, topic: str = ""
     ) -> None:
-        if start.run_no is None:
+        if start.run is None:
             raise ValueError("a refused start opens no run")
         size = len(claim_slice.items)
-        self.run_no = start.run_no
+        self.id = start.run
+        self.run_no = start.run.run_no
         self.kind = claim_slice.kind
         self.topic = topic
         self.fence = claim_slice.fence

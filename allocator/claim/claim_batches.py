@@ -13,8 +13,9 @@ from typing import Final, final
 
 from dueledger.allocator.publish import OutgoingBatch
 from dueledger.allocator.publish.record_writer import ClaimDeadlines, FlowHeaders, RecordWriter
+from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.kafka.partitioner import partitions_of
-from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
 from dueledger.ledger.store.claims import Claim, DueFlow
 
 DrawFences = Callable[[int], Awaitable[list[int]]]
@@ -34,7 +35,7 @@ class ClaimBatch:
     @property
     def fence(self) -> int:
         """Number of the claim."""
-        return self.claim.fence
+        return self.claim.id.fence
 
     @property
     def topic(self) -> str:
@@ -80,7 +81,7 @@ class ClaimBatchBuilder:
 
     async def build(
         self,
-        rows: Sequence[ClaimedRow],
+        rows: ClaimedRows,
         flows: Mapping[int, DueFlow],
         partitions: Mapping[str, int],
         draw_fences: DrawFences,
@@ -105,7 +106,8 @@ class ClaimBatchBuilder:
             while start < len(group.rows):
                 if not fences:
                     fences = (await draw_fences(len(groups) + _SPARE_FENCES))[::-1]
-                batch, start = self._fill(group, start, fences.pop(), flow_headers, last)
+                claim_id = new_claim_id(fences.pop(), rows.claimed_at)
+                batch, start = self._fill(group, start, claim_id, flow_headers, last)
                 batches.append(batch)
                 if len(rows) > _YIELD_ROWS:
                     await asyncio.sleep(0)  # a small claim need not wait for a large one
@@ -115,7 +117,7 @@ class ClaimBatchBuilder:
         self,
         group: _PartitionRows,
         start: int,
-        fence: int,
+        claim_id: ClaimId,
         flow_headers: Mapping[int, FlowHeaders],
         last: dict[tuple[str, int], OutgoingBatch],
     ) -> tuple[ClaimBatch, int]:
@@ -132,18 +134,18 @@ class ClaimBatchBuilder:
         if records is not None:
             first = records.record_count()
             written = self._writer.write(
-                rows, keys, fence, flow_headers, records.bytes_left, first=first
+                rows, keys, claim_id, flow_headers, records.bytes_left, first=first
             )
         if records is None or not written:
             records, first = self._new_batch(), 0
             last[topic_partition] = records
-            written = self._writer.write(rows, keys, fence, flow_headers, records.bytes_left)
+            written = self._writer.write(rows, keys, claim_id, flow_headers, records.bytes_left)
         records.add(written)
         count = len(written)
         rows = group.rows[start : start + count]
         settled_by_topic = flow_headers[rows[0].flow_no].flow.settled_by_topic
         claim = Claim(
-            fence=fence,
+            id=claim_id,
             allocator_no=self._allocator_no,
             topic=group.topic,
             partition=group.partition,

@@ -16,7 +16,7 @@ from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import CONNECTION_LOST, Connection
-from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.claimed_rows import ClaimedRows
 from dueledger.ledger.store.claims import (
     claim_items,
     claim_serial_items,
@@ -75,7 +75,7 @@ class ItemClaimer:
                     )
                     self._flow_queue.defer_limited([share.flow.flow_no], now=monotonic())
                 except BaseException:  # the claims before it are recorded and certainly not sent
-                    self._deliveries.add_unsent([batch.fence for batch in batches])
+                    self._deliveries.add_unsent([batch.claim.id for batch in batches])
                     raise
             return batches
 
@@ -103,14 +103,14 @@ class ItemClaimer:
                     await record_claims(connection, [batch.claim for batch in batches])
         except CONNECTION_LOST:
             # The commit may have happened; nothing was published.
-            self._deliveries.add_unsent([batch.fence for batch in batches])
+            self._deliveries.add_unsent([batch.claim.id for batch in batches])
             raise
         self._flow_queue.defer_limited(admission.exhausted_flows(taken), now=monotonic())
         return batches
 
-    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> list[ClaimedRow]:
+    async def _take(self, connection: Connection, shares: Sequence[FlowShare]) -> ClaimedRows:
         """Claim rows: serial ones first, since few of them may be free, then plain ones."""
-        rows: list[ClaimedRow] = []
+        rows = ClaimedRows()
         left = {share.flow.flow_no: share.quota for share in shares}
         serial = [share for share in shares if share.flow.has_serial]
         if serial:
@@ -127,13 +127,15 @@ class ItemClaimer:
                 left[flow_no] -= items
         plain = [share for share in shares if share.flow.has_plain and left[share.flow.flow_no] > 0]
         if plain:
-            rows += await claim_items(
-                connection,
-                [share.flow.flow_no for share in plain],
-                [left[share.flow.flow_no] for share in plain],
-                [share.floor for share in plain],
-                [share.flow.is_limited for share in plain],
-                with_fences=self._load is FlowLoad.LIGHT,
+            rows.add(
+                await claim_items(
+                    connection,
+                    [share.flow.flow_no for share in plain],
+                    [left[share.flow.flow_no] for share in plain],
+                    [share.floor for share in plain],
+                    [share.flow.is_limited for share in plain],
+                    with_fences=self._load is FlowLoad.LIGHT,
+                )
             )
         return rows
 

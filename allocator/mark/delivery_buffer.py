@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final, final
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import CONNECTION_LOST, Pool
@@ -26,19 +27,19 @@ class DeliveryBuffer:
         self._pool = pool
         self._allocator_no = allocator_no
         self._log = get_logger("allocator")
-        self._offsets: dict[int, int] = {}
-        self._items: dict[int, int] = {}
-        self._unsent: set[int] = set()
+        self._offsets: dict[ClaimId, int] = {}
+        self._items: dict[ClaimId, int] = {}
+        self._unsent: set[ClaimId] = set()
         self._writing: asyncio.Task[None] | None = None
 
-    def add_acknowledged(self, fence: int, base_offset: int, items: int) -> None:
+    def add_acknowledged(self, claim_id: ClaimId, base_offset: int, items: int) -> None:
         """Add a claim of `items` items that Kafka acknowledged."""
-        self._offsets[fence] = base_offset
-        self._items[fence] = items
+        self._offsets[claim_id] = base_offset
+        self._items[claim_id] = items
 
-    def add_unsent(self, fences: Iterable[int]) -> None:
+    def add_unsent(self, claim_ids: Iterable[ClaimId]) -> None:
         """Add claims that were certainly not sent."""
-        self._unsent.update(fences)
+        self._unsent.update(claim_ids)
 
     def write_in_background(self, counts: Counter[str]) -> None:
         """Write the buffer in the background, after a short wait for more."""
@@ -75,9 +76,9 @@ class DeliveryBuffer:
             self._offsets = offsets | self._offsets
             raise
         crash_point("allocator.marked")
-        items = {fence: self._items.pop(fence) for fence in offsets}
+        items = {claim_id.fence: self._items.pop(claim_id) for claim_id in offsets}
         counts["published"] += sum(items[fence] for fence in in_force)
-        late = sorted(offsets.keys() - in_force)
+        late = sorted(items.keys() - in_force)
         if late:
             # Their records are in the topic under a closed fence: a start of them is refused.
             self._log.warning(LogEvent.CLAIM_EXPIRED, fences=late)

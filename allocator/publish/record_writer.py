@@ -10,12 +10,13 @@ from datetime import date, datetime
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeVar, final
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import VARINTS, header, header_name
 from dueledger.ledger.kafka.work_record_prefix import (
     POSITION_HEADERS,
     RECORD_PREFIXES,
-    fence_header,
+    claim_headers,
     kind_and_attempt,
 )
 from dueledger.ledger.store.claimed_rows import CLAIMED_COLUMNS, ClaimedRow
@@ -116,7 +117,7 @@ class RecordWriter:
         self,
         rows: Sequence[ClaimedRow],
         keys: Sequence[bytes],
-        fence: int,
+        claim_id: ClaimId,
         flow_headers: Mapping[int, FlowHeaders],
         bytes_max: int,
         *,
@@ -128,7 +129,7 @@ class RecordWriter:
         """
         records: list[bytes] = []
         bytes_left = bytes_max
-        for record in self._records(rows, keys, fence, flow_headers, first):
+        for record in self._records(rows, keys, claim_id, flow_headers, first):
             bytes_left -= len(record)
             if bytes_left < 0 and (records or first):
                 break
@@ -139,12 +140,13 @@ class RecordWriter:
         self,
         rows: Sequence[ClaimedRow],
         keys: Sequence[bytes],
-        fence: int,
+        claim_id: ClaimId,
         flow_headers: Mapping[int, FlowHeaders],
         first: int,
     ) -> Iterator[bytes]:
-        fence_text = b"%d" % fence
-        header_starts = [VARINTS[_HEADERS + more] + fence_header(fence) for more in range(3)]
+        fence_text = b"%d" % claim_id.fence
+        claim = claim_headers(claim_id)
+        header_starts = [VARINTS[_HEADERS + more] + claim for more in range(3)]
         before_id = _ID + VARINTS[_UUID_CHARACTERS + 1 + len(fence_text)]
         after_id = b":%b%b" % (fence_text, _ITEM)
         cycles, dates, join = self._cycles, self._dates, b"".join

@@ -75,11 +75,12 @@ public final class DueConsumer {
     return letter;
   }
 
-  /** What is reported: the three numbers of the work record under which it was handed out. */
+  /** What is reported: what the work record says about where it was handed out. */
   private static ProducerRecord<byte[], byte[]> outcome(
       ConsumerRecord<byte[], byte[]> record, String verdict) {
     String value = "{\"item\":" + quoted(header(record, "ce_dueitem"))
         + ",\"fence\":" + header(record, "ce_duefence")
+        + ",\"token\":" + quoted(header(record, "ce_duetoken"))
         + ",\"position\":" + header(record, "ce_dueposition") + "," + verdict + "}";
     byte[] key = header(record, "ce_subject").getBytes(UTF_8);
     var outcome = new ProducerRecord<byte[], byte[]>(OUTCOMES, key, value.getBytes(UTF_8));

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple, cast
 from uuid import UUID
 
+from dueledger.ledger.claim_id import TOKEN_TEXT_CHARACTERS, ClaimId, parse_claim_id
 from dueledger.ledger.errors import InvalidHeader, Problem, shown_value
 
 OUTCOME_TOPIC: Final = "due-outcomes"
@@ -23,6 +24,7 @@ CONTENT_TYPE_JSON: Final = b"application/json"
 SOURCE_PREFIX: Final = "/dueledger/"
 
 FENCE: Final = "ce_duefence"
+TOKEN: Final = "ce_duetoken"  # noqa: S105  # a name of a header
 POSITION: Final = "ce_dueposition"
 SPECVERSION_HEADER: Final = "ce_specversion"
 ID: Final = "ce_id"
@@ -41,10 +43,11 @@ TRACEPARENT: Final = "traceparent"
 # Only on a suspect item: its worker died with it, so it must run alone in its process.
 ALONE: Final = "ce_duealone"
 
-# The order in which the allocator writes headers: first fence and position, then headers that many
-# items share, last an item's own. Readers must not rely on it.
+# The order in which the allocator writes headers: first the claim's and the position, then headers
+# that many items share, last an item's own. Readers must not rely on it.
 WORK_HEADERS: Final = (
     FENCE,
+    TOKEN,
     POSITION,
     TYPE,
     ATTEMPT,
@@ -77,7 +80,7 @@ Headers = Sequence[tuple[str, bytes | None]]
 class WorkHeaders(NamedTuple):
     """The parsed headers of a work record. A tuple: a frozen dataclass costs 1 microsecond more."""
 
-    fence: int
+    claim_id: ClaimId
     position: int
     kind: str
     tenant: str
@@ -90,6 +93,11 @@ class WorkHeaders(NamedTuple):
     content_type: str
     traceparent: str | None
     is_alone: bool = False
+
+    @property
+    def fence(self) -> int:
+        """The number of the claim."""
+        return self.claim_id.fence
 
 
 def work_topic(kind: str) -> str:
@@ -121,8 +129,10 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
         is_alone = by_name.get(ALONE) == b"1"
     if None in values:
         raise _first_fault(values)
-    fence, position, kind, attempt, version, _, content, tenant = cast("list[bytes]", values[:8])
-    cycle, effective, _, due_at, identity, item, subject = cast("list[bytes]", values[8:15])
+    fence, token, position, kind, attempt, version, _, content, tenant = cast(
+        "list[bytes]", values[:9]
+    )
+    cycle, effective, _, due_at, identity, item, subject = cast("list[bytes]", values[9:16])
     if not (
         fence.isdigit()
         and position.isdigit()
@@ -133,7 +143,7 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
         raise _first_fault(values)
     try:
         return WorkHeaders(
-            int(fence),
+            parse_claim_id(int(fence), token.decode()),
             int(position),
             kind.decode(),
             tenant.decode(),
@@ -232,6 +242,10 @@ def _instant(value: bytes) -> datetime:
     return instant
 
 
+def _token(value: bytes) -> ClaimId:
+    return parse_claim_id(0, value.decode())
+
+
 def _item(value: bytes) -> UUID:
     return UUID(value.decode())
 
@@ -245,6 +259,7 @@ _INSTANT_ACCEPTED: Final = "an instant with its offset, as 2027-03-01T09:00:00Z"
 _NUMBER_ACCEPTED: Final = "a whole number in ASCII digits"
 _READERS: Final[dict[str, tuple[Callable[[bytes], object], str | None]]] = {
     FENCE: (_digits, _NUMBER_ACCEPTED),
+    TOKEN: (_token, f"{TOKEN_TEXT_CHARACTERS} lower-case hex digits"),
     POSITION: (_digits, _NUMBER_ACCEPTED),
     ATTEMPT: (_digits, _NUMBER_ACCEPTED),
     SPECVERSION_HEADER: (_version, SPECVERSION),

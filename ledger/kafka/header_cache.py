@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from dueledger.ledger.claim_id import ClaimId, parse_claim_id
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import VARINTS, header, header_name, read_varint
 
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 _CACHE_MAX: Final = 4096
 # From after the position to the first header of the item's own, in the allocator's order.
-_SHARED: Final = slice(2, envelope.WORK_HEADERS.index(envelope.ID))
+_SHARED: Final = slice(3, envelope.WORK_HEADERS.index(envelope.ID))
 _UUID_CHARACTERS: Final = 36
 _FENCE: Final = header_name(envelope.FENCE)
+_TOKEN: Final = header_name(envelope.TOKEN)
 _POSITION: Final = header_name(envelope.POSITION)
 _ID: Final = header_name(envelope.ID)
 _ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
@@ -46,31 +48,28 @@ def cached_headers(body: bytes, at: int, end: int) -> envelope.WorkHeaders | Non
 
     Returns None if their shared part is not cached, is in another order, or is malformed.
     """
-    fence_and_position: list[int] = []
-    for name in (_FENCE, _POSITION):
-        if not body.startswith(name, at):
-            return None
-        try:
-            text, at = _read_text(body, at + len(name))
-        except (ValueError, IndexError):
-            return None
-        if not (text.isascii() and text.isdigit()):
-            return None
-        fence_and_position.append(int(text))
-    fence, position = fence_and_position
-    return cached_headers_after_position(body, at, end, (fence, position))
+    try:
+        fence, at = _read_after(body, at, _FENCE)
+        token, at = _read_after(body, at, _TOKEN)
+        position, at = _read_after(body, at, _POSITION)
+        for digits in (fence, position):
+            if not (digits.isascii() and digits.isdigit()):
+                return None
+        claim_id = parse_claim_id(int(fence), token)
+    except (ValueError, IndexError):
+        return None
+    return cached_headers_after_position(body, at, end, claim_id, int(position))
 
 
 def cached_headers_after_position(
-    body: bytes, at: int, end: int, fence_and_position: tuple[int, int]
+    body: bytes, at: int, end: int, claim_id: ClaimId, position: int
 ) -> envelope.WorkHeaders | None:
-    """Return the work headers of a record of known fence and position; the others begin at `at`."""
-    fence, position = fence_and_position
+    """Return the work headers of a record of known claim and position; the others begin at `at`."""
     own = body.find(_ID, at, end)
     known = _cache.get(body[at:own])
     if known is None:
         return None
-    fence_text = b"%d" % fence
+    fence_text = b"%d" % claim_id.fence
     at = own + len(_ID) + 1  # the length: less than 64 with any fence
     item = body[at : at + _UUID_CHARACTERS]
     identity = b"%b%b:%b" % (VARINTS[_UUID_CHARACTERS + 1 + len(fence_text)], item, fence_text)
@@ -86,7 +85,7 @@ def cached_headers_after_position(
         if at != end:
             return None
         return envelope.WorkHeaders(
-            fence,
+            claim_id,
             position,
             known.kind,
             known.tenant,
@@ -101,6 +100,12 @@ def cached_headers_after_position(
         )
     except (ValueError, IndexError):
         return None
+
+
+def _read_after(body: bytes, at: int, name: bytes) -> tuple[str, int]:
+    if not body.startswith(name, at):
+        raise ValueError("another header is there")
+    return _read_text(body, at + len(name))
 
 
 def _read_text(body: bytes, at: int) -> tuple[str, int]:

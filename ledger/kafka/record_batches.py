@@ -22,13 +22,14 @@ from dueledger.ledger.kafka.record_format import read_varint
 from dueledger.ledger.kafka.work_record_prefix import (
     POSITION_HEADERS,
     RECORD_PREFIXES,
-    fence_header,
+    claim_headers,
     kind_and_attempt,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dueledger.ledger.claim_id import ClaimId
     from dueledger.ledger.kafka.envelope import WorkHeaders
     from dueledger.ledger.kafka.record_format import BatchHeader
 
@@ -66,7 +67,7 @@ class KafkaRecord:
     """A record of format v2, as a range of its batch's bytes.
 
     Its properties parse it on each access and raise InvalidHeader if it is malformed. `rest` is the
-    offset of the headers after fence and position, or 0 if it is not known.
+    offset of the headers after the position, or 0 if it is not known.
     """
 
     __slots__ = ("_body", "_end", "_headers_from", "_start", "offset")
@@ -102,12 +103,12 @@ class KafkaRecord:
         cached = cached_headers(self._body, self._headers_at(), self._end)
         return self._parse_all_headers() if cached is None else cached
 
-    def work_headers_at(self, fence: int, position: int) -> WorkHeaders:
-        """Return its work headers, of which fence and position are known."""
+    def work_headers_at(self, claim_id: ClaimId, position: int) -> WorkHeaders:
+        """Return its work headers, of which claim and position are known."""
         cached = None
         if self._headers_from:
             cached = cached_headers_after_position(
-                self._body, self._headers_from, self._end, (fence, position)
+                self._body, self._headers_from, self._end, claim_id, position
             )
         return self._parse_all_headers() if cached is None else cached
 
@@ -190,16 +191,16 @@ class RecordReader:
         return KafkaRecord(body, start, end, self._base_offset + index)
 
     def next_of_claim(
-        self, fence: int, position: int, kind: str, attempt: int
+        self, claim_id: ClaimId, position: int, kind: str, attempt: int
     ) -> list[KafkaRecord]:
         """Return the next records while they continue the claim, in order.
 
-        The first has `position`. All have this fence, kind and attempt, and the allocator's order
+        The first has `position`. All have this claim, kind and attempt, and the allocator's order
         of headers; the first record that differs ends the list. The hottest loop of the worker.
         """
         body, at, index = self._body, self._at, self._index
         base_offset, end_max = self._base_offset, len(body)
-        before, after = fence_header(fence), kind_and_attempt(kind, attempt)
+        before, after = claim_headers(claim_id), kind_and_attempt(kind, attempt)
         count = min(self._size - index, (end_max - at) // (len(before) + len(after)))
         found: list[KafkaRecord] = []
         append = found.append

@@ -4,11 +4,17 @@ Records of a claim differ only in position, key, value and an item's own headers
 handle the bytes before these as a whole.
 """
 
-from collections.abc import Callable
-from typing import Final
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
 
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import VARINTS, header
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from dueledger.ledger.claim_id import ClaimId
 
 POSITIONS_MAX: Final = 20_000
 """The largest number of items in a claim."""
@@ -37,9 +43,11 @@ POSITION_HEADERS: Final = _PositionTable(
 )
 
 
-def fence_header(fence: int) -> bytes:
-    """Return the first header of every record of a claim."""
-    return header(envelope.FENCE, b"%d" % fence)
+def claim_headers(claim_id: ClaimId) -> bytes:
+    """Return the first headers of every record of a claim."""
+    return header(envelope.FENCE, b"%d" % claim_id.fence) + header(
+        envelope.TOKEN, claim_id.token_text.encode()
+    )
 
 
 def kind_and_attempt(kind: str, attempt: int) -> bytes:

@@ -1,9 +1,9 @@
 """The rows that claim_items and claim_serial_items return, with their columns by name."""
 
-from collections.abc import Sequence
-from datetime import date, datetime
+from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, final
 from uuid import UUID
 
 from dueledger.ledger.store.connection import Record
@@ -24,6 +24,9 @@ CLAIMED_COLUMNS: Final[Sequence[str]] = (
     "batch_max",
     "fence",
 )
+
+
+_NO_TIME: Final = datetime.min.replace(tzinfo=UTC)
 
 
 def _column(name: str) -> Any:  # noqa: ANN401 - a value that comes out of the database
@@ -53,3 +56,19 @@ class ClaimedRow(Record):
     starts: int = _column("starts")
     batch_max: int | None = _column("batch_max")
     fence: int | None = _column("fence")
+
+
+@final
+class ClaimedRows(list[ClaimedRow]):
+    """Claimed rows, and when the database claimed them: `claimed_at` is part of a claim's id."""
+
+    __slots__ = ("claimed_at",)
+
+    def __init__(self, rows: Iterable[ClaimedRow] = (), claimed_at: datetime = _NO_TIME) -> None:
+        super().__init__(rows)
+        self.claimed_at = claimed_at
+
+    def add(self, more: "ClaimedRows") -> None:
+        """Add the rows of a later statement, and take its time."""
+        self.extend(more)
+        self.claimed_at = more.claimed_at

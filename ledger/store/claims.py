@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple
 
+from dueledger.ledger.claim_id import ClaimId, first_and_last
 from dueledger.ledger.errors import UnseenPartition
-from dueledger.ledger.store.claimed_rows import ClaimedRow
+from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.counted import fetch_counted
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
@@ -108,7 +109,7 @@ class Claim:
     `topic_actor_no` if it is settled by topic: its acknowledgement then starts it as one run.
     """
 
-    fence: int
+    id: ClaimId
     allocator_no: int
     topic: str
     partition: int
@@ -123,6 +124,11 @@ class Claim:
     flow_no: int | None = None
     topic_actor_no: int | None = None
     lease_seconds: float | None = None
+
+    @property
+    def fence(self) -> int:
+        """Its number."""
+        return self.id.fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +210,7 @@ async def claim_items(
     measured: Sequence[bool] | None = None,
     *,
     with_fences: bool = False,
-) -> list[ClaimedRow]:
+) -> ClaimedRows:
     """Claim due rows, up to each flow's quota; rows that others have locked are skipped.
 
     The scan starts at each flow's floor: while an old snapshot is held, a scan from the beginning
@@ -239,7 +245,7 @@ async def claim_serial_items(
     floors: Sequence[PendingFloor] | None = None,
     measured: Sequence[bool] | None = None,
     with_fences: bool = False,
-) -> list[ClaimedRow]:
+) -> ClaimedRows:
     """Claim due rows whose keys are free, and hold the keys; otherwise as `claim_items`.
 
     Draw fences here only if no later statement of the transaction locks items: another transaction
@@ -271,13 +277,14 @@ async def claim_serial_items(
     return _without_count_row(rows)
 
 
-def _without_count_row(rows: list[ClaimedRow]) -> list[ClaimedRow]:
-    """Return rows without their last, which says how many were taken."""
-    taken: int = rows.pop().item_no
+def _without_count_row(rows: list[ClaimedRow]) -> ClaimedRows:
+    """Return rows without their last, which says how many were taken, and when."""
+    last = rows.pop()
+    taken = last.item_no
     if taken != len(rows):
         message = f"{taken} items were taken and {len(rows)} of them found: nothing is claimed"
         raise UnseenPartition(message, taken=taken, found=len(rows))
-    return rows
+    return ClaimedRows(rows, last.due_at)
 
 
 async def next_fences(connection: Connection, count: int) -> list[int]:
@@ -291,7 +298,7 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
         statement("record_claims"),
         [
             (
-                claim.fence,
+                *claim.id,
                 claim.allocator_no,
                 claim.topic,
                 claim.partition,
@@ -313,22 +320,39 @@ async def record_claims(connection: Connection, claims: Sequence[Claim]) -> None
 
 
 async def mark_published(
-    connection: Connection, fences: Sequence[int], base_offsets: Sequence[int]
+    connection: Connection, claim_ids: Sequence[ClaimId], base_offsets: Sequence[int]
 ) -> list[int]:
     """Mark acknowledged claims; return the fences of those that are still open.
 
     A missing fence was closed before its acknowledgement, or was marked before.
     """
-    rows = await connection.fetch(statement("mark_published"), fences, base_offsets)
+    claimed_ats = [claim_id.claimed_at for claim_id in claim_ids]
+    rows = await connection.fetch(
+        statement("mark_published"),
+        [claim_id.fence for claim_id in claim_ids],
+        claimed_ats,
+        base_offsets,
+        *first_and_last(claimed_ats),
+    )
     return [row["fence"] for row in rows if not row["closed"]]
 
 
-async def release_claims(connection: Connection, fences: Sequence[int], allocator_no: int) -> int:
+async def release_claims(
+    connection: Connection, claim_ids: Sequence[ClaimId], allocator_no: int
+) -> int:
     """Release the items that were not started; return how many.
 
     Call it only for claims that were certainly not sent. The deadline decides ambiguous ones.
     """
-    (row,) = await fetch_counted(connection, "release_claims", fences, allocator_no)
+    claimed_ats = [claim_id.claimed_at for claim_id in claim_ids]
+    (row,) = await fetch_counted(
+        connection,
+        "release_claims",
+        [claim_id.fence for claim_id in claim_ids],
+        claimed_ats,
+        allocator_no,
+        *first_and_last(claimed_ats),
+    )
     return row["released"]
 
 

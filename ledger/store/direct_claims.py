@@ -9,16 +9,18 @@ from uuid import UUID
 
 from asyncpg import BitString
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.store.claims import PendingFloor
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
+from dueledger.ledger.store.runs import RunId
 from dueledger.ledger.store.statements import statement
 
 DIRECT_TOPIC: Final = "direct"
 """The topic of a direct claim."""
 DIRECT_PARTITION: Final = -1
-_RUN_FIELDS: Final = 14
-_DUE_ATS: Final = 11
+_RUN_FIELDS: Final = 15
+_DUE_ATS: Final = 12
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
 
@@ -57,6 +59,7 @@ class DirectRun:
     """
 
     run_no: int
+    started_at: datetime
     fence: int
     group_no: int
     lease_seconds: float
@@ -70,6 +73,11 @@ class DirectRun:
     due_ats: Sequence[datetime]
     payloads: Sequence[bytes]
     traceparents: Sequence[str | None] | None
+
+    @property
+    def claim_id(self) -> ClaimId:
+        """Its claim, which has no token: no start and no outcome will repeat one."""
+        return ClaimId(self.fence, self.started_at, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +107,7 @@ class DirectClaimResult:
 class OpenRunRow:
     """An open run of a worker, and the indexes (from 0) of its items that have not ended."""
 
-    run_no: int
+    id: RunId
     size: int
     open_indexes: Sequence[int]
 
@@ -171,7 +179,12 @@ async def list_open_runs(connection: Connection, worker_no: int) -> list[OpenRun
     """List the open runs of a worker, the latest first, at most 10,000."""
     rows = await connection.fetch(statement("list_open_runs"), worker_no)
     return [
-        OpenRunRow(row["run_no"], len(row["ended"]), _open_indexes(row["ended"])) for row in rows
+        OpenRunRow(
+            RunId(row["run_no"], row["started_at"], row["claimed_at"]),
+            len(row["ended"]),
+            _open_indexes(row["ended"]),
+        )
+        for row in rows
     ]
 
 

@@ -2,22 +2,29 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from dueledger.ledger.claim_id import ClaimId, first_and_last
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_errors
+from dueledger.ledger.store.runs import RunId
 from dueledger.ledger.store.statements import statement
+
+NO_CLAIM: Final = ClaimId(0, datetime(1970, 1, 1, tzinfo=UTC), "")
+"""The claim of an outcome without a token: no claim has this fence."""
 
 
 class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
-    UNKNOWN: no claim has this fence, or its claim has fewer items. MISMATCH: another item has this
-    position. WRONG_SETTLER: workers settle this kind. STALE: its claim or run was closed before.
-    CONFLICT: the item ended differently under the same fence.
+    UNKNOWN: no claim has this fence, or its claim has fewer items. MISMATCH: the claim of this
+    fence has another token, or another item has this position. WRONG_SETTLER: workers settle this
+    kind. STALE: its claim or run was closed before. CONFLICT: the item ended differently under the
+    same fence.
     """
 
     UNKNOWN = "unknown"
@@ -31,7 +38,7 @@ class OutcomeRefusal(StrEnum):
 class TopicRun:
     """The run of a claim settled by topic. `open` until all items ended or its lease lapsed."""
 
-    run_no: int
+    id: RunId
     from_position: int
     to_position: int
     lease_seconds: float
@@ -53,11 +60,11 @@ class ClaimedItem:
 
 @dataclass(frozen=True, slots=True)
 class OutcomeTarget:
-    """The claim, item and run that a fence, a position and an item id name.
+    """The claim, item and run that a claim's id, a position and an item id name.
 
-    `size` None: no claim has that fence. `topic_actor_no` None: workers settle it. `item` None: the
-    position has another item or none. `run` None: its topic never started it; `waiting` is then
-    whether its claim is open.
+    `size` None: no claim has that id; `is_given`: a claim has its fence. `topic_actor_no` None:
+    workers settle it. `item` None: the position has another item or none. `run` None: its topic
+    never started it; `waiting` is then whether its claim is open.
     """
 
     size: int | None
@@ -65,6 +72,7 @@ class OutcomeTarget:
     item: ClaimedItem | None
     run: TopicRun | None
     waiting: bool
+    is_given: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,29 +88,62 @@ class RefusedOutcome:
     detail: str
 
 
+class ReportedPlace(NamedTuple):
+    """What a reported outcome names: a position of a claim, and the item there."""
+
+    claim_id: ClaimId
+    position: int
+    item: UUID
+
+
 async def start_topic_runs(
-    connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
+    connection: Connection, places: Sequence[ReportedPlace]
 ) -> dict[int, int]:
     """Start claims settled by topic whose outcomes came before the acknowledgement was marked.
 
     Returns run numbers by fence. An outcome starts a claim only if it names the item at that
     position.
     """
-    rows = await connection.fetch(statement("start_topic_runs"), fences, positions, items)
+    rows = await connection.fetch(
+        statement("start_topic_runs"), *_columns(places), *_claimed_between(places)
+    )
     return {row["fence"]: row["run_no"] for row in rows}
 
 
-async def lock_topic_runs(connection: Connection, fences: Sequence[int]) -> None:
+async def lock_topic_runs(connection: Connection, places: Sequence[ReportedPlace]) -> None:
     """Lock the open runs of these claims, so that the next read of them stays valid."""
-    await connection.fetch(statement("lock_topic_runs"), fences)
+    fences, claimed_ats, tokens, _, _ = _columns(places)
+    await connection.fetch(
+        statement("lock_topic_runs"), fences, claimed_ats, tokens, *_claimed_between(places)
+    )
 
 
 async def find_outcome_targets(
-    connection: Connection, fences: Sequence[int], positions: Sequence[int], items: Sequence[UUID]
+    connection: Connection, places: Sequence[ReportedPlace]
 ) -> list[OutcomeTarget]:
     """Find the target of each reported outcome, in input order. Call it after the lock."""
-    rows = await connection.fetch(statement("find_outcome_targets"), fences, positions, items)
+    rows = await connection.fetch(
+        statement("find_outcome_targets"), *_columns(places), *_claimed_between(places)
+    )
     return [_target(row) for row in rows]
+
+
+def _columns(
+    places: Sequence[ReportedPlace],
+) -> tuple[list[int], list[datetime], list[str], list[int], list[UUID]]:
+    return (
+        [place.claim_id.fence for place in places],
+        [place.claim_id.claimed_at for place in places],
+        [place.claim_id.token for place in places],
+        [place.position for place in places],
+        [place.item for place in places],
+    )
+
+
+def _claimed_between(places: Sequence[ReportedPlace]) -> tuple[datetime, datetime]:
+    return first_and_last(
+        place.claim_id.claimed_at for place in places if place.claim_id != NO_CLAIM
+    )
 
 
 def _target(row: Record) -> OutcomeTarget:
@@ -112,6 +153,7 @@ def _target(row: Record) -> OutcomeTarget:
         _item(row) if row["matches"] else None,
         _run(row) if row["run_no"] is not None else None,
         row["waiting"],
+        row["is_given"],
     )
 
 
@@ -130,7 +172,11 @@ def _item(row: Record) -> ClaimedItem:
 
 def _run(row: Record) -> TopicRun:
     return TopicRun(
-        row["run_no"], row["from_position"], row["to_position"], row["lease_seconds"], row["open"]
+        RunId(row["run_no"], row["started_at"], row["claimed_at"]),
+        row["from_position"],
+        row["to_position"],
+        row["lease_seconds"],
+        row["open"],
     )
 
 

@@ -2,37 +2,67 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from asyncpg import BitString
 
+from dueledger.ledger.claim_id import ClaimId, first_and_last
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.counted import fetch_counted
 from dueledger.ledger.store.error_mapping import mapped_errors
 from dueledger.ledger.store.statements import statement
+
+
+class RunId(NamedTuple):
+    """A run, and when its claim was made. With both times a look-up reads two table partitions."""
+
+    run_no: int
+    started_at: datetime
+    claimed_at: datetime
+
+
+class StartRefusal(StrEnum):
+    """Why a start changed nothing and was recorded.
+
+    UNKNOWN: no claim has this fence. MISMATCH: the claim of this fence has another token or time;
+    the record is of commits that a restored ledger lost, of another ledger, or forged.
+    WRONG_SETTLER: only another worker, or the consumers of its topic, may work the claim. STALE:
+    the claim was closed before these positions were started.
+    """
+
+    UNKNOWN = "unknown"
+    MISMATCH = "mismatch"
+    WRONG_SETTLER = "wrong_settler"
+    STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True)
 class StartResult:
     """The result for one claim slice, or for one run of it.
 
-    With `run_no` the worker has these positions, without the `withdrawn` ones, which ended.
+    With `run` the worker has these positions, without the `withdrawn` ones, which ended.
     `lease_seconds` is the length of the lease from the request on.
-    Without `run_no`, `started_to` is the last started position of the claim. `closed` means that
-    this worker can start nothing more of it: the claim is closed, or only another worker may work
-    it, which is recorded as `wrong_settler`.
+    Without `run`, `started_to` is the last started position of the claim. `closed` means that this
+    worker can start nothing more of it: the claim is closed, or the start was recorded as refused.
     """
 
     fence: int
     from_position: int
     to_position: int
-    run_no: int | None
+    run: RunId | None
     started_to: int
     closed: bool
     withdrawn: tuple[int, ...]
     lease_seconds: float | None = None
+    refusal: StartRefusal | None = None
+
+    @property
+    def run_no(self) -> int | None:
+        """The number of the run, if one was started."""
+        return None if self.run is None else self.run.run_no
 
 
 class Outcome(NamedTuple):
@@ -52,7 +82,7 @@ class Outcome(NamedTuple):
 class Settlement:
     """The outcomes of one run, one per position of the run; None for items still running."""
 
-    run_no: int
+    run: RunId
     outcomes: Sequence[Outcome | None]
 
 
@@ -76,6 +106,10 @@ class RefusedSettlement:
     reason: SettleRefusal
 
 
+_DONE: Final = frozenset({None, TransitionEvent.COMPLETED, TransitionEvent.CANCELLED})
+# Only of other items the terms are read: usually there are none, and no partition is opened.
+_ALL_DATES: Final = (date.min, date.max)
+_NO_DATES: Final = (date.max, date.min)
 _OUTCOME_EVENTS: Final = frozenset(
     {
         TransitionEvent.COMPLETED,
@@ -90,7 +124,7 @@ _OUTCOME_EVENTS: Final = frozenset(
 
 async def start_runs(
     connection: Connection,
-    fences: Sequence[int],
+    claim_ids: Sequence[ClaimId],
     from_positions: Sequence[int],
     to_positions: Sequence[int],
     *,
@@ -98,35 +132,43 @@ async def start_runs(
     lease_seconds: float,
     run_items_max: Sequence[int] | None = None,
 ) -> list[StartResult]:
-    """Start one slice of each claim; return results in input order. `fences` ascend, each once.
+    """Start one slice of each claim; return results in input order. Fences ascend, each once.
 
     A slice becomes one run, or several of at most `run_items_max` items, with one result each, by
     position. A handler that settles each item in its own transaction needs runs of one item:
     otherwise each commit would wait for the previous one.
     """
     sizes = [to - start + 1 for start, to in zip(from_positions, to_positions, strict=True)]
+    claimed_ats = [claim_id.claimed_at for claim_id in claim_ids]
     rows = await connection.fetch(
         statement("start_runs"),
-        fences,
+        [claim_id.fence for claim_id in claim_ids],
+        claimed_ats,
+        [claim_id.token for claim_id in claim_ids],
         from_positions,
         to_positions,
         [max(1, size) for size in run_items_max or sizes],
         worker_no,
         lease_seconds,
+        *first_and_last(claimed_ats),
     )
-    return [
-        StartResult(
-            row["fence"],
-            row["from_position"],
-            row["to_position"],
-            row["run_no"],
-            row["started_to"],
-            row["closed"],
-            tuple(row["withdrawn"]),
-            row["lease_seconds_left"],
-        )
-        for row in rows
-    ]
+    claimed_at = {claim_id.fence: claim_id.claimed_at for claim_id in claim_ids}
+    return [_start_result(row, claimed_at[row["fence"]]) for row in rows]
+
+
+def _start_result(row: Record, claimed_at: datetime) -> StartResult:
+    run_no, refusal = row["run_no"], row["refusal"]
+    return StartResult(
+        row["fence"],
+        row["from_position"],
+        row["to_position"],
+        None if run_no is None else RunId(run_no, row["started_at"], claimed_at),
+        row["started_to"],
+        row["closed"],
+        tuple(row["withdrawn"]),
+        row["lease_seconds_left"],
+        None if refusal is None else StartRefusal(refusal),
+    )
 
 
 async def settle_runs(
@@ -139,7 +181,8 @@ async def settle_runs(
     for an event that is not an outcome, and for a run that occurs twice; InvalidItem for evidence
     that jsonb cannot store, and then records nothing.
     """
-    if len({settlement.run_no for settlement in settlements}) != len(settlements):
+    runs = [settlement.run for settlement in settlements]
+    if len({run.run_no for run in runs}) != len(runs):
         raise ValueError("a run is settled once in a call")
     masks: list[BitString] = []
     firsts: list[int] = []
@@ -153,14 +196,17 @@ async def settle_runs(
         events += [None if outcome is None else outcome[0] for outcome in outcomes]
         details += [None if outcome is None else outcome[1] for outcome in outcomes]
         delays += [None if outcome is None else outcome[2] for outcome in outcomes]
-    for event in set(events):
+    distinct_events = set(events)
+    for event in distinct_events:
         if event is not None and event not in _OUTCOME_EVENTS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
+    started_ats = [run.started_at for run in runs]
     with mapped_errors():
         rows = await fetch_counted(
             connection,
             "settle_runs",
-            [settlement.run_no for settlement in settlements],
+            [run.run_no for run in runs],
+            started_ats,
             masks,
             firsts,
             events,
@@ -168,6 +214,9 @@ async def settle_runs(
             # A missing array element is null, and most outcomes have no delay.
             delays if any(delay is not None for delay in delays) else [],
             worker_no,
+            *first_and_last(started_ats),
+            *first_and_last(run.claimed_at for run in runs),
+            *(_NO_DATES if _DONE.issuperset(distinct_events) else _ALL_DATES),
         )
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
 
@@ -186,7 +235,7 @@ def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
 
 
 async def extend_leases(
-    connection: Connection, run_nos: Sequence[int], worker_no: int, lease_seconds: float
+    connection: Connection, runs: Sequence[RunId], worker_no: int, lease_seconds: float
 ) -> dict[int, float | None]:
     """Extend the leases of this worker's open runs. Runs missing in the result lost their lease.
 
@@ -194,5 +243,13 @@ async def extend_leases(
     end. None means that the run keeps its lease because a settlement of it is being committed:
     waiting for it would delay the extension of all other leases.
     """
-    rows = await connection.fetch(statement("extend_leases"), run_nos, worker_no, lease_seconds)
+    started_ats = [run.started_at for run in runs]
+    rows = await connection.fetch(
+        statement("extend_leases"),
+        [run.run_no for run in runs],
+        started_ats,
+        worker_no,
+        lease_seconds,
+        *first_and_last(started_ats),
+    )
     return {row["run_no"]: row["seconds"] for row in rows}

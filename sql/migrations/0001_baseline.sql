@@ -32,6 +32,7 @@
 \ir ../schema/functions/await_partitions.sql
 \ir ../schema/functions/lock_partitions.sql
 \ir ../schema/functions/none_lost.sql
+\ir ../schema/functions/has_claim.sql
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/ensure_flows.sql
 \ir ../schema/functions/emit_items.sql

@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 from pydantic import SecretStr
 
 from dueledger.allocator import Allocator, AllocatorSettings, open_allocator
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Signals, Stop
@@ -18,6 +19,7 @@ from dueledger.ledger.store.flow_limits import grant_credits
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from tests.claim_ids import run_ids
 from tests.databases import DatabasePool, MakeDatabase
 
 PARTITIONS = 4
@@ -107,14 +109,16 @@ class PlainWorker:
     async def start(self, items_max: int = PLENTY) -> dict[int, int]:
         """Start items that were handed out, up to a number; return the runs with their sizes."""
         claims = await self._connection.fetch(
-            "select fence, started, size from ledger.claim where closed_at is null order by fence"
+            "select fence, claimed_at, token, started, size from ledger.claim"
+            " where closed_at is null order by fence"
         )
-        parts: list[tuple[int, int, int]] = []
+        parts: list[tuple[ClaimId, int, int]] = []
         for claim in claims:
             items = min(items_max, claim["size"] - claim["started"])
             items_max -= items
             if items:
-                parts.append((claim["fence"], claim["started"] + 1, claim["started"] + items))
+                claim_id = ClaimId(claim["fence"], claim["claimed_at"], claim["token"])
+                parts.append((claim_id, claim["started"] + 1, claim["started"] + items))
         if not parts:
             return {}
         starts = await start_runs(
@@ -135,9 +139,13 @@ class PlainWorker:
     ) -> None:
         """End runs, all their items alike."""
         outcome = Outcome(event, '{"reason":"test"}', after_seconds)
+        ids = await run_ids(self._connection, runs)
         refused = await settle_runs(
             self._connection,
-            [Settlement(run_no, [outcome] * size) for run_no, size in runs.items()],
+            [
+                Settlement(run, [outcome] * size)
+                for run, size in zip(ids, runs.values(), strict=True)
+            ],
             self._worker_no,
         )
         assert not refused

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.allocator import Allocator
+from dueledger.ledger.claim_id import parse_claim_id
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.partitioner import murmur2, partition_of, partitions_of
@@ -30,6 +31,7 @@ ITEM = "0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21"
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 WORK: dict[str, bytes] = {
     envelope.FENCE: b"42",
+    envelope.TOKEN: b"0006415aa4c7a80700c0ffee00c0ffee",
     envelope.POSITION: b"7",
     envelope.SPECVERSION_HEADER: b"1.0",
     envelope.ID: f"{ITEM}:42".encode(),
@@ -98,7 +100,7 @@ async def test_a_published_record_is_what_the_contract_says(
     assert faults(message["headers"], headers) == []
     assert record.value == payload.encode()
     assert envelope.parse_work_headers(record.headers) == envelope.WorkHeaders(
-        fence=int(headers["ce_duefence"]),
+        claim_id=parse_claim_id(int(headers["ce_duefence"]), headers["ce_duetoken"]),
         position=1,
         kind=kind,
         tenant="acme",
@@ -164,6 +166,10 @@ def test_a_missing_header_is_named(header: str) -> None:
         (envelope.FENCE, b""),
         (envelope.FENCE, b"1_0"),
         (envelope.FENCE, "٤٢".encode()),
+        (envelope.TOKEN, b""),
+        (envelope.TOKEN, b"0006415AA4C7A80700C0FFEE00C0FFEE"),
+        (envelope.TOKEN, b"0006415aa4c7a80700c0ffee00c0ffee0"),
+        (envelope.TOKEN, b"f" * 32),
         (envelope.POSITION, b" 7"),
         (envelope.ATTEMPT, b"two"),
         (envelope.SPECVERSION_HEADER, b"0.3"),

@@ -17,6 +17,7 @@ from dueledger.allocator import Allocator, AllocatorSettings
 from dueledger.allocator.mark.delivery_buffer import DeliveryBuffer
 from dueledger.allocator.process import run_allocator
 from dueledger.allocator.publish import OutgoingBatch
+from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -51,16 +52,17 @@ asyncio.run(main())
 """
 
 
-async def claim_all_due(connection: Connection, actor_no: int) -> int:
-    """Claim everything due in one claim, without publishing it; return its fence."""
+async def claim_all_due(connection: Connection, actor_no: int) -> ClaimId:
+    """Claim everything due in one claim, without publishing it; return its id."""
     async with connection.transaction():
         rows = await claim_items(connection, [1], [1000])
         [fence] = await next_fences(connection, 1)
+        claim_id = new_claim_id(fence, rows.claimed_at)
         await record_claims(
             connection,
             [
                 Claim(
-                    fence=fence,
+                    id=claim_id,
                     allocator_no=actor_no,
                     topic="due.x",
                     partition=0,
@@ -72,7 +74,7 @@ async def claim_all_due(connection: Connection, actor_no: int) -> int:
                 )
             ],
         )
-    return fence
+    return claim_id
 
 
 async def test_an_unreachable_broker_leaves_everything_waiting(
@@ -129,12 +131,12 @@ async def test_g4_an_acknowledgement_that_comes_after_the_claim_closed_is_kept_b
     pool: Pool, emit: Emit, make_drafts: Drafts, connection: Connection, actor_no: int
 ) -> None:
     await emit(make_drafts(4))
-    fence = await claim_all_due(connection, actor_no)
-    await release_claims(connection, [fence], actor_no)
+    claim_id = await claim_all_due(connection, actor_no)
+    await release_claims(connection, [claim_id], actor_no)
     sends = DeliveryBuffer(pool, actor_no)
     counts: Counter[str] = Counter()
 
-    sends.add_acknowledged(fence, 17, 4)
+    sends.add_acknowledged(claim_id, 17, 4)
     await sends.write(counts)
 
     assert counts["published"] == 0

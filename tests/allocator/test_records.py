@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dueledger.allocator.publish import Compression, OutgoingBatch
 from dueledger.allocator.publish.record_writer import RecordWriter
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_varint
 from dueledger.ledger.kafka.record_format import encode_varint as varint
@@ -29,6 +30,7 @@ FLOWS = {
     for number in (1, 2)
 }
 FENCE = 41
+CLAIM_ID = ClaimId(FENCE, datetime(2027, 1, 30, 9, 0, 1, 2, tzinfo=UTC), "00c0ffee00c0ffee")
 
 
 def row(
@@ -64,7 +66,7 @@ def row(
 def write(rows: Sequence[ClaimedRow], *, bytes_max: int = 1_000_000) -> list[bytes]:
     writer = RecordWriter()
     keys = [(each[4] if each[5] is None else each[5]).encode() for each in rows]
-    return writer.write(rows, keys, FENCE, writer.flow_headers(FLOWS), bytes_max)
+    return writer.write(rows, keys, CLAIM_ID, writer.flow_headers(FLOWS), bytes_max)
 
 
 def sealed(records: Sequence[bytes], compression: Compression = Compression.NONE) -> bytes:
@@ -115,7 +117,9 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
     ]  # fmt: skip
     assert [each.attempt for each in headers] == [1, 5, 1, 1, 1]
     assert [each.traceparent for each in headers] == [None, None, TRACEPARENT, TRACEPARENT, None]
-    assert {(each.fence, each.item, each.cycle) for each in headers} == {(FENCE, ITEM, "2027")}
+    assert {(each.claim_id, each.item, each.cycle) for each in headers} == {
+        (CLAIM_ID, ITEM, "2027")
+    }
 
 
 def test_what_compression_would_not_make_smaller_is_sent_as_it_is() -> None:

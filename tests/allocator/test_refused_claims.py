@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -19,6 +19,9 @@ from dueledger.ledger.store.claims import claim_items, release_claims
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .test_failures import claim_all_due
+
+if TYPE_CHECKING:
+    from dueledger.ledger.claim_id import ClaimId
 
 Start = Callable[..., Awaitable[Allocator]]
 Emit = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -72,7 +75,7 @@ async def test_g4_a_fence_that_was_drawn_before_an_item_was_locked_is_not_given_
 ) -> None:
     await _emit_both_sorts(emit, make_drafts, connection, kind)
     other = await connect(database, application_name="other")
-    given: list[int] = []
+    given: list[ClaimId] = []
 
     async def claim_and_release() -> None:
         given.append(await claim_all_due(other, actor_no))
@@ -88,7 +91,7 @@ async def test_g4_a_fence_that_was_drawn_before_an_item_was_locked_is_not_given_
         " where i.business_key like 'plain%' order by c.claimed_at, c.fence"
     )
     assert [row["fence"] for row in fences] == sorted({row["fence"] for row in fences})
-    assert fences[0]["fence"] == given[0] < fences[-1]["fence"]
+    assert fences[0]["fence"] == given[0].fence < fences[-1]["fence"]
     await other.close()
 
 

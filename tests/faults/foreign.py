@@ -22,12 +22,14 @@ POLL_MILLISECONDS = 100
 
 def answer_to(headers: Mapping[str, bytes | None]) -> tuple[bytes, list[tuple[str, bytes]]]:
     """Say that the item is done, as a CloudEvent in binary mode."""
-    item, fence, position = (
-        (headers[name] or b"").decode() for name in ("ce_dueitem", "ce_duefence", "ce_dueposition")
+    item, fence, token, position = (
+        (headers[name] or b"").decode()
+        for name in ("ce_dueitem", "ce_duefence", "ce_duetoken", "ce_dueposition")
     )
     document = {
         "item": item,
         "fence": int(fence),
+        "token": token,
         "position": int(position),
         "verdict": "completed",
     }

@@ -10,6 +10,7 @@ from typing import Any, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.states import TransitionEvent
@@ -258,7 +259,7 @@ async def _complete_everything(connection: Connection, actor_no: int) -> None:
         rows = await claim_items(connection, flows, [100] * len(flows))
         (fence,) = await next_fences(connection, 1)
         claim = Claim(
-            fence,
+            new_claim_id(fence, rows.claimed_at),
             actor_no,
             "due.Test",
             0,
@@ -270,8 +271,8 @@ async def _complete_everything(connection: Connection, actor_no: int) -> None:
         )
         await record_claims(connection, [claim])
     (start,) = await start_runs(
-        connection, [fence], [1], [len(rows)], worker_no=actor_no, lease_seconds=60
+        connection, [claim.id], [1], [len(rows)], worker_no=actor_no, lease_seconds=60
     )
-    assert start.run_no is not None
+    assert start.run is not None
     outcomes = [Outcome(TransitionEvent.COMPLETED, None)] * len(rows)
-    assert await settle_runs(connection, [Settlement(start.run_no, outcomes)], actor_no) == []
+    assert await settle_runs(connection, [Settlement(start.run, outcomes)], actor_no) == []

@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection
@@ -40,6 +41,7 @@ from dueledger.ledger.store.runs import (
     settle_runs,
     start_runs,
 )
+from tests.claim_ids import claim_ids, run_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +87,7 @@ class Ledger:
             rows.sort(key=lambda row: row["batch_max"] or limit)  # the smallest batches first
             fence = (await next_fences(self.connection, 1))[0] if rows else 0
             claim = Claim(
-                fence,
+                new_claim_id(fence, rows.claimed_at),
                 self.worker_no,
                 "due.Test",
                 0,
@@ -105,7 +107,7 @@ class Ledger:
     ) -> StartResult:
         (start,) = await start_runs(
             self.connection,
-            [fence],
+            await claim_ids(self.connection, [fence]),
             [from_position],
             [to_position],
             worker_no=self.worker_no,
@@ -125,8 +127,9 @@ class Ledger:
             None if event is None else Outcome(event, '{"reason":"test"}', after_seconds)
             for event in events
         ]
+        (run,) = await run_ids(self.connection, [run_no])
         return await settle_runs(
-            self.connection, [Settlement(run_no, outcomes)], worker_no or self.worker_no
+            self.connection, [Settlement(run, outcomes)], worker_no or self.worker_no
         )
 
     async def place(self, state: State, **terms: Any) -> Placed:  # noqa: ANN401 - as make_drafts takes them

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import connect
@@ -53,7 +54,7 @@ class World:
     """The rows that all of them change; each chooses from them in an order of its own."""
 
     ids: list[UUID] = field(default_factory=list[UUID])
-    claims: dict[int, int] = field(default_factory=dict[int, int])
+    claims: dict[ClaimId, int] = field(default_factory=dict[ClaimId, int])
     starts: list[StartResult] = field(default_factory=list[StartResult])
 
 
@@ -95,7 +96,7 @@ class Actor:
     async def claim(self) -> None:
         claim = await self._ledger.claim(limit=40)
         if claim.item_nos:
-            self._world.claims[claim.fence] = len(claim.item_nos)
+            self._world.claims[claim.id] = len(claim.item_nos)
 
     async def start(self) -> None:
         some = sorted(self._some(list(self._world.claims), 4))
@@ -105,17 +106,17 @@ class Actor:
             self._ledger.connection,
             some,
             [1] * len(some),
-            [self._world.claims[fence] for fence in some],
+            [self._world.claims[claim_id] for claim_id in some],
             worker_no=self._ledger.worker_no,
             lease_seconds=60,
             run_items_max=[self._chance.choice((1, 3, 100))] * len(some),
         )
-        self._world.starts += [start for start in starts if start.run_no]
+        self._world.starts += [start for start in starts if start.run]
 
     async def settle(self) -> None:
         settlements = [
             Settlement(
-                start.run_no,
+                start.run,
                 [
                     Outcome(self._chance.choice(ENDINGS), after_seconds=0)
                     if self._chance.random() < 0.8
@@ -124,21 +125,22 @@ class Actor:
                 ],
             )
             for start in self._some(self._world.starts, 10)
-            if start.run_no
+            if start.run
         ]
         await settle_runs(self._ledger.connection, settlements, self._ledger.worker_no)
 
     async def extend(self) -> None:
-        run_nos = [start.run_no for start in self._some(self._world.starts, 20) if start.run_no]
-        await extend_leases(self._ledger.connection, run_nos, self._ledger.worker_no, 60)
+        runs = [start.run for start in self._some(self._world.starts, 20) if start.run]
+        await extend_leases(self._ledger.connection, runs, self._ledger.worker_no, 60)
 
     async def mark(self) -> None:
-        fences = self._some(list(self._world.claims), 10)
-        await mark_published(self._ledger.connection, fences, fences)
+        claims = self._some(list(self._world.claims), 10)
+        offsets = [claim_id.fence for claim_id in claims]
+        await mark_published(self._ledger.connection, claims, offsets)
 
     async def release(self) -> None:
-        fences = sorted(self._some(list(self._world.claims), 2))
-        await release_claims(self._ledger.connection, fences, self._ledger.worker_no)
+        claims = sorted(self._some(list(self._world.claims), 2))
+        await release_claims(self._ledger.connection, claims, self._ledger.worker_no)
 
     async def withdraw(self) -> None:
         await withdraw_items(

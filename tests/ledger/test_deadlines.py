@@ -25,7 +25,7 @@ async def test_g9_the_queue_deadline_counts_from_the_acknowledgement(
     await ledger.emit(2)
     claim = await ledger.claim(queue_seconds=queue_seconds)
     await ledger.pass_machine_seconds(acknowledged_after)
-    await mark_published(ledger.connection, [claim.fence], [0])
+    await mark_published(ledger.connection, [claim.id], [0])
 
     await ledger.pass_machine_seconds(queue_seconds - 4)
     assert await released(ledger) == 0
@@ -50,7 +50,7 @@ async def test_g9_a_queue_deadline_that_parks_leaves_alone_what_was_never_publis
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, queue_late="park"))
     queued = await ledger.emit(2)
     claim = await ledger.claim()
-    await mark_published(ledger.connection, [claim.fence], [0])
+    await mark_published(ledger.connection, [claim.id], [0])
     (unpublished,) = await ledger.emit()
     await ledger.claim()
     await ledger.end_leases()

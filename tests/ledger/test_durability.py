@@ -17,6 +17,7 @@ from dueledger.ledger.store.runs import (
     settle_runs,
 )
 from dueledger.stack.embedded import open_embedded
+from tests.claim_ids import run_ids
 
 from .conftest import Ledger
 
@@ -43,7 +44,8 @@ async def test_g7_an_acknowledged_transition_survives_an_immediate_stop(
         ledger.connection = await connect(stack.endpoints.dsn, application_name="test")
         assert await ledger.state_of(completed.id) is State.COMPLETED
         assert await ledger.state_of(running.id) is State.RUNNING
-        repeated = [Settlement(running.run_no, [Outcome(TransitionEvent.COMPLETED)])]
+        (run,) = await run_ids(ledger.connection, [running.run_no])
+        repeated = [Settlement(run, [Outcome(TransitionEvent.COMPLETED)])]
         assert await settle_runs(ledger.connection, repeated, actor_no) == []
         assert await settle_runs(ledger.connection, repeated, actor_no) == [
             RefusedSettlement(running.run_no, SettleRefusal.SETTLED)

@@ -19,6 +19,7 @@ from dueledger.ledger.store.runs import (
     settle_runs,
     start_runs,
 )
+from tests.claim_ids import claim_ids, run_ids
 
 from .conftest import Ledger
 
@@ -149,11 +150,12 @@ async def test_g4_only_one_of_many_workers_starts_a_claim_slice(
 ) -> None:
     await ledger.emit(50)
     fence = (await ledger.claim()).fence
+    claims = await claim_ids(ledger.connection, [fence])
     rivals = [await connect(database, application_name="rival") for _ in range(8)]
 
     starts = await asyncio.gather(
         *(
-            start_runs(rival, [fence], [1], [50], worker_no=ledger.worker_no, lease_seconds=60)
+            start_runs(rival, claims, [1], [50], worker_no=ledger.worker_no, lease_seconds=60)
             for rival in rivals
         )
     )
@@ -183,7 +185,8 @@ async def test_g7_a_settlement_that_waits_for_its_own_lost_commit_is_asked_again
     ledger: Ledger, database: str
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    settlement = Settlement(placed.run_no, [Outcome(COMPLETED)])
+    (run,) = await run_ids(ledger.connection, [placed.run_no])
+    settlement = Settlement(run, [Outcome(COMPLETED)])
     lost = await connect(database, application_name="lost")
     transaction = lost.transaction()
     await transaction.start()
@@ -217,9 +220,10 @@ async def test_a_late_acknowledgement_keeps_the_offset_but_revives_no_claim(
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.CLAIMED)
-    await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
+    placed_ids = await claim_ids(ledger.connection, [placed.fence])
+    await release_claims(ledger.connection, placed_ids, ledger.worker_no)
 
-    assert await mark_published(ledger.connection, [placed.fence], [1_000]) == []
+    assert await mark_published(ledger.connection, placed_ids, [1_000]) == []
 
     offset = await ledger.connection.fetchval(
         "select base_offset from ledger.claim where fence = $1", placed.fence
@@ -227,8 +231,9 @@ async def test_a_late_acknowledgement_keeps_the_offset_but_revives_no_claim(
     assert offset == 1_000
     assert await ledger.state_of(placed.id) is State.SCHEDULED
     other = await ledger.place(State.CLAIMED)
-    assert await mark_published(ledger.connection, [other.fence], [2_000]) == [other.fence]
-    assert await mark_published(ledger.connection, [other.fence], [3_000]) == []
+    other_ids = await claim_ids(ledger.connection, [other.fence])
+    assert await mark_published(ledger.connection, other_ids, [2_000]) == [other.fence]
+    assert await mark_published(ledger.connection, other_ids, [3_000]) == []
 
 
 async def test_two_allocators_never_take_the_same_item(ledger: Ledger, database: str) -> None:
@@ -281,7 +286,7 @@ async def test_a_claim_slice_can_be_started_as_runs_of_one_that_settle_apart(
 
     starts = await start_runs(
         ledger.connection,
-        [claim.fence],
+        [claim.id],
         [1],
         [5],
         worker_no=ledger.worker_no,
@@ -311,7 +316,8 @@ async def test_an_ending_that_no_run_can_have_is_refused_before_anything_is_writ
     placed = await ledger.place(State.RUNNING)
     with pytest.raises(ValueError, match="superseded"):
         await ledger.settle(placed.run_no, TransitionEvent.SUPERSEDED)
-    twice = [Settlement(placed.run_no, [Outcome(COMPLETED)])] * 2
+    (run,) = await run_ids(ledger.connection, [placed.run_no])
+    twice = [Settlement(run, [Outcome(COMPLETED)])] * 2
     with pytest.raises(ValueError, match="once"):
         await settle_runs(ledger.connection, twice, ledger.worker_no)
     assert await ledger.state_of(placed.id) is State.RUNNING
@@ -319,7 +325,8 @@ async def test_an_ending_that_no_run_can_have_is_refused_before_anything_is_writ
 
 async def test_g4_a_start_under_a_released_claim_is_stale_and_recorded(ledger: Ledger) -> None:
     placed = await ledger.place(State.CLAIMED)
-    await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
+    placed_ids = await claim_ids(ledger.connection, [placed.fence])
+    await release_claims(ledger.connection, placed_ids, ledger.worker_no)
 
     start = await ledger.start(placed.fence)
 

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import Overlap
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
@@ -30,6 +31,7 @@ from dueledger.ledger.store.flows import expedite_items
 from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import write_off_items
+from tests.claim_ids import claim_ids
 
 from .conftest import Ledger
 
@@ -63,7 +65,7 @@ async def _claim(ledger: Ledger) -> dict[UUID, int]:
         fences = await next_fences(ledger.connection, len(rows))
         claims = [
             Claim(
-                fence,
+                new_claim_id(fence, rows.claimed_at),
                 ledger.worker_no,
                 "due.Test",
                 0,
@@ -183,7 +185,8 @@ async def _lose_its_worker(ledger: Ledger, first: UUID) -> None:
 async def _miss_its_queue_deadline(ledger: Ledger, first: UUID) -> None:
     claims = await _claim(ledger)
     assert await _claim(ledger) == {}
-    await mark_published(ledger.connection, [claims[first]], [0])
+    claimed = await claim_ids(ledger.connection, [claims[first]])
+    await mark_published(ledger.connection, claimed, [0])
     await set_machine_clock(ledger.connection, FAR, rate=0.0)
     assert (await reap_claims(ledger.connection, 10, ledger.worker_no)).parked == 1
 

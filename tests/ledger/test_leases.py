@@ -9,6 +9,7 @@ from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.runs import Outcome, Settlement, extend_leases, settle_runs, start_runs
+from tests.claim_ids import run_ids
 
 from .conftest import Ledger
 
@@ -175,13 +176,14 @@ async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open
     ledger: Ledger,
 ) -> None:
     placed = await ledger.place(State.RUNNING)
-    held = await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 3_600 * 2)
+    runs = await run_ids(ledger.connection, [placed.run_no])
+    held = await extend_leases(ledger.connection, runs, ledger.worker_no, 3_600 * 2)
     assert held == {placed.run_no: pytest.approx(7_200)}
-    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.other_worker_no, 60)
+    assert not await extend_leases(ledger.connection, runs, ledger.other_worker_no, 60)
     await ledger.end_leases()
     assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
     await ledger.settle(placed.run_no, COMPLETED)
-    assert not await extend_leases(ledger.connection, [placed.run_no], ledger.worker_no, 60)
+    assert not await extend_leases(ledger.connection, runs, ledger.worker_no, 60)
 
 
 async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(
@@ -191,7 +193,7 @@ async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_thei
     claim = await ledger.claim()
     await start_runs(
         ledger.connection,
-        [claim.fence],
+        [claim.id],
         [1],
         [8],
         worker_no=ledger.worker_no,
@@ -247,8 +249,8 @@ async def test_a_settlement_being_committed_does_not_keep_other_leases_from_exte
 ) -> None:
     await ledger.emit(2)
     fence = (await ledger.claim()).fence
-    busy = (await ledger.start(fence, 1, 1)).run_no
-    free = (await ledger.start(fence, 2, 2)).run_no
+    busy = (await ledger.start(fence, 1, 1)).run
+    free = (await ledger.start(fence, 2, 2)).run
     assert busy
     assert free
     committing = await connect(database, application_name="committing")
@@ -258,6 +260,6 @@ async def test_a_settlement_being_committed_does_not_keep_other_leases_from_exte
 
     held = await extend_leases(ledger.connection, [busy, free], ledger.worker_no, 60)
 
-    assert held == {busy: None, free: pytest.approx(60)}
+    assert held == {busy.run_no: None, free.run_no: pytest.approx(60)}
     await transaction.rollback()
     await committing.close()

@@ -28,6 +28,7 @@ from dueledger.ledger.store.direct_claims import claim_and_start_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import redrive_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
+from tests.claim_ids import claim_ids, run_ids
 
 from .conftest import Ledger, Placed
 
@@ -142,7 +143,8 @@ GiveBack = Callable[[Connection, Ledger, Placed], Awaitable[object]]
 
 
 async def _release(connection: Connection, ledger: Ledger, placed: Placed) -> object:
-    return await release_claims(connection, [placed.fence], ledger.worker_no)
+    claims = await claim_ids(ledger.connection, [placed.fence])
+    return await release_claims(connection, claims, ledger.worker_no)
 
 
 async def _reap_claims(connection: Connection, ledger: Ledger, _: Placed) -> object:
@@ -154,7 +156,8 @@ async def _reap_runs(connection: Connection, ledger: Ledger, _: Placed) -> objec
 
 
 async def _settle(connection: Connection, ledger: Ledger, placed: Placed) -> object:
-    settlement = Settlement(placed.run_no, [Outcome(TransitionEvent.FAILED)])
+    (run,) = await run_ids(ledger.connection, [placed.run_no])
+    settlement = Settlement(run, [Outcome(TransitionEvent.FAILED)])
     return await settle_runs(connection, [settlement], ledger.worker_no) == []
 
 

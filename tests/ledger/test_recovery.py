@@ -212,7 +212,7 @@ async def test_g5_a_deleted_item_does_not_prevent_the_release_of_others(
     for claim in claims:
         await _delete_item(ledger, claim.item_nos[0])
 
-    assert await release_claims(ledger.connection, [claims[0].fence], ledger.worker_no) == 1
+    assert await release_claims(ledger.connection, [claims[0].id], ledger.worker_no) == 1
     assert await ledger.settle(runs[0], FAILED, FAILED) == []
     await ledger.end_leases()
     assert (await reap_claims(ledger.connection, 10, ledger.worker_no)).released == 1

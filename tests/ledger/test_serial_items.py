@@ -7,6 +7,7 @@ from uuid import UUID
 import pytest
 
 from dueledger.ledger import upkeep
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import Overlap
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect, open_pool
@@ -75,7 +76,7 @@ async def _start_free_items(ledger: Ledger) -> dict[UUID, int | None]:
         fences = await next_fences(ledger.connection, len(rows))
         claims = [
             Claim(
-                fence,
+                new_claim_id(fence, rows.claimed_at),
                 ledger.worker_no,
                 "due.Test",
                 0,

@@ -10,6 +10,7 @@ from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs, release_claims
 from dueledger.ledger.store.items import withdraw_items
 from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
+from tests.claim_ids import claim_ids
 
 from .conftest import Ledger, Placed
 
@@ -45,7 +46,8 @@ async def _claim(ledger: Ledger, _: Placed) -> object:
 
 
 async def _release(ledger: Ledger, placed: Placed) -> object:
-    return await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
+    claims = await claim_ids(ledger.connection, [placed.fence])
+    return await release_claims(ledger.connection, claims, ledger.worker_no)
 
 
 async def _start(ledger: Ledger, placed: Placed) -> object:
@@ -92,7 +94,8 @@ def _withdraw(event: TransitionEvent) -> Verb:
             actor_no=ledger.worker_no,
         )
         # Items in flight get a request, which is applied when they would run again.
-        await release_claims(ledger.connection, [placed.fence], ledger.worker_no)
+        claims = await claim_ids(ledger.connection, [placed.fence])
+        await release_claims(ledger.connection, claims, ledger.worker_no)
         await ledger.settle(placed.run_no, TransitionEvent.SNOOZED, after_seconds=0)
         return await apply_withdrawals(ledger.connection, 100)
 

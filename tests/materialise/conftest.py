@@ -13,6 +13,7 @@ import pytest
 import tzdata
 from pydantic import SecretStr
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
@@ -30,6 +31,7 @@ from dueledger.ledger.store.claims import (
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from tests.claim_ids import claim_ids, run_ids
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
 
@@ -209,7 +211,7 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
         (fence,) = await next_fences(connection, 1)
         item_nos = [row["item_no"] for row in rows]
         claim = Claim(
-            fence,
+            new_claim_id(fence, rows.claimed_at),
             actor_no,
             flow.topic,
             0,
@@ -229,7 +231,12 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
 async def start(connection: Connection, actor_no: int, fence: int, count: int) -> int:
     """Start the items that were handed out; return their run."""
     (started,) = await start_runs(
-        connection, [fence], [1], [count], worker_no=actor_no, lease_seconds=60
+        connection,
+        await claim_ids(connection, [fence]),
+        [1],
+        [count],
+        worker_no=actor_no,
+        lease_seconds=60,
     )
     assert started.run_no is not None
     return started.run_no
@@ -238,7 +245,8 @@ async def start(connection: Connection, actor_no: int, fence: int, count: int) -
 async def end(connection: Connection, actor_no: int, run_no: int, events: list[Event]) -> None:
     """End the items of a run."""
     outcomes = [Outcome(event, '{"reason":"test"}') for event in events]
-    assert await settle_runs(connection, [Settlement(run_no, outcomes)], actor_no) == []
+    (run,) = await run_ids(connection, [run_no])
+    assert await settle_runs(connection, [Settlement(run, outcomes)], actor_no) == []
 
 
 async def watermark(connection: Connection, name: str) -> datetime:

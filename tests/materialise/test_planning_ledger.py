@@ -15,6 +15,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.planning.ledger_load import LoadFilter, read_load
 from dueledger.planning.load_plan import LoadPlan, make_plan
+from tests.claim_ids import run_ids
 
 from .conftest import NOON, SetSchedule, SetTime, claim_next, start, tick_until_idle
 
@@ -60,7 +61,8 @@ def hourly(offset: timedelta = timedelta(0), *, first: int = 0) -> dict[timedelt
 async def settle(
     connection: Connection, actor_no: int, run_no: int, outcomes: Sequence[Outcome]
 ) -> None:
-    assert await settle_runs(connection, [Settlement(run_no, outcomes)], actor_no) == []
+    (run,) = await run_ids(connection, [run_no])
+    assert await settle_runs(connection, [Settlement(run, outcomes)], actor_no) == []
 
 
 @pytest.mark.parametrize("smear", [None, "PT40M"])

@@ -13,6 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.kafka.rejects import ConsumedRecord
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.drafts import ItemDraft
@@ -54,10 +55,16 @@ class Handed:
     item: UUID
     fence: int
     position: int
+    token: str = ""
 
     def outcome(self, verdict: str = "completed", **members: object) -> ConsumedRecord:
         """Return the record of an outcome; the given members replace its own, None included."""
-        document = {"item": str(self.item), "fence": self.fence, "position": self.position}
+        document = {
+            "item": str(self.item),
+            "fence": self.fence,
+            "token": self.token,
+            "position": self.position,
+        }
         return record(orjson.dumps({**document, "verdict": verdict, **members}))
 
 
@@ -124,7 +131,7 @@ class WorkTopic:
             )
             (fence,) = await next_fences(self.connection, 1)
             claim = Claim(
-                fence,
+                new_claim_id(fence, rows.claimed_at),
                 self.actor_no,
                 f"due.{self.kind}",
                 0,
@@ -140,8 +147,11 @@ class WorkTopic:
             )
             await record_claims(self.connection, [claim])
         if published:
-            await mark_published(self.connection, [fence], [0])
-        return [Handed(row["id"], fence, place) for place, row in enumerate(rows, 1)]
+            await mark_published(self.connection, [claim.id], [0])
+        return [
+            Handed(row["id"], fence, place, claim.id.token_text)
+            for place, row in enumerate(rows, 1)
+        ]
 
     async def take(self, *records: ConsumedRecord) -> OutcomeIntakeResult:
         return await self.settler.record(records)

@@ -7,6 +7,7 @@ from uuid import UUID
 import orjson
 import pytest
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.kafka.rejects import ConsumedRecord
 from dueledger.workers.outcomes.parse import ReportedOutcome, ReportedVerdict, parse_outcome
@@ -15,7 +16,14 @@ from .conftest import HEADERS, record
 from .contract import faults
 
 ITEM = "0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21"
-COMPLETED = {"item": ITEM, "fence": 42, "position": 7, "verdict": "completed"}
+CLAIM_ID = ClaimId(42, datetime(2027, 3, 1, 9, 0, 0, 7, UTC), "00c0ffee00c0ffee")
+COMPLETED = {
+    "item": ITEM,
+    "fence": 42,
+    "token": CLAIM_ID.token_text,
+    "position": 7,
+    "verdict": "completed",
+}
 STRUCTURED = b"application/cloudevents+json; charset=utf-8"
 
 
@@ -34,7 +42,7 @@ def parse(record: ConsumedRecord) -> ReportedOutcome:
 
 
 def reported(verdict: ReportedVerdict, **members: object) -> ReportedOutcome:
-    return ReportedOutcome(UUID(ITEM), 42, 7, verdict, **members)  # pyright: ignore[reportArgumentType]
+    return ReportedOutcome(UUID(ITEM), 42, 7, verdict, claim_id=CLAIM_ID, **members)  # pyright: ignore[reportArgumentType]
 
 
 ACCEPTED: list[tuple[dict[str, object], ReportedOutcome]] = [
@@ -96,6 +104,7 @@ REFUSED: list[tuple[ConsumedRecord, str, str, str]] = [
     (binary(fence=True), "INVALID_OUTCOME", "fence", "integer"),
     (binary(fence=0), "INVALID_OUTCOME", "fence", "greater"),
     (binary(fence=2**63), "INVALID_OUTCOME", "fence", "less"),
+    (binary(token=7), "INVALID_OUTCOME", "token", "string"),
     (binary(position=-1), "INVALID_OUTCOME", "position", "greater"),
     (binary(position=2**31), "INVALID_OUTCOME", "position", "less"),
     (binary(verdict="done"), "INVALID_OUTCOME", "verdict", "heartbeat"),

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord, TopicPartition
 
@@ -17,7 +18,7 @@ from dueledger.ledger.kafka.envelope import (
 from dueledger.ledger.states import State
 from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
 
-from .conftest import Handed, Send, StartProcess, WorkTopic, record
+from .conftest import Send, StartProcess, WorkTopic, record
 
 ReadRejected = Callable[[int], Awaitable[list[ConsumerRecord]]]
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -42,7 +43,7 @@ async def test_outcomes_are_settled_poison_is_rejected_and_offsets_follow(
     read_rejected: ReadRejected,
 ) -> None:
     handed = await topic.emit_and_claim(60)
-    forged = Handed(handed[0].item, handed[0].fence, 2)
+    forged = replace(handed[0], position=2)
     poison = [
         record(b'{"item": ', key=b"broken"),
         record(b"{}", ce_type=b"\xff", key=b"header"),

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import timedelta
 from operator import itemgetter
 
@@ -15,8 +16,9 @@ from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.items import item_timeline
 from dueledger.ledger.store.runs import start_runs
 from dueledger.workers.outcomes import record as recording
+from tests.claim_ids import claim_ids
 
-from .conftest import Handed, WorkTopic, record
+from .conftest import WorkTopic, record
 
 Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -162,7 +164,8 @@ async def test_an_outcome_that_comes_before_the_acknowledgement_starts_its_claim
     assert (done.settled, done.rejected) == (1, [])
     assert await topic.state_of(second) is State.COMPLETED
     assert await topic.state_of(first) is State.RUNNING
-    await mark_published(topic.connection, [first.fence], [70])
+    claims = await claim_ids(topic.connection, [first.fence])
+    await mark_published(topic.connection, claims, [70])
     assert await topic.connection.fetchval("select count(*) from ledger.run") == 1
     timeline = await item_timeline(topic.connection, second.item)
     assert [row["event"] for row in timeline] == ["emitted", "claimed", "started", "completed"]
@@ -178,7 +181,7 @@ async def test_an_outcome_during_the_mark_opens_no_second_run(
     marking = await connect(database, application_name="marking")
     transaction = marking.transaction()
     await transaction.start()
-    await mark_published(marking, [handed.fence], [0])
+    await mark_published(marking, await claim_ids(marking, [handed.fence]), [0])
     answering = asyncio.create_task(topic.take(handed.outcome()))
 
     async def blocked() -> object:
@@ -291,11 +294,11 @@ async def test_an_outcome_of_an_item_that_was_never_claimed_is_rejected_and_reco
     first, second = await topic.emit_and_claim(2)
     (unpublished,) = await topic.emit_and_claim(published=False)
     forged = [
-        Handed(first.item, first.fence, second.position),
-        Handed(first.item, second.fence + 1000, 1),
-        Handed(first.item, first.fence, 3),
-        Handed(first.item, first.fence, 2**31 - 1),
-        Handed(first.item, unpublished.fence, 1),
+        replace(first, position=second.position),
+        replace(first, fence=second.fence + 1000),
+        replace(first, position=3),
+        replace(first, position=2**31 - 1),
+        replace(unpublished, item=first.item),
     ]
     done = await topic.take(*(one.outcome() for one in forged))
     assert (done.settled, done.refused) == (0, 5)
@@ -313,13 +316,43 @@ async def test_an_outcome_of_an_item_that_was_never_claimed_is_rejected_and_reco
     assert await topic.states() == [State.CLAIMED, State.RUNNING]
 
 
+async def test_g4_an_outcome_without_the_token_of_its_claim_is_rejected_and_recorded(
+    topic: WorkTopic,
+) -> None:
+    (begun,) = await topic.emit_and_claim()
+    (unmarked,) = await topic.emit_and_claim(published=False)
+    forged = [
+        consumed
+        for handed in (begun, unmarked)
+        for consumed in (
+            handed.outcome(token=None),
+            handed.outcome(token=""),
+            handed.outcome(token=handed.token[:-16] + "0" * 16),
+            handed.outcome(token="0" * 16 + handed.token[16:]),
+            handed.outcome("heartbeat", token="f" * 32),
+        )
+    ]
+    guessed = [begun.outcome(token=begun.token[:-16] + f"{guess:016x}") for guess in range(120)]
+
+    done = await topic.take(*forged, *guessed)
+
+    assert (done.settled, done.heartbeats, done.refused) == (0, 0, 130)
+    assert {rejected.error.problems[0].field for rejected in done.rejected} == {"token"}
+    assert len(done.rejected) == 130
+    assert {reason for reason, _ in await topic.refused()} == {"mismatch"}
+    assert await topic.states() == [State.CLAIMED, State.RUNNING]
+    done = await topic.take(begun.outcome(), unmarked.outcome())
+    assert (done.settled, done.rejected) == (2, [])
+    await topic.check_balance()
+
+
 async def test_an_outcome_of_a_claim_that_workers_settle_is_rejected(topic: WorkTopic) -> None:
     (handed,) = await topic.emit_and_claim(by_topic=False)
     begun, waiting = await topic.emit_and_claim(2, published=False, by_topic=False)
     for one in (handed, begun):
         await start_runs(
             topic.connection,
-            [one.fence],
+            await claim_ids(topic.connection, [one.fence]),
             [1],
             [1],
             worker_no=topic.actor_no,

@@ -11,6 +11,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, find_blockers, set_flow_limits
 from dueledger.ledger.store.items import emit_items, item_timeline, show_item
 from dueledger.why import explain
+from tests.claim_ids import claim_ids
 
 from .conftest import Handed, WorkTopic
 
@@ -38,7 +39,11 @@ async def handed_out(topic: WorkTopic) -> list[Handed]:
         "select i.id, o.fence, o.position from ledger.open_item o"
         " join ledger.due_item i using (effective_date, item_no) order by o.fence, o.position"
     )
-    return [Handed(row["id"], row["fence"], row["position"]) for row in rows]
+    claims = await claim_ids(topic.connection, [row["fence"] for row in rows])
+    return [
+        Handed(row["id"], row["fence"], row["position"], claim.token_text)
+        for row, claim in zip(rows, claims, strict=True)
+    ]
 
 
 async def end_leases(topic: WorkTopic) -> None:

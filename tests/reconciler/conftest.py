@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import asyncpg
 import pytest
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
@@ -21,6 +22,7 @@ from dueledger.reconciler import (
     SqlPopulation,
 )
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
+from tests.claim_ids import claim_ids
 from tests.databases import DatabasePool, MakeDatabase
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
@@ -143,7 +145,7 @@ def claim_all(frozen: Connection, actor_no: int) -> Callable[..., Awaitable[list
                 frozen,
                 [
                     Claim(
-                        fence=fence,
+                        id=new_claim_id(fence, rows.claimed_at),
                         allocator_no=actor_no,
                         topic="due.test",
                         partition=0,
@@ -170,11 +172,16 @@ def complete_all(
         for fence in await claim_all():
             size = await frozen.fetchval("select size from ledger.claim where fence = $1", fence)
             (start,) = await start_runs(
-                frozen, [fence], [1], [size], worker_no=actor_no, lease_seconds=60
+                frozen,
+                await claim_ids(frozen, [fence]),
+                [1],
+                [size],
+                worker_no=actor_no,
+                lease_seconds=60,
             )
-            assert start.run_no is not None
+            assert start.run is not None
             outcomes = [Outcome(event, '{"reason":"because"}', None)] * size
-            refused = await settle_runs(frozen, [Settlement(start.run_no, outcomes)], actor_no)
+            refused = await settle_runs(frozen, [Settlement(start.run, outcomes)], actor_no)
             assert refused == []
 
     return complete

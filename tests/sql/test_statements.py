@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
@@ -120,7 +121,7 @@ async def _work_a_batch(
         )
         (fence,) = await next_fences(connection, 1)
         claim = Claim(
-            fence,
+            new_claim_id(fence, rows.claimed_at),
             actor_no,
             "due.Test",
             0,
@@ -133,10 +134,10 @@ async def _work_a_batch(
         await record_claims(connection, [claim])
     upto = len(rows) if event else len(rows) // 2
     (start,) = await start_runs(
-        connection, [fence], [1], [upto], worker_no=actor_no, lease_seconds=60
+        connection, [claim.id], [1], [upto], worker_no=actor_no, lease_seconds=60
     )
-    if event and start.run_no:
-        settlement = Settlement(start.run_no, [Outcome(event, '{"reason":"test"}')] * upto)
+    if event and start.run:
+        settlement = Settlement(start.run, [Outcome(event, '{"reason":"test"}')] * upto)
         assert await settle_runs(connection, [settlement], actor_no) == []
 
 

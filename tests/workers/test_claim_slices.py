@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_batches import FetchedBatch
@@ -24,9 +26,14 @@ class Written:
     value: bytes | None = b"{}"
 
 
+def claim_id(fence: int) -> ClaimId:
+    return ClaimId(fence, datetime(2027, 1, 30, 9, tzinfo=UTC), "00c0ffee00c0ffee")
+
+
 def record(offset: int, fence: int, position: int, **changed: str) -> Written:
     texts = {
         envelope.FENCE: str(fence),
+        envelope.TOKEN: claim_id(fence).token_text,
         envelope.POSITION: str(position),
         envelope.SPECVERSION_HEADER: "1.0",
         envelope.ID: f"{ITEM}:{fence}",
@@ -95,6 +102,7 @@ def test_a_new_claim_kind_or_position_opens_a_new_slice() -> None:
         record(4, 8, 1),  # delivered twice
         record(5, 8, 5),  # shuffled
         record(9, 8, 6),  # offsets lost
+        record(10, 8, 7, TOKEN=claim_id(8)._replace(token="0" * 16).token_text),
     )
     assert shapes == [
         (7, "RenewalDue", 1, 2, 0),
@@ -103,6 +111,7 @@ def test_a_new_claim_kind_or_position_opens_a_new_slice() -> None:
         (8, "RenewalDue", 1, 1, 4),
         (8, "RenewalDue", 5, 5, 5),
         (8, "RenewalDue", 6, 6, 9),
+        (8, "RenewalDue", 7, 7, 10),
     ]
 
 
@@ -137,6 +146,7 @@ def test_headers_in_another_order_are_read_by_name() -> None:
     [
         ({"FENCE": "seven"}, envelope.FENCE),
         ({"FENCE": "9" * 30}, envelope.FENCE),
+        ({"TOKEN": "0" * 31}, envelope.TOKEN),
         ({"POSITION": "0"}, envelope.POSITION),
         ({"POSITION": str(2**31)}, envelope.POSITION),
         ({"EFFECTIVE": "tomorrow"}, envelope.EFFECTIVE),
@@ -150,7 +160,7 @@ def test_a_malformed_header_is_refused_by_name(changed: dict[str, str], field: s
 
 
 def test_an_item_with_a_broken_header_names_it_when_asked() -> None:
-    item = DueItem(record(0, 7, 1, EFFECTIVE="soon"), 7, 1)
+    item = DueItem(record(0, 7, 1, EFFECTIVE="soon"), claim_id(7), 1)
     with pytest.raises(InvalidHeader, match=envelope.EFFECTIVE):
         _ = item.effective_date
 

@@ -5,18 +5,20 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dueledger.ledger.store.runs import StartResult
+from dueledger.ledger.store.runs import RunId, StartResult
 from dueledger.workers.claim_slices import ClaimSlice, UnreadableItem
 from dueledger.workers.open_run import OpenRun
 from dueledger.workers.start.partition_queue import PartitionQueue
 from dueledger.workers.verdict_outcomes import parked
+
+from .test_claim_slices import claim_id
 
 DONE = parked("done")
 
 
 def make_slice(fence: int, size: int, first_offset: int) -> ClaimSlice:
     items = [UnreadableItem(str(number)) for number in range(size)]
-    return ClaimSlice(fence, "Kind", 1, first_offset, list(items))
+    return ClaimSlice(claim_id(fence), "Kind", 1, first_offset, list(items))
 
 
 def start(part: ClaimSlice, run_no: int, *withdrawn: int) -> StartResult:
@@ -24,7 +26,7 @@ def start(part: ClaimSlice, run_no: int, *withdrawn: int) -> StartResult:
         fence=part.fence,
         from_position=part.from_position,
         to_position=part.to_position,
-        run_no=run_no,
+        run=RunId(run_no, part.claim_id.claimed_at, part.claim_id.claimed_at),
         started_to=part.to_position,
         closed=False,
         withdrawn=withdrawn,

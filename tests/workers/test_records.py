@@ -17,8 +17,9 @@ from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.item import DueItem
 
-from .test_claim_slices import Written, batch_of, fetched, record
+from .test_claim_slices import Written, batch_of, claim_id, fetched, record
 
+OTHER_TOKEN = claim_id(7)._replace(token="0" * 16).token_text
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
 
@@ -47,7 +48,9 @@ def alike(records: Sequence[Written]) -> list[KafkaRecord]:
     first = reader.next()
     assert first is not None
     headers = first.work_headers()
-    return reader.next_of_claim(headers.fence, headers.position + 1, headers.kind, headers.attempt)
+    return reader.next_of_claim(
+        headers.claim_id, headers.position + 1, headers.kind, headers.attempt
+    )
 
 
 content = st.none() | st.binary(max_size=20_000)
@@ -82,7 +85,7 @@ def test_the_next_of_a_claim_say_what_their_headers_say(
     found = alike(records)
     assert len(found) == 199
     for position, (each, original) in enumerate(zip(found, records[1:], strict=True), 2):
-        headers = each.work_headers_at(7, position)
+        headers = each.work_headers_at(claim_id(7), position)
         assert headers == each.work_headers() == parse_work_headers(original.headers)
         assert (each.offset, each.key, each.value) == (
             original.offset,
@@ -100,6 +103,7 @@ def test_the_next_of_a_claim_say_what_their_headers_say(
         record(5, 7, 6, TYPE="StatementDue"),
         record(5, 7, 6, TYPE="RenewalDueToo"),
         record(5, 7, 6, ATTEMPT="2"),
+        record(5, 7, 6, TOKEN=OTHER_TOKEN),
         record(6, 7, 6),
         replace(record(5, 7, 6), headers=[]),
         replace(record(5, 7, 6), headers=[("first", None), *record(5, 7, 6).headers]),

@@ -13,7 +13,7 @@ from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.verdict_outcomes import outcome_of_verdict
 
 from .conftest import Site
-from .test_claim_slices import record
+from .test_claim_slices import claim_id, record
 
 MakeDrafts = Callable[..., list[ItemDraft]]
 
@@ -24,7 +24,7 @@ MakeDrafts = Callable[..., list[ItemDraft]]
 def test_evidence_with_a_number_that_cannot_be_stored_is_refused_by_name(number: str) -> None:
     ending = outcome_of_verdict(
         Completed(f'{{"text": "1e9", "a": {number}}}'),
-        DueItem(record(0, 1, 1), 1, 1),
+        DueItem(record(0, 1, 1), claim_id(1), 1),
         HandlerOptions(),
     )
 
@@ -37,7 +37,9 @@ def test_evidence_with_a_number_that_cannot_be_stored_is_refused_by_name(number:
 def test_evidence_keeps_its_text_where_its_numbers_can_be_stored() -> None:
     text = '{"a": 1.50e3, "b": 12345678901234567890.10, "c": "1e-20000 \\" 1e999"}'
 
-    ending = outcome_of_verdict(Completed(text), DueItem(record(0, 1, 1), 1, 1), HandlerOptions())
+    ending = outcome_of_verdict(
+        Completed(text), DueItem(record(0, 1, 1), claim_id(1), 1), HandlerOptions()
+    )
 
     assert ending.detail == text
 

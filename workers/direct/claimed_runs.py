@@ -9,6 +9,7 @@ from dueledger.workers.claim_slices import ClaimSlice
 from dueledger.workers.open_run import OpenRun
 
 if TYPE_CHECKING:
+    from dueledger.ledger.claim_id import ClaimId
     from dueledger.ledger.flows.shares import ShareResult
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.runs import StartResult
@@ -20,6 +21,7 @@ class ClaimedRun(NamedTuple):
     """A run that the ledger has started for this worker, and its items in order."""
 
     pool_key: PoolKey
+    claim_id: ClaimId
     start: StartResult
     items: list[DirectItem]
     is_alone: bool = False
@@ -29,7 +31,7 @@ class ClaimedRun(NamedTuple):
         """Return the run; its lease counts from `asked_at`."""
         start, kind = self.start, self.pool_key.kind
         claim_slice = ClaimSlice(
-            start.fence, kind, start.from_position, 0, [*self.items], self.is_alone
+            self.claim_id, kind, start.from_position, 0, [*self.items], self.is_alone
         )
         lease_until = asked_at + (start.lease_seconds or 0.0)
         return OpenRun(start, claim_slice, lease_until=lease_until, topic=self.pool_key.topic or "")
@@ -39,7 +41,7 @@ class SuspectClaim(NamedTuple):
     """A claim of suspects that was recorded and not started: it must run alone."""
 
     flow: DueFlow
-    fence: int
+    claim_id: ClaimId
     items: list[DirectItem]
 
 

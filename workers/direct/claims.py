@@ -6,6 +6,7 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
+from dueledger.ledger.claim_id import ClaimId, new_claim_id
 from dueledger.ledger.flows.admission import Admission, admit_shares, spend_allowances
 from dueledger.ledger.flows.shares import FlowShare, ShareResult
 from dueledger.ledger.store.claims import (
@@ -22,7 +23,7 @@ from dueledger.ledger.store.direct_claims import (
     FlowScan,
     claim_and_start_items,
 )
-from dueledger.ledger.store.runs import StartResult, start_runs
+from dueledger.ledger.store.runs import RunId, StartResult, start_runs
 from dueledger.workers.direct.claimed_runs import ClaimedRun, ClaimResult, SuspectClaim
 from dueledger.workers.direct.direct_item import DirectItem
 from dueledger.workers.handlers import HandlerForm
@@ -132,7 +133,7 @@ class DirectClaims:
                 run.fence,
                 1,
                 len(run.ids),
-                run.run_no,
+                RunId(run.run_no, run.started_at, run.started_at),
                 len(run.ids),
                 closed=True,
                 withdrawn=tuple(run.withdrawn),
@@ -141,7 +142,8 @@ class DirectClaims:
             flow = flow_of_group[run.group_no]
             flow_no = flow.flow_no if limited else None
             pool_key = self._handler_pools.key_of(flow)
-            result.runs.append(ClaimedRun(pool_key, start, _items(run, flows), suspects, flow_no))
+            items = _items(run, flows)
+            result.runs.append(ClaimedRun(pool_key, run.claim_id, start, items, suspects, flow_no))
             counts.update(run.flow_nos)
         scans = {scan.flow_no: scan for scan in taken.scans}
         for share in shares:
@@ -165,20 +167,23 @@ class DirectClaims:
         )
         flows = {share.flow.flow_no: share.flow for share in shares}
         claims_rows = self._group_into_claims(rows, flows)
-        fences = sorted(await next_fences(connection, len(claims_rows)))
+        claim_ids = [
+            new_claim_id(fence, rows.claimed_at)
+            for fence in sorted(await next_fences(connection, len(claims_rows)))
+        ]
         await record_claims(
             connection,
             [
-                self._claim(fence, claim_rows, flows[claim_rows[0]["flow_no"]])
-                for fence, claim_rows in zip(fences, claims_rows, strict=True)
+                self._claim(claim_id, claim_rows, flows[claim_rows[0]["flow_no"]])
+                for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True)
             ],
         )
         ordinary: list[SuspectClaim] = []
-        for fence, claim_rows in zip(fences, claims_rows, strict=True):
+        for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True):
             flow = flows[claim_rows[0]["flow_no"]]
-            items = _items(_run_of_rows(fence, claim_rows), flows)
+            items = _items(_run_of_rows(claim_id, claim_rows), flows)
             same_kind = ordinary if claim_rows[0]["batch_max"] is None else result.suspect_claims
-            same_kind.append(SuspectClaim(flow, fence, items))
+            same_kind.append(SuspectClaim(flow, claim_id, items))
         result.runs += await self._start(connection, ordinary)
         counts = Counter(row["flow_no"] for row in rows)
         for share in shares:
@@ -192,7 +197,7 @@ class DirectClaims:
             return []
         starts = await start_runs(
             connection,
-            [claim.fence for claim in claims],
+            [claim.claim_id for claim in claims],
             [1] * len(claims),
             [len(claim.items) for claim in claims],
             worker_no=self._worker_no,
@@ -201,17 +206,18 @@ class DirectClaims:
                 self._handler_pools.pool_of(claim.flow).run_items_max for claim in claims
             ],
         )
-        claim_of_fence = {claim.fence: claim for claim in claims}
+        claim_of_fence = {claim.claim_id.fence: claim for claim in claims}
         return [
             ClaimedRun(
                 self._handler_pools.key_of(claim_of_fence[start.fence].flow),
+                claim_of_fence[start.fence].claim_id,
                 start,
                 claim_of_fence[start.fence].items[start.from_position - 1 : start.to_position],
                 is_alone,
                 claim_of_fence[start.fence].flow.flow_no,
             )
             for start in starts
-            if start.run_no is not None
+            if start.run is not None
         ]
 
     def _group_into_claims(
@@ -229,9 +235,9 @@ class DirectClaims:
             claims_rows += [group[at : at + size] for at in range(0, len(group), size)]
         return claims_rows
 
-    def _claim(self, fence: int, claim_rows: Sequence[Record], flow: DueFlow) -> Claim:
+    def _claim(self, claim_id: ClaimId, claim_rows: Sequence[Record], flow: DueFlow) -> Claim:
         return Claim(
-            fence=fence,
+            id=claim_id,
             allocator_no=self._worker_no,
             topic=DIRECT_TOPIC,
             partition=DIRECT_PARTITION,
@@ -276,11 +282,12 @@ def _items(run: DirectRun, flows: Mapping[int, DueFlow]) -> list[DirectItem]:
     return [DirectItem(run, position, flows) for position in range(1, len(run.ids) + 1)]
 
 
-def _run_of_rows(fence: int, rows: Sequence[Record]) -> DirectRun:
+def _run_of_rows(claim_id: ClaimId, rows: Sequence[Record]) -> DirectRun:
     """Return rows of `claim_serial_items` as columns; their run is not known yet."""
     return DirectRun(
         run_no=0,
-        fence=fence,
+        started_at=claim_id.claimed_at,
+        fence=claim_id.fence,
         group_no=0,
         lease_seconds=0.0,
         withdrawn=(),

@@ -42,7 +42,7 @@ class DirectItem(DueItem):
             run, index = self._run, self.position - 1
             flow = self._flows[run.flow_nos[index]]
             self._headers_cache = WorkHeaders(
-                fence=self.fence,
+                claim_id=run.claim_id,
                 position=self.position,
                 kind=flow.kind,
                 tenant=flow.tenant,

@@ -142,9 +142,9 @@ class DirectSource(WorkSource):
         if self._has_lost_response:
             await self._release_lost_runs()
         if self._suspect_claims:
-            fences = [suspect_claim.fence for suspect_claim in self._suspect_claims]
+            claim_ids = [suspect_claim.claim_id for suspect_claim in self._suspect_claims]
             async with self._pool.acquire() as connection:
-                await release_claims(connection, fences, self._worker_no)
+                await release_claims(connection, claim_ids, self._worker_no)
             self._suspect_claims.clear()
 
     async def claim(self) -> dict[str, int]:
@@ -389,10 +389,10 @@ class DirectSource(WorkSource):
         """
         async with self._pool.acquire() as connection:
             open_runs = await list_open_runs(connection, self._worker_no)
-            lost = [run for run in open_runs if run.run_no > self._run_no_max]
+            lost = [run for run in open_runs if run.id.run_no > self._run_no_max]
             if lost:
                 await settle_runs(connection, [_releasing(run) for run in lost], self._worker_no)
-                log.warning(LogEvent.RUN_RELEASED, runs=[run.run_no for run in lost])
+                log.warning(LogEvent.RUN_RELEASED, runs=[run.id.run_no for run in lost])
         self._has_lost_response = False
 
 
@@ -400,4 +400,4 @@ def _releasing(run: OpenRunRow) -> Settlement:
     outcomes: list[Outcome | None] = [None] * run.size
     for index in run.open_indexes:
         outcomes[index] = RESPONSE_LOST
-    return Settlement(run.run_no, outcomes)
+    return Settlement(run.id, outcomes)

@@ -18,7 +18,7 @@ from dueledger.ledger.store.reported_outcomes import (
     RefusedOutcome,
     TopicRun,
 )
-from dueledger.ledger.store.runs import Outcome, Settlement
+from dueledger.ledger.store.runs import Outcome, RunId, Settlement
 from dueledger.workers.handlers import HandlerOptions
 from dueledger.workers.outcomes.parse import ReportedOutcome, ReportedVerdict
 from dueledger.workers.retry import backoff_seconds
@@ -70,11 +70,11 @@ class OutcomeDecisions:
     all runs.
     """
 
-    runs: dict[int, dict[int, _RunOutcomes]] = field(
-        default_factory=dict[int, dict[int, _RunOutcomes]]
+    runs: dict[int, dict[RunId, _RunOutcomes]] = field(
+        default_factory=dict[int, dict[RunId, _RunOutcomes]]
     )
-    extended: defaultdict[tuple[int, float], set[int]] = field(
-        default_factory=lambda: defaultdict[tuple[int, float], set[int]](set)
+    extended: defaultdict[tuple[int, float], set[RunId]] = field(
+        default_factory=lambda: defaultdict[tuple[int, float], set[RunId]](set)
     )
     refused: list[RefusedOutcome] = field(default_factory=list[RefusedOutcome])
     rejected: list[RejectedRecord] = field(default_factory=list[RejectedRecord])
@@ -87,16 +87,14 @@ class OutcomeDecisions:
         """Begin to settle a run."""
         size = run.to_position - run.from_position + 1
         run_outcomes = _RunOutcomes([None] * size)
-        self.runs.setdefault(topic_actor_no, {})[run.run_no] = run_outcomes
+        self.runs.setdefault(topic_actor_no, {})[run.id] = run_outcomes
         self.slots += size
         return run_outcomes
 
     def settlements(self, topic_actor_no: int) -> list[Settlement]:
         """Return the settlements of the runs of a topic's actor."""
         by_run = self.runs[topic_actor_no]
-        return [
-            Settlement(run_no, run_outcomes.outcomes) for run_no, run_outcomes in by_run.items()
-        ]
+        return [Settlement(run, run_outcomes.outcomes) for run, run_outcomes in by_run.items()]
 
 
 def decide_outcomes(
@@ -129,7 +127,7 @@ class _OutcomeDecider:
         if topic_actor_no is None or item is None or run is None:
             self._refuse(outcome_record, target, _refusal_reason(reported, target))
             return
-        run_outcomes = decisions.runs.get(topic_actor_no, {}).get(run.run_no)
+        run_outcomes = decisions.runs.get(topic_actor_no, {}).get(run.id)
         index = reported.position - run.from_position
         ended = _ended(item, run_outcomes.reported.get(index) if run_outcomes else None)
         if ended is not None:
@@ -140,7 +138,7 @@ class _OutcomeDecider:
         elif not run.open:
             self._refuse(outcome_record, target, OutcomeRefusal.STALE)
         else:
-            decisions.extended[topic_actor_no, run.lease_seconds].add(run.run_no)
+            decisions.extended[topic_actor_no, run.lease_seconds].add(run.id)
             if reported.verdict is ReportedVerdict.HEARTBEAT:
                 decisions.heartbeats += 1
                 return
@@ -172,16 +170,18 @@ class _OutcomeDecider:
                 self._actor_no if target.topic_actor_no is None else target.topic_actor_no,
                 reported.fence,
                 reported.position,
-                target.run.run_no if target.run else None,
+                target.run.id.run_no if target.run else None,
                 target.item.item_no if target.item else None,
                 orjson.dumps(details).decode(),
             )
         )
         if reason in _WRONG:
-            self.decisions.rejected.append(RejectedRecord(record, _error(reported, reason)))
+            self.decisions.rejected.append(RejectedRecord(record, _error(reported, target, reason)))
 
 
 def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> OutcomeRefusal:
+    if reported.claim_id is None or (target.size is None and target.is_given):
+        return OutcomeRefusal.MISMATCH
     if target.size is None or reported.position > target.size:
         return OutcomeRefusal.UNKNOWN
     if target.topic_actor_no is None:
@@ -192,10 +192,16 @@ def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> Outcome
     return OutcomeRefusal.WRONG_SETTLER if target.waiting else OutcomeRefusal.STALE
 
 
-def _error(reported: ReportedOutcome, reason: OutcomeRefusal) -> InvalidOutcome:
-    field_name = "item" if reason is OutcomeRefusal.MISMATCH else "fence"
+def _error(
+    reported: ReportedOutcome, target: OutcomeTarget, reason: OutcomeRefusal
+) -> InvalidOutcome:
+    field_name, fault = "fence", _WRONG[reason]
+    if reason is OutcomeRefusal.MISMATCH:
+        field_name = "item"
+        if target.size is None:
+            field_name, fault = "token", "the claim has another token"
     place = f"fence {reported.fence}, position {reported.position}"
-    problem = Problem(field_name, place, _WRONG[reason])
+    problem = Problem(field_name, place, fault)
     return InvalidOutcome("The outcome changes nothing.", [problem])
 
 

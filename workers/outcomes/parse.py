@@ -16,6 +16,7 @@ import orjson
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from dueledger.ledger.claim_id import ClaimId, parse_claim_id
 from dueledger.ledger.errors import InvalidHeader, InvalidOutcome, Problem, shown_value
 from dueledger.ledger.intake.parse import BATCHED, STRUCTURED
 from dueledger.ledger.kafka import envelope
@@ -41,6 +42,7 @@ _AFTER_ACCEPTED: Final = "a duration as PT10M, or an instant as 2027-03-01T09:00
 _ACCEPTED: Final = {
     "item": "the header `ce_dueitem`",
     "fence": "the number in the header `ce_duefence`, not as text",
+    "token": "the header `ce_duetoken`",
     "position": "the number in the header `ce_dueposition`, not as text",
     "verdict": "heartbeat, completed, retry, snooze, park or not_due",
     "after": _AFTER_ACCEPTED,
@@ -64,7 +66,10 @@ class ReportedVerdict(StrEnum):
 @final
 @dataclass(frozen=True, slots=True)
 class ReportedOutcome:
-    """One reported outcome. `detail` is the JSON text that the journal shows of it."""
+    """One reported outcome. `detail` is the JSON text that the journal shows of it.
+
+    `claim_id` is None if the outcome has no token, or one that no claim has.
+    """
 
     item: UUID
     fence: int
@@ -72,6 +77,7 @@ class ReportedOutcome:
     verdict: ReportedVerdict
     after: timedelta | datetime | None = None
     detail: str | None = None
+    claim_id: ClaimId | None = None
 
 
 def _after(text: object) -> timedelta | datetime:
@@ -103,6 +109,7 @@ class _OutcomeDocument(BaseModel):
 
     item: Annotated[UUID, Field(strict=False)]
     fence: Annotated[int, Field(ge=1, le=_FENCE_MAX)]
+    token: str | None = None
     position: Annotated[int, Field(ge=1, le=_POSITION_MAX)]
     verdict: Annotated[ReportedVerdict, Field(strict=False)]
     after: Annotated[timedelta | datetime, BeforeValidator(_after)] | None = None
@@ -192,7 +199,15 @@ def _reported_outcome(
         document.verdict,
         document.after,
         _detail(document, evidence),
+        _claim_id(document),
     )
+
+
+def _claim_id(document: _OutcomeDocument) -> ClaimId | None:
+    try:
+        return parse_claim_id(document.fence, document.token or "")
+    except ValueError:
+        return None
 
 
 def _problem(details: ErrorDetails) -> Problem:

@@ -11,6 +11,8 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.reported_outcomes import (
+    NO_CLAIM,
+    ReportedPlace,
     clear_silent_topics,
     find_outcome_targets,
     lock_topic_runs,
@@ -73,13 +75,16 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
 
     async def _settle(self, batch: Sequence[OutcomeRecord]) -> OutcomeDecisions | None:
         """Decide and write in one transaction; write nothing if its runs are too large."""
-        fences = [each.reported.fence for each in batch]
-        positions = [each.reported.position for each in batch]
-        items = [each.reported.item for each in batch]
+        places = [
+            ReportedPlace(
+                each.reported.claim_id or NO_CLAIM, each.reported.position, each.reported.item
+            )
+            for each in batch
+        ]
         async with self._pool.acquire() as connection, connection.transaction():
-            await start_topic_runs(connection, fences, positions, items)
-            await lock_topic_runs(connection, sorted(set(fences)))
-            targets = await find_outcome_targets(connection, fences, positions, items)
+            await start_topic_runs(connection, places)
+            await lock_topic_runs(connection, places)
+            targets = await find_outcome_targets(connection, places)
             decisions = decide_outcomes(batch, targets, await read_now(connection), self._actor_no)
             if decisions.slots > SLOTS_MAX and len(batch) > 1:
                 return None
@@ -99,8 +104,8 @@ async def _write(connection: Connection, decisions: OutcomeDecisions) -> None:
         )
         if refused:
             raise Conflict(f"run {refused[0].run_no} was open and is now {refused[0].reason}")
-    for (topic_actor_no, lease_seconds), run_nos in sorted(decisions.extended.items()):
-        await extend_leases(connection, sorted(run_nos), topic_actor_no, lease_seconds)
+    for (topic_actor_no, lease_seconds), runs in sorted(decisions.extended.items()):
+        await extend_leases(connection, sorted(runs), topic_actor_no, lease_seconds)
     if decisions.extended:
         await clear_silent_topics(
             connection, sorted({topic_actor_no for topic_actor_no, _ in decisions.extended})

@@ -65,7 +65,7 @@ class Leases:
         async with asyncio.timeout(self.extend_seconds), self._pool.acquire() as connection:
             extended = await extend_leases(
                 connection,
-                [run.run_no for run in open_runs],
+                [run.id for run in open_runs],
                 self._worker_no,
                 self._lease_seconds,
             )

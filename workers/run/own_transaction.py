@@ -23,7 +23,7 @@ async def settle_inside(
     """Settle one item of a run in the open transaction. Raises CompletionRefused."""
     outcomes: list[Outcome | None] = [None] * len(run.items)
     outcomes[index] = outcome
-    settlement = Settlement(run.run_no, outcomes)
+    settlement = Settlement(run.id, outcomes)
     reason = SettleRefusal.CONTENDED
     for _ in range(CONTENDED_TRIES_MAX):
         refused = await settle_runs(connection, [settlement], worker_no)

@@ -176,7 +176,7 @@ async def _settlements(
     settlements: list[Settlement] = []
     for run, item_outcomes in part:
         if not run.has_snooze_until:
-            settlements.append(Settlement(run.run_no, cast("list[Outcome | None]", item_outcomes)))
+            settlements.append(Settlement(run.id, cast("list[Outcome | None]", item_outcomes)))
             continue
         if now is None:
             now = await read_now(connection)
@@ -190,7 +190,7 @@ async def _settlements(
             else item_outcome
             for item_outcome in item_outcomes
         ]
-        settlements.append(Settlement(run.run_no, outcomes))
+        settlements.append(Settlement(run.id, outcomes))
     return settlements
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, final
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.store.runs import StartResult, start_runs
+from dueledger.ledger.store.runs import StartRefusal, StartResult, start_runs
 from dueledger.workers.open_run import OpenRun
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class RunStarter:
             async with self._pool.acquire() as connection:
                 start_results = await start_runs(
                     connection,
-                    [chosen.claim_slice.fence for chosen in by_fence],
+                    [chosen.claim_slice.claim_id for chosen in by_fence],
                     [chosen.claim_slice.from_position for chosen in by_fence],
                     [chosen.claim_slice.to_position for chosen in by_fence],
                     worker_no=self._worker_no,
@@ -191,7 +191,15 @@ class RunStarter:
         elif start_result.closed:
             self._counts.stale += size
             queue.drop(claim_slice)
-            log.info(LogEvent.START_REFUSED, fence=claim_slice.fence, items=size)
+            # Records of another history of the ledger, or forged: somebody must look where from.
+            unknown = start_result.refusal in (StartRefusal.MISMATCH, StartRefusal.UNKNOWN)
+            report = log.warning if unknown else log.info
+            report(
+                LogEvent.START_REFUSED,
+                fence=claim_slice.fence,
+                items=size,
+                reason=start_result.refusal or StartRefusal.STALE,
+            )
         elif ahead > 0:
             self._counts.skipped += ahead
             claim_slice.split(ahead)

@@ -20,6 +20,7 @@ create table ledger.claim (
   started integer not null default 0,
   deadline timestamptz not null,
   closed_at timestamptz,
+  token text,
   flow_no integer,
   topic_actor_no integer,
   lease_seconds double precision,
@@ -30,6 +31,8 @@ create table ledger.claim (
     size > 0 and cardinality(item_no) = size and cardinality(effective_date) = size
     and cardinality(attempt) = size and cardinality(starts) = size
   ),
+  -- A direct claim that is started as it is made is named by nobody.
+  constraint claim_token_given check (coalesce(length(token), 0) = 16 or (partition < 0 and started = size)),
   constraint claim_started_range check (started between 0 and size)
 ) partition by range (claimed_at);
 
@@ -48,6 +51,9 @@ comment on column ledger.claim.published_at is 'When the acknowledgement by Kafk
 comment on column ledger.claim.base_offset is 'Offset of the first record.';
 comment on column ledger.claim.started is 'Positions up to this one are started.';
 comment on column ledger.claim.deadline is 'When the claim is closed and its items not started are released.';
+comment on column ledger.claim.token is
+  '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them '
+  'can end its items. Null where a direct worker started the claim as it made it.';
 comment on column ledger.claim.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
 comment on column ledger.claim.topic_actor_no is
   'Set where the claim is settled by topic: the actor number of its consumers.';

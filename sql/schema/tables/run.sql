@@ -2,6 +2,7 @@ create table ledger.run (
   run_no bigint generated always as identity,
   started_at timestamptz not null,
   fence bigint not null,
+  claimed_at timestamptz not null,
   from_position integer not null,
   to_position integer not null,
   worker_no integer not null,
@@ -20,6 +21,7 @@ create table ledger.run (
 comment on table ledger.run is
   'Runs: one row for each started part of a claim, under the lease of one worker. Partitioned by month; closed runs are kept.';
 comment on column ledger.run.fence is 'The claim.';
+comment on column ledger.run.claimed_at is 'When the claim was made: its table partition.';
 comment on column ledger.run.worker_no is 'Actor number of the worker, or of the consumers of the topic.';
 comment on column ledger.run.ended is 'A bit for each position: set once its item has ended.';
 comment on column ledger.run.closed_at is

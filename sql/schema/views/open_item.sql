@@ -6,7 +6,7 @@ create view ledger.open_item as
   union all
   select c.item_no[p], c.effective_date[p], 3::smallint /* Running */, c.fence, p, r.run_no
   from ledger.run r
-  join ledger.claim c on c.fence = r.fence
+  join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
   cross join lateral generate_series(r.from_position, r.to_position) p
   where r.closed_at is null and get_bit(r.ended, p - r.from_position) = 0;
 

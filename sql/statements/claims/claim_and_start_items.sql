@@ -130,10 +130,10 @@ honoured as (
 ),
 begun as (
   insert into ledger.run (
-    run_no, started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
+    run_no, started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
     flow_no, run_until)
   overriding system value
-  select b.run_no, ledger.now(), b.fence, 1, b.size, $9::integer,
+  select b.run_no, ledger.now(), b.fence, ledger.now(), 1, b.size, $9::integer,
     ledger.machine_now() + make_interval(secs => least($10::double precision, b.run_seconds)), $10::double precision,
     m.ended, case when m.ended = ~m.blank then ledger.now() end, b.flow_no,
     ledger.machine_now() + make_interval(secs => b.run_seconds)
@@ -166,7 +166,7 @@ flow as materialized (
     case when f.seen = 0 then f.floor_block when f.first_at = f.last_at then f.last_block else 0 end as floor_block
   from firsts f left join retries r on r.flow_no = f.flow_no
 )
-select null::bigint as run_no, null::bigint as fence, null::integer as group_no, null::double precision as lease_seconds_left,
+select null::bigint as run_no, null::timestamptz as started_at, null::bigint as fence, null::integer as group_no, null::double precision as lease_seconds_left,
   null::integer[] as withdrawn, null::smallint[] as attempts, null::uuid[] as ids, array_agg(f.flow_no) as flow_nos,
   null::text[] as business_keys, null::text[] as cycles, null::date[] as effective_dates,
   null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents,
@@ -175,7 +175,7 @@ select null::bigint as run_no, null::bigint as fence, null::integer as group_no,
 from flow f
 where ledger.none_lost((select count(*) from removed), (select coalesce(sum(b.size), 0) from batch b))
 union all
-select b.run_no, b.fence, b.group_no, least($10::double precision, b.run_seconds),
+select b.run_no, ledger.now(), b.fence, b.group_no, least($10::double precision, b.run_seconds),
   array(select x.position from withdrawn x where x.fence = b.fence order by x.position), b.attempt, b.ids, b.flow_nos,
   b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, null, null, null, null, null
 from batch b

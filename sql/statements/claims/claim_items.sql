@@ -1,5 +1,5 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
--- returns: one or more; the last has as item_no the number of rows deleted, all else null
+-- returns: one or more; the last has as item_no the number of rows deleted and as due_at the time of the claim, all else null
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -67,4 +67,4 @@ cross join lateral (
 ) i
 -- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
-select count(*), null, null, null, null, null, null, null, null, null, null, null, null, null from removed
+select count(*), null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null from removed

@@ -199,4 +199,4 @@ select (select count(*) from removed) + (
     cross join lateral (select * from ledger.held_key h where h.serial = n.serial offset 0) h
     where not exists (
       select from ledger.due_item i where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0)),
-  null, null, null, null, null, null, null, null, null, null, null, null, null
+  null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null

@@ -1,14 +1,18 @@
 -- Release open claims of this allocator: items not started go from Claimed back to Scheduled.
 -- returns: one
 -- $1 fences bigint[]
--- $2 allocator_no integer
+-- $2 claimed_ats timestamptz[]
+-- $3 allocator_no integer
+-- $4 first_claimed_at timestamptz
+-- $5 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_pkey
 -- locks: claim rows (for update)
 with closed as (
   update ledger.claim c
   set closed_at = ledger.now()
-  from unnest($1::bigint[]) u (fence)
-  where c.fence = u.fence and c.allocator_no = $2::integer and c.closed_at is null
+  from unnest($1::bigint[], $2::timestamptz[]) u (fence, claimed_at)
+  where c.fence = u.fence and c.claimed_at is not distinct from u.claimed_at and c.claimed_at between $4::timestamptz and $5::timestamptz
+    and c.allocator_no = $3::integer and c.closed_at is null
   returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
 ),

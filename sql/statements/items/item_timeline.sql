@@ -20,7 +20,7 @@ run as materialized (
     select o.run_no from ledger.open_item o join item i on i.item_no = o.item_no where o.run_no is not null)
 ),
 claim as materialized (
-  select c.* from ledger.claim c where c.fence in (select r.fence from run r)
+  select c.* from ledger.claim c where (c.fence, c.claimed_at) in (select r.fence, r.claimed_at from run r)
   union
   select c.* from ledger.claim c where c.fence in (
     select o.fence from ledger.open_item o join item i on i.item_no = o.item_no)
@@ -37,7 +37,7 @@ story as (
   union all
   select r.started_at, 4 /* started */, r.worker_no, r.fence, r.run_no,
     c.attempt[array_position(c.item_no, i.item_no)], null, null, null, null
-  from run r join claim c on c.fence = r.fence cross join item i
+  from run r join claim c on c.fence = r.fence and c.claimed_at = r.claimed_at cross join item i
   where array_position(c.item_no, i.item_no) between r.from_position and r.to_position
   union all
   select x.expedited_at, null, x.actor_no, null, null, null, null, null, null, jsonb_build_object('reason', x.reason)

@@ -3,7 +3,7 @@
 -- $1 worker_no integer
 -- index: run_lease_idx
 -- locks: none
-select r.run_no, r.ended
+select r.run_no, r.started_at, r.claimed_at, r.ended
 from ledger.run r
 where r.closed_at is null and r.lease_until > '-infinity' and r.worker_no = $1::integer
 order by r.lease_until desc

@@ -34,7 +34,7 @@ closed as (
   set closed_at = ledger.now()
   from lapsed l
   where r.run_no = l.run_no and r.started_at = l.started_at and r.closed_at is null
-  returning r.run_no, r.worker_no, r.fence, r.from_position, r.to_position, r.ended, r.extended_at,
+  returning r.run_no, r.worker_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.ended, r.extended_at,
     r.run_until <= ledger.machine_now() as overran
 ),
 lost as materialized (
@@ -42,7 +42,7 @@ lost as materialized (
     k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unreported,
     case when c.overran or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
-  join ledger.claim k on k.fence = c.fence
+  join ledger.claim k on k.fence = c.fence and k.claimed_at = c.claimed_at
   cross join lateral unnest(
     k.item_no[c.from_position:c.to_position], k.effective_date[c.from_position:c.to_position],
     k.attempt[c.from_position:c.to_position], k.starts[c.from_position:c.to_position]

@@ -1,43 +1,55 @@
 -- Record how items of open runs ended (Running to Completed, Cancelled, RetryableFailure, Scheduled or ManualReview), each bit once.
 -- returns: zero or more
 -- $1 run_nos bigint[]
--- $2 masks bit varying[]
--- $3 firsts integer[]
--- $4 events smallint[]
--- $5 details text[]
--- $6 after_seconds double precision[]
--- $7 worker_no integer
+-- $2 started_ats timestamptz[]
+-- $3 masks bit varying[]
+-- $4 firsts integer[]
+-- $5 events smallint[]
+-- $6 details text[]
+-- $7 after_seconds double precision[]
+-- $8 worker_no integer
+-- $9 first_started_at timestamptz
+-- $10 last_started_at timestamptz
+-- $11 first_claimed_at timestamptz
+-- $12 last_claimed_at timestamptz
+-- $13 first_effective_date date
+-- $14 last_effective_date date
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
 with asked as materialized (
-  select * from unnest($1::bigint[], $2::bit varying[], $3::integer[]) a (run_no, mask, first) order by a.run_no
+  select * from unnest($1::bigint[], $2::timestamptz[], $3::bit varying[], $4::integer[]) a (run_no, started_at, mask, first)
+  order by a.run_no
 ),
 accepted as (
   update ledger.run r
   set ended = r.ended | a.mask,
     closed_at = case when (r.ended | a.mask) = ~(r.ended & ~r.ended) then ledger.now() end
   from asked a
-  where r.run_no = a.run_no and r.closed_at is null and r.worker_no = $7::integer
-    and (r.ended & a.mask) = (r.ended & ~r.ended)
-  returning r.run_no, r.fence, r.from_position, r.to_position, r.flow_no, a.first
+  where r.run_no = a.run_no and r.started_at is not distinct from a.started_at and r.started_at between $9::timestamptz and $10::timestamptz
+    -- Only a run whose claim is found below: otherwise it would close, and its items have no transition.
+    and r.claimed_at between $11::timestamptz and $12::timestamptz
+    and r.closed_at is null and r.worker_no = $8::integer and (r.ended & a.mask) = (r.ended & ~r.ended)
+  returning r.run_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.flow_no, a.first
 ),
+-- `is not distinct from` beside a bound: with `=`, PostgreSQL 18 misses rows after it waited for a lock (adr/0012).
 outcome as materialized (
   select a.run_no, a.flow_no as limited_flow_no, u.item_no, u.effective_date, u.attempt, u.starts, u.event, u.detail,
     u.after_seconds, c.batch_max
   from accepted a
-  join ledger.claim c on c.fence = a.fence
+  join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
+    and c.claimed_at between $11::timestamptz and $12::timestamptz
   cross join lateral unnest(
     c.item_no[a.from_position:a.to_position], c.effective_date[a.from_position:a.to_position],
     c.attempt[a.from_position:a.to_position], c.starts[a.from_position:a.to_position],
-    ($4::smallint[])[a.first:a.first + a.to_position - a.from_position],
-    ($5::text[])[a.first:a.first + a.to_position - a.from_position],
-    ($6::double precision[])[a.first:a.first + a.to_position - a.from_position]
+    ($5::smallint[])[a.first:a.first + a.to_position - a.from_position],
+    ($6::text[])[a.first:a.first + a.to_position - a.from_position],
+    ($7::double precision[])[a.first:a.first + a.to_position - a.from_position]
   ) u (item_no, effective_date, attempt, starts, event, detail, after_seconds)
   where u.event is not null
 ),
 final as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $7::integer, (select ledger.now()),
+  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $8::integer, (select ledger.now()),
     o.detail::jsonb
   from outcome o
   where o.event in (5 /* completed */, 11 /* cancelled */)
@@ -47,6 +59,7 @@ judged as materialized (
     ledger.outcome_event(k, o.event, true, o.attempt, o.starts, i.due_at, w.wait_seconds) as verdict
   from outcome o
   join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
+    and i.effective_date between $13::date and $14::date
   join ledger.flow f on f.flow_no = i.flow_no
   join ledger.kind k on k.kind_no = f.kind_no
   cross join lateral (
@@ -62,7 +75,7 @@ recorded as materialized (
     -- A released suspect stays a suspect.
     case j.verdict when 3 /* released */ then j.batch_max end,
     j.due_at, j.serial, j.overlap, j.business_key, j.evidence ->> 'reason', j.evidence
-  )::ledger.item_outcome), $7::integer) as items
+  )::ledger.item_outcome), $8::integer) as items
   from judged j
 ),
 counted as (
@@ -77,22 +90,24 @@ counted as (
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
     case
-      when r.run_no is null or r.worker_no <> $7::integer then 'stale'
+      when r.run_no is null or r.worker_no <> $8::integer
+        or r.claimed_at not between $11::timestamptz and $12::timestamptz then 'stale'
       when (r.ended & a.mask) = a.mask then 'settled'
       when r.closed_at is not null then 'stale'
       else 'contended'
     end as reason
   from asked a
-  left join ledger.run r on r.run_no = a.run_no
+  left join ledger.run r on r.run_no = a.run_no and r.started_at is not distinct from a.started_at
+    and r.started_at between $9::timestamptz and $10::timestamptz
   where (select count(*) from accepted) < (select count(*) from asked)  -- seldom, because it compares all with all
     and not exists (select from accepted k where k.run_no = a.run_no)
 ),
 stale as (
   insert into ledger.rejected_write (
     rejected_at, actor_no, verb, reason, fence, run_no, from_position, to_position, detail)
-  select ledger.now(), $7::integer, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
+  select ledger.now(), $8::integer, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
     jsonb_build_object('mask', x.mask::text,
-      'events', ($4::smallint[])[x.first:x.first + length(x.mask) - 1])
+      'events', ($5::smallint[])[x.first:x.first + length(x.mask) - 1])
   from refused x
   where x.reason = 'stale'
 )

@@ -1,27 +1,32 @@
 -- Start claim slices (Claimed to Running) as one or more runs each, if the claim is open and not another's, and the slice is the next one.
 -- returns: one or more per input, one a run in the order of positions, or one refusal
 -- $1 fences bigint[]
--- $2 from_positions integer[]
--- $3 to_positions integer[]
--- $4 run_items_max integer[]
--- $5 worker_no integer
--- $6 lease_seconds double precision
+-- $2 claimed_ats timestamptz[]
+-- $3 tokens text[]
+-- $4 from_positions integer[]
+-- $5 to_positions integer[]
+-- $6 run_items_max integer[]
+-- $7 worker_no integer
+-- $8 lease_seconds double precision
+-- $9 first_claimed_at timestamptz
+-- $10 last_claimed_at timestamptz
 -- index: claim_pkey, withdrawal_pkey
 -- locks: claim rows (for update, in the order given)
 with asked as materialized (
-  select * from unnest($1::bigint[], $2::integer[], $3::integer[], $4::integer[])
-    with ordinality a (fence, from_position, to_position, run_items_max, ord)
+  select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::integer[], $6::integer[])
+    with ordinality a (fence, claimed_at, token, from_position, to_position, run_items_max, ord)
 ),
 opened as (
   update ledger.claim c
   set started = a.to_position,
     closed_at = case when a.to_position = c.size then ledger.now() end
   from asked a
-  where c.fence = a.fence and c.closed_at is null and c.started = a.from_position - 1
+  where c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at and c.claimed_at between $9::timestamptz and $10::timestamptz
+    and c.token = a.token and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
     -- A claim settled by topic belongs to its holder, a direct claim (partition -1) to the worker that made it.
-    and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $5::integer)
-  returning c.fence, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
+    and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $7::integer)
+  returning c.fence, c.claimed_at, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
     c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
     c.attempt[a.from_position:a.to_position] as attempt
@@ -42,9 +47,10 @@ honoured as (
 ),
 begun as (
   insert into ledger.run (
-    started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at, flow_no, run_until)
-  select ledger.now(), o.fence, s.from_position, s.to_position, $5::integer,
-    ledger.machine_now() + make_interval(secs => least($6::double precision, o.run_seconds)), $6::double precision, m.ended,
+    started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
+    flow_no, run_until)
+  select ledger.now(), o.fence, o.claimed_at, s.from_position, s.to_position, $7::integer,
+    ledger.machine_now() + make_interval(secs => least($8::double precision, o.run_seconds)), $8::double precision, m.ended,
     case when m.ended = ~m.blank then ledger.now() end, o.flow_no,
     ledger.machine_now() + make_interval(secs => o.run_seconds)
   from opened o
@@ -59,7 +65,7 @@ begun as (
     from (select repeat('0', s.to_position - s.from_position + 1)::bit varying as blank) b
   ) m
   order by o.fence, s.from_position
-  returning run_no, fence, from_position, to_position,
+  returning run_no, started_at, fence, from_position, to_position,
     extract(epoch from lease_until - ledger.machine_now())::double precision as lease_seconds_left
 ),
 journal as (
@@ -70,28 +76,35 @@ journal as (
 ),
 asked_with_run as materialized (
   select a.ord, a.fence, coalesce(b.from_position, a.from_position) as from_position,
-    coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.lease_seconds_left, c.started, c.closed_at, c.size,
-    coalesce(c.has_other_settler, false) as has_other_settler
+    coalesce(b.to_position, a.to_position) as to_position, b.run_no, b.started_at, b.lease_seconds_left, c.started,
+    c.closed_at,
+    case
+      when b.run_no is not null then null
+      when c.size is null then case when ledger.has_claim(a.fence) then 'mismatch' else 'unknown' end
+      when c.has_other_settler then 'wrong_settler'
+      when c.closed_at is not null and c.started < c.size then 'stale'
+    end as refusal
   from asked a
   left join begun b on b.fence = a.fence
   left join lateral (
     select c.started, c.closed_at, c.size,
-      c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $5::integer) as has_other_settler
-    from ledger.claim c where c.fence = a.fence and b.run_no is null limit 1
+      c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::integer) as has_other_settler
+    from ledger.claim c
+    where c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at and c.claimed_at between $9::timestamptz and $10::timestamptz
+      and c.token = a.token and b.run_no is null
+    limit 1
   ) c on true
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
-  select ledger.now(), $5::integer, 'start',
-    case when n.size is null then 'unknown' when n.has_other_settler then 'wrong_settler' else 'stale' end, n.fence,
-    n.from_position, n.to_position
+  select ledger.now(), $7::integer, 'start', n.refusal, n.fence, n.from_position, n.to_position
   from asked_with_run n
-  where n.run_no is null and (n.size is null or n.has_other_settler or (n.closed_at is not null and n.started < n.size))
+  where n.refusal is not null
 )
-select n.fence, n.from_position, n.to_position, n.run_no,
+select n.fence, n.from_position, n.to_position, n.run_no, n.started_at,
   case when n.run_no is null then coalesce(n.started, 0) else n.to_position end as started_to,
-  n.run_no is null and (n.size is null or n.has_other_settler or n.closed_at is not null) as closed,
-  n.lease_seconds_left,
+  n.run_no is null and (n.refusal is not null or n.closed_at is not null) as closed,
+  n.refusal, n.lease_seconds_left,
   coalesce(
     (select array_agg(x.position order by x.position) from withdrawn x
      where x.fence = n.fence and x.position between n.from_position and n.to_position and n.run_no is not null),

@@ -1,20 +1,26 @@
 -- Start claims settled by topic, as one run each, if an outcome was reported before Kafka's acknowledgement was marked (Claimed to Running).
 -- returns: zero or more
 -- $1 fences bigint[]
--- $2 positions integer[]
--- $3 items uuid[]
+-- $2 claimed_ats timestamptz[]
+-- $3 tokens text[]
+-- $4 positions integer[]
+-- $5 items uuid[]
+-- $6 first_claimed_at timestamptz
+-- $7 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_id_effective_date_key
 -- locks: claim rows (for update, fence ascending)
 with asked as materialized (
-  select u.fence, array_agg(u.position) as positions, array_agg(u.item) as items
-  from unnest($1::bigint[], $2::integer[], $3::uuid[]) u (fence, position, item)
-  group by u.fence
+  select u.fence, u.claimed_at, u.token, array_agg(u.position) as positions, array_agg(u.item) as items
+  from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::uuid[])
+    u (fence, claimed_at, token, position, item)
+  group by u.fence, u.claimed_at, u.token
 ),
 -- A reported outcome that names the item at this position of the claim proves that its record was read.
 named as materialized (
   select c.fence, c.claimed_at
   from asked a
-  join ledger.claim c on c.fence = a.fence
+  join ledger.claim c on c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at
+    and c.claimed_at between $6::timestamptz and $7::timestamptz and c.token = a.token
   where c.topic_actor_no is not null and c.published_at is null and c.started = 0
     and exists (
       select from unnest(a.positions, a.items) u (position, item)
@@ -25,7 +31,8 @@ named as materialized (
 unmarked as materialized (
   select c.fence, c.claimed_at
   from named n
-  join ledger.claim c on c.fence = n.fence and c.claimed_at = n.claimed_at
+  join ledger.claim c on c.fence = n.fence and c.claimed_at is not distinct from n.claimed_at
+    and c.claimed_at between $6::timestamptz and $7::timestamptz
   where c.published_at is null and c.closed_at is null and c.started = 0
   order by c.fence
   for update of c
@@ -34,12 +41,13 @@ opened as (
   update ledger.claim c
   set started = c.size, closed_at = ledger.now()
   from unmarked u
-  where c.fence = u.fence and c.claimed_at = u.claimed_at and c.closed_at is null and c.started = 0
-  returning c.fence, c.size, c.topic_actor_no, c.lease_seconds, c.run_seconds, c.flow_no
+  where c.fence = u.fence and c.claimed_at is not distinct from u.claimed_at and c.claimed_at between $6::timestamptz and $7::timestamptz
+    and c.closed_at is null and c.started = 0
+  returning c.fence, c.claimed_at, c.size, c.topic_actor_no, c.lease_seconds, c.run_seconds, c.flow_no
 )
 insert into ledger.run (
-  started_at, fence, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
-select ledger.now(), o.fence, 1, o.size, o.topic_actor_no,
+  started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, flow_no, run_until)
+select ledger.now(), o.fence, o.claimed_at, 1, o.size, o.topic_actor_no,
   ledger.machine_now() + make_interval(secs => least(o.lease_seconds, o.run_seconds)), o.lease_seconds,
   repeat('0', o.size)::bit varying, o.flow_no, ledger.machine_now() + make_interval(secs => o.run_seconds)
 from opened o

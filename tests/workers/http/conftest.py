@@ -4,18 +4,21 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from ipaddress import ip_network
 from uuid import UUID
 
 import pytest
 
 from dueledger import DueItem
+from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.kafka.envelope import Headers
 from dueledger.workers.http.allow_list import AllowList, read_origin
 from dueledger.workers.http.client import HttpClient
 
 LOOPBACK = "127.0.0.1"
 OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"
+CLAIM_ID = ClaimId(7, datetime(2027, 3, 1, 9, tzinfo=UTC), "00c0ffee00c0ffee")
 ITEM = "0190a5d6-2f0c-8a3e-9d1b-6d3f1f2a4b5c"
 
 
@@ -155,6 +158,7 @@ def make_item(
 ) -> DueItem:
     texts = {
         "ce_duefence": str(fence),
+        "ce_duetoken": CLAIM_ID.token_text,
         "ce_dueposition": "1",
         "ce_specversion": "1.0",
         "ce_id": f"{UUID(ITEM)}:{fence}",
@@ -173,4 +177,4 @@ def make_item(
     if traceparent is not None:
         texts["traceparent"] = traceparent
     headers = [(name, value.encode()) for name, value in texts.items()]
-    return DueItem(Record(headers, payload), fence, 1)
+    return DueItem(Record(headers, payload), CLAIM_ID._replace(fence=fence), 1)
