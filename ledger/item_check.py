@@ -1,4 +1,4 @@
-"""Counts the items of each month, and recovers lost items.
+"""Counts the items of each month, recovers lost items, and finishes months that are over.
 
 An item is pending, handed out, in review or ended. A lost item is none of these. No statement may
 lose one; this check exists in case one does.
@@ -13,6 +13,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.partitions import (
     count_lost,
+    finish_month,
     lock_partitions,
     recover_items,
     take_unchecked_month,
@@ -29,7 +30,7 @@ RECOVERED_MAX: Final = 100
 
 @final
 class ItemCheck:
-    """Checks one month at a time. Several processes that check share the months."""
+    """Checks and finishes one month at a time. Several processes share the months."""
 
     def __init__(self, pool: Pool, *, actor_no: int, role: str) -> None:
         self._pool = pool
@@ -49,10 +50,9 @@ class ItemCheck:
             month = postponed or await take_unchecked_month(
                 connection, rest_seconds=CHECK_SECONDS, first_seconds=CHECK_FIRST_SECONDS
             )
-            if month is None:
-                return {}
             try:
-                return {"recovered": await self._check(connection, month)}
+                await finish_month(connection)
+                return {"recovered": await self._check(connection, month)} if month else {}
             finally:
                 ended = monotonic()
                 self._next_at = ended + TIME_DIVISOR * (ended - began)

@@ -15,8 +15,8 @@ _START_SECONDS: Final = 120
 _POSTGRES_PORT: Final = 5432
 _CONTROLLER_PORT: Final = 9093
 _POSTGRES_COMMAND: Final = (
-    "postgres -c max_connections=200 -c shared_buffers=512MB -c max_wal_size=4GB"
-    " -c checkpoint_timeout=15min -c wal_compression=on -c jit=off"
+    "postgres -c max_connections=200 -c max_locks_per_transaction=256 -c shared_buffers=512MB"
+    " -c max_wal_size=4GB -c checkpoint_timeout=15min -c wal_compression=on -c jit=off"
 )
 
 

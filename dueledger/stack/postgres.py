@@ -44,6 +44,7 @@ listen_addresses = '{host}'
 port = {port}
 unix_socket_directories = ''
 max_connections = 200
+max_locks_per_transaction = 256     # as many locks are cheap, and a plan locks each month
 password_encryption = 'scram-sha-256'
 scram_iterations = 1                # the password has 192 random bits
 timezone = 'UTC'

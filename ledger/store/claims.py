@@ -9,7 +9,7 @@ from dueledger.ledger.claim_id import ClaimId, first_and_last
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.store.claimed_rows import ClaimedRow, ClaimedRows
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.counted import fetch_counted
+from dueledger.ledger.store.counted import fetch_counted, repeat_counted
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
 from dueledger.ledger.store.statements import statement
 
@@ -358,14 +358,51 @@ async def release_claims(
 
 async def reap_claims(connection: Connection, limit: int, actor_no: int) -> ReapedClaims:
     """Close up to `limit` claims past their deadline; release or park items not started."""
-    (row,) = await fetch_counted(connection, "reap_claims", limit, actor_no)
-    return ReapedClaims(**row)
+    none = ReapedClaims(0, 0, 0)
+    if not await connection.fetch(statement("lock_late_claims"), 1):  # usually, and it costs less
+        return none
+
+    async def reap() -> ReapedClaims:
+        async with connection.transaction():
+            late = await connection.fetch(statement("lock_late_claims"), limit)
+            if not late:
+                return none
+            claimed_ats = [row["claimed_at"] for row in late]
+            (row,) = await connection.fetch(
+                statement("reap_claims"),
+                [row["fence"] for row in late],
+                claimed_ats,
+                actor_no,
+                *first_and_last(claimed_ats),
+            )
+        return ReapedClaims(**row)
+
+    return await repeat_counted(connection, reap)
 
 
 async def reap_runs(connection: Connection, limit: int, actor_no: int) -> ReapedRuns:
     """Close up to `limit` runs past their lease; retry, release or park their open items."""
-    (row,) = await fetch_counted(connection, "reap_runs", limit, actor_no)
-    return ReapedRuns(**row)
+    none = ReapedRuns(0, 0, 0, 0)
+    if not await connection.fetchval(statement("has_lapsed_runs")):  # usually, and it costs less
+        return none
+
+    async def reap() -> ReapedRuns:
+        async with connection.transaction():
+            lapsed = await connection.fetch(statement("lock_lapsed_runs"), limit)
+            if not lapsed:
+                return none
+            started_ats = [row["started_at"] for row in lapsed]
+            (row,) = await connection.fetch(
+                statement("reap_runs"),
+                [row["run_no"] for row in lapsed],
+                started_ats,
+                actor_no,
+                *first_and_last(started_ats),
+                *first_and_last(row["claimed_at"] for row in lapsed),
+            )
+        return ReapedRuns(**row)
+
+    return await repeat_counted(connection, reap)
 
 
 async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCounts:

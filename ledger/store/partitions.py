@@ -18,6 +18,15 @@ async def make_partitions(connection: Connection, *, ahead: timedelta = AHEAD) -
     return await connection.fetchval(statement("make_partitions"), ahead)
 
 
+async def finish_month(connection: Connection) -> bool:
+    """Exclude a month without open claims or runs from the plans that look for these.
+
+    A month that is over takes two calls, each a transaction of its own. Returns False if there is
+    none. The second call reads the month, and delays no other statement.
+    """
+    return await connection.fetchval(statement("finish_month"), timeout=COUNT_TIMEOUT_SECONDS)
+
+
 async def make_event_months(connection: Connection, months: Sequence[date]) -> int:
     """Create the inbox's partitions for these months, each given by its first day."""
     return await connection.fetchval(statement("make_event_months"), months)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -106,10 +106,6 @@ class RefusedSettlement:
     reason: SettleRefusal
 
 
-_DONE: Final = frozenset({None, TransitionEvent.COMPLETED, TransitionEvent.CANCELLED})
-# Only of other items the terms are read: usually there are none, and no partition is opened.
-_ALL_DATES: Final = (date.min, date.max)
-_NO_DATES: Final = (date.max, date.min)
 _OUTCOME_EVENTS: Final = frozenset(
     {
         TransitionEvent.COMPLETED,
@@ -196,8 +192,7 @@ async def settle_runs(
         events += [None if outcome is None else outcome[0] for outcome in outcomes]
         details += [None if outcome is None else outcome[1] for outcome in outcomes]
         delays += [None if outcome is None else outcome[2] for outcome in outcomes]
-    distinct_events = set(events)
-    for event in distinct_events:
+    for event in set(events):
         if event is not None and event not in _OUTCOME_EVENTS:
             raise ValueError(f"no run ends as {TransitionEvent(event).label}")
     started_ats = [run.started_at for run in runs]
@@ -216,7 +211,6 @@ async def settle_runs(
             worker_no,
             *first_and_last(started_ats),
             *first_and_last(run.claimed_at for run in runs),
-            *(_NO_DATES if _DONE.issuperset(distinct_events) else _ALL_DATES),
         )
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
 

@@ -30,9 +30,10 @@
 \ir ../schema/functions/make_partition.sql
 \ir ../schema/functions/make_partitions.sql
 \ir ../schema/functions/await_partitions.sql
+\ir ../schema/functions/finish_month.sql
 \ir ../schema/functions/lock_partitions.sql
 \ir ../schema/functions/none_lost.sql
-\ir ../schema/functions/has_claim.sql
+\ir ../schema/functions/find_claim.sql
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/ensure_flows.sql
 \ir ../schema/functions/emit_items.sql

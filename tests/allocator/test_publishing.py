@@ -235,7 +235,7 @@ async def test_a_full_record_batch_begins_a_new_claim_and_loses_nothing(
     payload = '{"letter":"' + "x" * 5000 + '"}'
     await emit(make_drafts(60, payload=payload))
 
-    counts = await (await start_allocator(allocator_batch_bytes_max=16_384)).tick()
+    counts = await (await start_allocator(allocator_batch_bytes_max=17_000)).tick()
 
     assert counts["published"] == 60
     claims = await claims_of(connection)

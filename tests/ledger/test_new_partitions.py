@@ -78,22 +78,26 @@ async def _owe_one(ledger: Ledger, claim_due: ClaimDue) -> int:
 async def behind(ledger: Ledger, database: str) -> AsyncGenerator[Connection]:
     """A session in a transaction that has run all statements that move items, with their locks.
 
-    Each claim has found an item: a claim of an empty flow leaves names to be read later from the
-    catalogue, and a lock on that makes new partitions known, too.
+    Each has found an item: one of none leaves names to be read later from the catalogue, and a lock
+    on that makes new partitions known, too.
     """
     flow_nos = {
         claim_due: await _owe_one(ledger, claim_due)
         for claim_due in (_claim_plain, _claim_serial, _take)
     }
+    await ledger.place(State.CLAIMED)
+    failing, _ = [await ledger.place(State.RUNNING) for _ in range(2)]
+    (run,) = await run_ids(ledger.connection, [failing.run_no])
     connection = await connect(database, application_name="behind")
     await _pass_deadlines(connection)
-    await connection.execute("begin")
+    await connection.transaction().start()
     for claim_due, flow_no in flow_nos.items():
         assert await claim_due(connection, flow_no) == 1
     await release_claims(connection, [], ledger.worker_no)
-    await settle_runs(connection, [], ledger.worker_no)
-    await reap_claims(connection, 1, ledger.worker_no)
-    await reap_runs(connection, 1, ledger.worker_no)
+    settlement = Settlement(run, [Outcome(TransitionEvent.FAILED)])
+    assert await settle_runs(connection, [settlement], ledger.worker_no) == []
+    assert (await reap_claims(connection, 1, ledger.worker_no)).claims == 1
+    assert (await reap_runs(connection, 1, ledger.worker_no)).runs == 1
     await redrive_items(connection, [], reason="test", actor_no=ledger.worker_no)
     yield connection
     await connection.close()
@@ -178,6 +182,7 @@ async def test_g2_nothing_is_given_back_whose_partition_the_plan_does_not_have(
 
     with pytest.raises(REFUSED, match="1 items were taken and 0 of them found"):
         await give_back(behind, ledger, placed)
+    await behind.execute("rollback")
 
     assert await ledger.state_of(placed.id) is state
     async with _afterwards(database) as afterwards:

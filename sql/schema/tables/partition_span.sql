@@ -4,6 +4,7 @@ create table ledger.partition_span (
   ends_before date not null,
   made_at timestamptz not null default clock_timestamp(),
   checked_at timestamptz,
+  finished_at timestamptz,
   primary key (parent, starts_on)
 );
 
@@ -12,5 +13,7 @@ comment on table ledger.partition_span is
   'so that scattered dates cannot make more than some hundreds of them.';
 comment on column ledger.partition_span.parent is 'The partitioned table.';
 comment on column ledger.partition_span.checked_at is 'When the items of the month were last counted.';
+comment on column ledger.partition_span.finished_at is
+  'Of claims and runs: when the month was over and had no open row. None opens in it again.';
 
 create index partition_span_made_idx on ledger.partition_span (made_at);

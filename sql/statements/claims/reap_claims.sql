@@ -1,22 +1,18 @@
 -- Close claims past their deadline: items not started go from Claimed back to Scheduled, or to ManualReview if their kind says so.
 -- returns: one
--- $1 limit integer
--- $2 actor_no integer
--- index: claim_deadline_idx, claim_pkey, due_item_pkey
--- locks: claim rows (for update, skip locked)
-with late as materialized (
-  select c.fence, c.claimed_at
-  from ledger.claim c
-  where c.closed_at is null and c.deadline < ledger.machine_now()
-  order by c.deadline
-  limit $1::integer
-  for update skip locked
-),
-closed as (
+-- $1 fences bigint[]
+-- $2 claimed_ats timestamptz[]
+-- $3 actor_no integer
+-- $4 first_claimed_at timestamptz
+-- $5 last_claimed_at timestamptz
+-- index: claim_pkey, due_item_pkey
+-- locks: none (its claims are locked by lock_late_claims, in a statement before)
+with closed as (
   update ledger.claim c
   set closed_at = ledger.now()
-  from late l
-  where c.fence = l.fence and c.claimed_at = l.claimed_at and c.closed_at is null
+  from unnest($1::bigint[], $2::timestamptz[]) l (fence, claimed_at)
+  where c.fence = l.fence and c.claimed_at is not distinct from l.claimed_at and c.claimed_at between $4::timestamptz and $5::timestamptz
+    and c.closed_at is null
   returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max, c.published_at
 ),
@@ -39,14 +35,14 @@ back as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select j.effective_date, j.item_no, 9 /* parked */, j.attempt, $2::integer, ledger.now(),
+  select j.effective_date, j.item_no, 9 /* parked */, j.attempt, $3::integer, ledger.now(),
     jsonb_build_object('reason', 'no worker started it before its queue deadline')
   from judged j where j.parks
 ),
 parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
   select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt - 1, j.starts - 1,
-    'no worker started it before its queue deadline', $2::integer
+    'no worker started it before its queue deadline', $3::integer
   from judged j where j.parks
   returning 1
 )

@@ -56,7 +56,7 @@ journal as (
 ),
 -- Items in flight are counted from now on, if their claim has no other items.
 handed as materialized (
-  select c.fence
+  select c.fence, c.claimed_at
   from ledger.claim c
   where c.closed_at is null and c.deadline > '-infinity' and c.flow_no is null
     and exists (select from changed x where x.becomes_counted)
@@ -64,7 +64,7 @@ handed as materialized (
   for update skip locked
 ),
 running as materialized (
-  select r.run_no, r.fence
+  select r.run_no, r.started_at, r.fence, r.claimed_at
   from ledger.run r
   where r.closed_at is null and r.lease_until > '-infinity' and r.flow_no is null
     and exists (select from changed x where x.becomes_counted)
@@ -72,9 +72,9 @@ running as materialized (
   for update skip locked
 ),
 alone as materialized (
-  select o.fence, x.flow_no
-  from (select h.fence from handed h union select r.fence from running r) o
-  join ledger.claim c on c.fence = o.fence
+  select o.fence, o.claimed_at, x.flow_no
+  from (select h.fence, h.claimed_at from handed h union select r.fence, r.claimed_at from running r) o
+  join ledger.claim c on c.fence = o.fence and c.claimed_at = o.claimed_at
   join ledger.due_item i on i.effective_date = c.effective_date[1] and i.item_no = c.item_no[1]
   join changed x on x.flow_no = i.flow_no and x.becomes_counted
   where not exists (
@@ -83,12 +83,13 @@ alone as materialized (
     where j.flow_no <> x.flow_no)
 ),
 counted_claim as (
-  update ledger.claim c set flow_no = a.flow_no from alone a where c.fence = a.fence and c.closed_at is null
+  update ledger.claim c set flow_no = a.flow_no from alone a
+  where c.fence = a.fence and c.claimed_at = a.claimed_at and c.closed_at is null
 ),
 counted_run as (
   update ledger.run r set flow_no = a.flow_no
   from running u join alone a on a.fence = u.fence
-  where r.run_no = u.run_no and r.closed_at is null
+  where r.run_no = u.run_no and r.started_at = u.started_at and r.closed_at is null
 )
 select c.flow_no, c.tenant, c.kind, c.lane, c.weight, c.rate_per_second, c.concurrency_max, c.window_items,
   c.retry_share, c.circuit_failure_ratio, c.circuit_calls_min, c.circuit_window_seconds, c.circuit_rest_seconds

@@ -16,14 +16,14 @@ journal as materialized (
 run as materialized (
   select r.* from ledger.run r where r.run_no in (select j.run_no from journal j where j.run_no is not null)
   union
-  select r.* from ledger.run r where r.run_no in (
-    select o.run_no from ledger.open_item o join item i on i.item_no = o.item_no where o.run_no is not null)
+  select r.* from ledger.run r where (r.run_no, r.started_at) in (
+    select o.run_no, o.started_at from ledger.open_item o join item i on i.item_no = o.item_no where o.run_no is not null)
 ),
 claim as materialized (
   select c.* from ledger.claim c where (c.fence, c.claimed_at) in (select r.fence, r.claimed_at from run r)
   union
-  select c.* from ledger.claim c where c.fence in (
-    select o.fence from ledger.open_item o join item i on i.item_no = o.item_no)
+  select c.* from ledger.claim c where (c.fence, c.claimed_at) in (
+    select o.fence, o.claimed_at from ledger.open_item o join item i on i.item_no = o.item_no)
 ),
 story as (
   select i.emitted_at as at, 1 /* emitted */ as event, i.actor_no, null::bigint as fence, null::bigint as run_no,

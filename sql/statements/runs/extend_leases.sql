@@ -31,9 +31,9 @@ extended as (
 select e.run_no, extract(epoch from e.lease_until - ledger.machine_now())::double precision as seconds
 from extended e
 union all
-select r.run_no, null
+select a.run_no, null
 from asked a
-join ledger.run r on r.run_no = a.run_no and r.started_at is not distinct from a.started_at
-  and r.started_at between $5::timestamptz and $6::timestamptz and r.worker_no = $3::integer and r.closed_at is null
+cross join lateral ledger.find_run(a.run_no, a.started_at) r
 where (select count(*) from extended) < (select count(*) from asked)
-  and not exists (select from extended e where e.run_no = r.run_no)
+  and not exists (select from extended e where e.run_no = a.run_no)
+  and r.worker_no = $3::integer and r.closed_at is null

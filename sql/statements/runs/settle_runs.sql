@@ -12,8 +12,6 @@
 -- $10 last_started_at timestamptz
 -- $11 first_claimed_at timestamptz
 -- $12 last_claimed_at timestamptz
--- $13 first_effective_date date
--- $14 last_effective_date date
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
 with asked as materialized (
@@ -54,29 +52,18 @@ final as (
   from outcome o
   where o.event in (5 /* completed */, 11 /* cancelled */)
 ),
-judged as materialized (
-  select o.*, o.detail::jsonb as evidence, i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, w.wait_seconds,
-    ledger.outcome_event(k, o.event, true, o.attempt, o.starts, i.due_at, w.wait_seconds) as verdict
-  from outcome o
-  join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
-    and i.effective_date between $13::date and $14::date
-  join ledger.flow f on f.flow_no = i.flow_no
-  join ledger.kind k on k.kind_no = f.kind_no
-  cross join lateral (
-    select coalesce(o.after_seconds,
-      case when o.event = 6 /* failed */ then ledger.retry_seconds(k, o.attempt) else 0 end) as wait_seconds
-  ) w
-  where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)
-),
 recorded as materialized (
-  select ledger.record_outcomes(array_agg(row(
-    j.item_no, j.effective_date, j.flow_no, j.run_no, j.verdict, j.attempt, j.starts,
-    j.verdict in (6 /* failed */, 9 /* parked */), j.wait_seconds,
-    -- A released suspect stays a suspect.
-    case j.verdict when 3 /* released */ then j.batch_max end,
-    j.due_at, j.serial, j.overlap, j.business_key, j.evidence ->> 'reason', j.evidence
-  )::ledger.item_outcome), $8::integer) as items
-  from judged j
+  select r.items
+  from (
+    select array_agg(row(
+      o.item_no, o.effective_date, o.run_no, o.event, o.attempt, o.starts, null, false, o.after_seconds,
+      -- A released suspect stays a suspect.
+      case o.event when 3 /* released */ then o.batch_max end,
+      o.evidence ->> 'reason', o.evidence)::ledger.item_outcome) as outcomes
+    from (select o.*, o.detail::jsonb as evidence from outcome o
+      where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)) o
+  ) u
+  cross join lateral ledger.record_outcomes(u.outcomes, $8::integer) r
 ),
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
@@ -90,15 +77,14 @@ counted as (
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
     case
-      when r.run_no is null or r.worker_no <> $8::integer
+      when r.fence is null or r.worker_no <> $8::integer
         or r.claimed_at not between $11::timestamptz and $12::timestamptz then 'stale'
       when (r.ended & a.mask) = a.mask then 'settled'
       when r.closed_at is not null then 'stale'
       else 'contended'
     end as reason
   from asked a
-  left join ledger.run r on r.run_no = a.run_no and r.started_at is not distinct from a.started_at
-    and r.started_at between $9::timestamptz and $10::timestamptz
+  cross join lateral ledger.find_run(a.run_no, a.started_at) r
   where (select count(*) from accepted) < (select count(*) from asked)  -- seldom, because it compares all with all
     and not exists (select from accepted k where k.run_no = a.run_no)
 ),

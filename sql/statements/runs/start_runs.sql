@@ -81,19 +81,12 @@ asked_with_run as materialized (
     case
       when b.run_no is not null then null
       when c.size is null then case when ledger.has_claim(a.fence) then 'mismatch' else 'unknown' end
-      when c.has_other_settler then 'wrong_settler'
+      when c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::integer) then 'wrong_settler'
       when c.closed_at is not null and c.started < c.size then 'stale'
     end as refusal
   from asked a
   left join begun b on b.fence = a.fence
-  left join lateral (
-    select c.started, c.closed_at, c.size,
-      c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::integer) as has_other_settler
-    from ledger.claim c
-    where c.fence = a.fence and c.claimed_at is not distinct from a.claimed_at and c.claimed_at between $9::timestamptz and $10::timestamptz
-      and c.token = a.token and b.run_no is null
-    limit 1
-  ) c on true
+  left join lateral ledger.find_claim(a.fence, a.claimed_at, a.token) c on b.run_no is null
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
