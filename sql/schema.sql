@@ -362,7 +362,7 @@ end $$;
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
 CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) RETURNS record
-    LANGUAGE plpgsql STABLE
+    LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin

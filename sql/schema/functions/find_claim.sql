@@ -4,7 +4,7 @@ create function ledger.find_claim(
   fence bigint, claimed_at timestamptz, token text,
   out size integer, out started integer, out closed_at timestamptz, out topic_actor_no integer, out partition integer, out allocator_no integer
 )
-  language plpgsql stable set search_path = pg_catalog, pg_temp
+  language plpgsql stable strict set search_path = pg_catalog, pg_temp
 as $$
 begin
   select c.size, c.started, c.closed_at, c.topic_actor_no, c.partition, c.allocator_no

@@ -86,7 +86,8 @@ asked_with_run as materialized (
     end as refusal
   from asked a
   left join begun b on b.fence = a.fence
-  left join lateral ledger.find_claim(a.fence, a.claimed_at, a.token) c on b.run_no is null
+  -- Strict: it is called only for what was not started.
+  cross join lateral ledger.find_claim(case when b.run_no is null then a.fence end, a.claimed_at, a.token) c
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
