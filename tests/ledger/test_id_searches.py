@@ -1,4 +1,4 @@
-"""The date in an item's id: a look-up by id reads one table partition, however many there are."""
+"""The date in an item's id: a search by id reads one table partition, however many there are."""
 
 from collections.abc import Callable
 from datetime import date
@@ -67,7 +67,7 @@ def test_control_totals_add_the_hash_of_an_id_and_not_its_date(make_drafts: Make
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
-async def test_a_look_up_by_id_reads_one_partition(
+async def test_a_search_by_id_reads_one_partition(
     connection: Connection, make_drafts: MakeDrafts, actor_no: int, name: str
 ) -> None:
     drafts = [make_drafts(1, effective_date=day)[0] for day in DATES]
