@@ -19,11 +19,12 @@ from bench.measurements import (
 )
 from bench.processes import Process, require_alive, running
 from bench.usage import Meter, memory_bytes
-from bench.workload import KINDS_VARIABLE
+from bench.workload import FIRST_DATE, KINDS_VARIABLE
 from dueledger.dev.child_processes import forget_kafka_security, process_environment
 from dueledger.ledger.store import PlanProfile, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.migrations import migrate
+from dueledger.ledger.store.partitions import make_item_months
 from dueledger.stack import Endpoints
 
 APPLICATION: str = "dueledger-bench"
@@ -92,6 +93,7 @@ class Rig:
             watcher = await connect(dsn, application_name=APPLICATION, profile=PlanProfile.ANALYTIC)
             exits.push_async_callback(watcher.close)
             await migrate(connection)
+            await make_item_months(connection, [FIRST_DATE])
             actor_no = await register_actor(connection, "service:bench", ActorKind.SERVICE)
             kind = f"Bench{secrets.token_hex(4)}"
             ledger = Ledger(dsn, kind, connection, watcher, actor_no=actor_no, say=self.say)

@@ -16,12 +16,15 @@ from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
 from dueledger.ledger.store.migrations import pending_migrations
+from dueledger.ledger.store.partitions import read_default_partition
 
 _POSTGRES_OLDEST: Final = 160_000
 _SENT_AS_THEY_ARE: Final = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
 _XMIN_WARN: Final = (
     10_000_000  # transactions; a pinned snapshot cuts claiming to a fifth long before
 )
+_COUNTED_MAX: Final = 1_000_000
+_SHOWN_MAX: Final = 6
 
 
 class Health(StrEnum):
@@ -56,7 +59,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         )
     else:
         try:
-            for check in (_postgres, _schema, _clock, _snapshots):
+            for check in (_postgres, _schema, _clock, _snapshots, _partitions):
                 try:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
@@ -123,6 +126,28 @@ async def _snapshots(connection: Connection) -> DoctorCheck:
             "snapshots", Health.WARN, held, "end the transaction that holds it (pg_stat_activity)"
         )
     return DoctorCheck("snapshots", Health.OK, f"the oldest is {age:,} transactions old")
+
+
+async def _partitions(connection: Connection) -> DoctorCheck:
+    default = await read_default_partition(connection, items_max=_COUNTED_MAX)
+    outside = f"{default.items:,}{'' if default.items < _COUNTED_MAX else ' or more'} items"
+    if default.unmade:
+        return DoctorCheck(
+            "partitions",
+            Health.WARN,
+            f"{outside} are in the default partition, and upkeep cannot move them: those of "
+            + ", ".join(f"{day:%Y-%m}" for day in default.unmade[:_SHOWN_MAX])
+            + (", …" if len(default.unmade) > _SHOWN_MAX else ""),
+            "run `dueledger migrate --move-all` at a quiet time: others wait 15 s a million items",
+        )
+    if default.lacks_next:
+        return DoctorCheck(
+            "partitions",
+            Health.WARN,
+            "the next month has none; its items would go to the default partition",
+            "run `dueledger migrate`, and allocators or direct workers; end long transactions",
+        )
+    return DoctorCheck("partitions", Health.OK, f"{outside} in the default partition")
 
 
 async def _kafka(settings: Settings, server: str) -> DoctorCheck:

@@ -27,11 +27,13 @@ from dueledger.ledger.store.flow_limits import (
     update_circuits,
 )
 from dueledger.ledger.store.flows import reapply_pauses
-from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.partitions import make_partitions, split_default_partition
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]
 
 PARTITIONS_SECONDS: Final = 3600.0
+SPLIT_DOUBLINGS_MAX: Final = 6
+"""While a transaction holds the default partition, the time between tries grows to a minute."""
 PRUNE_SECONDS: Final = 600.0
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
@@ -70,12 +72,14 @@ class Upkeep:
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
-        self._partitions_at = self._prune_at = float("-inf")
+        self._partitions_at = self._split_at = self._prune_at = float("-inf")
+        self._split_failures = 0
         self._keys_after: int | None = None
         self._has_more = False
         self._failures: Counter[str] = Counter()
         self._steps: dict[str, UpkeepStep] = {
             "make_partitions": self._make_partitions,
+            "split_default": self._split_default,
             "reap_runs": self._reap_runs,
             "reap_claims": self._reap_claims,
             "apply_withdrawals": self._apply_withdrawals,
@@ -135,6 +139,18 @@ class Upkeep:
         if now >= self._partitions_at:
             await make_partitions(connection)
             self._partitions_at = now + PARTITIONS_SECONDS * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+
+    async def _split_default(self, connection: Connection, counts: Counter[str]) -> None:
+        """Make partitions for items that were emitted into the default one."""
+        now = monotonic()
+        if now < self._split_at:
+            return
+        made, refused = await split_default_partition(connection)
+        counts["months_split"] += made
+        self._split_failures = min(self._split_failures + 1, SPLIT_DOUBLINGS_MAX) if refused else 0
+        if refused:
+            pause = self._seconds * 2**self._split_failures
+            self._split_at = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
 
     async def _prune(self, connection: Connection, _: Counter[str]) -> None:
         now = monotonic()

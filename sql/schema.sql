@@ -7,46 +7,23 @@ CREATE SCHEMA ledger;
 CREATE TYPE ledger.item_outcome AS (
 	item_no bigint,
 	effective_date date,
+	flow_no integer,
 	run_no bigint,
 	event smallint,
 	attempt smallint,
 	starts smallint,
 	blamed boolean,
-	overran boolean,
-	after_seconds double precision,
+	wait_seconds double precision,
 	batch_max smallint,
+	due_at timestamp with time zone,
+	serial bigint,
+	overlap smallint,
+	business_key text,
 	reason text,
 	detail jsonb
 );
 
-COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key; null where the recorded event decides. after_seconds: null for the kind''s backoff, or for no wait.';
-
-CREATE FUNCTION ledger.await_partitions() RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-  if not exists (
-    select from ledger.partition_span p where p.made_at > clock_timestamp() - interval '10 seconds'
-  ) then
-    return false;
-  end if;
-  for attempt in 1..200 loop  -- at most a second: a maker that stays open has shown us nothing yet
-    if pg_try_advisory_lock_shared(hashtextextended('ledger.partition', 0)) then
-      perform pg_advisory_unlock_shared(hashtextextended('ledger.partition', 0));
-      exit;
-    end if;
-    perform pg_sleep(0.005);
-  end loop;
-  begin
-    lock table ledger.partition_span in row share mode;
-    raise exception using errcode = 'DL004';
-  exception when sqlstate 'DL004' then
-    return true;
-  end;
-end $$;
-
-COMMENT ON FUNCTION ledger.await_partitions() IS 'Wait until this session can insert into table partitions that others have just made; false where there are none.';
+COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key.';
 
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -152,12 +129,6 @@ CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since
 
 COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
 
-CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
-    LANGUAGE sql IMMUTABLE PARALLEL SAFE
-    RETURN ('1970-01-01'::date + (((get_byte(uuid_send(id), 0) << 16) + (get_byte(uuid_send(id), 1) << 8)) + get_byte(uuid_send(id), 2)));
-
-COMMENT ON FUNCTION ledger.effective_date_of(id uuid) IS 'The effective date in an item''s id: a look-up by id reads the one partition of due_item that may have it.';
-
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -192,6 +163,7 @@ declare
   known bigint;
   ends_at timestamptz;
 begin
+  with locked_default as (select from ledger.due_item_default)
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
   perform ledger.none_lost(1, case when found then 1 else 0 end);
@@ -224,8 +196,7 @@ begin
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
     select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
     from ledger.due_item i
-    where i.effective_date = effective
-      and i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
+    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
   end if;
   return null;
 end $$;
@@ -239,6 +210,8 @@ CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_l
     SET enable_hashjoin TO 'on'
     SET jit TO 'off'
     AS $$
+declare
+  made boolean;
 begin
   if exists (
     select from unnest(effective_dates) d
@@ -250,14 +223,16 @@ begin
       hint = 'give each item the business date it is owed for';
   end if;
 
-  perform ledger.make_partition(parent, m.starts_on)
-  from (
-    select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d
-  ) m
-  cross join unnest(array['due_item', 'transition']) parent
-  where not exists (
-    select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
-  perform ledger.await_partitions();
+  -- No interleaving may route a row to a partition that this session does not know, or past one that it does not know.
+  -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
+  -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
+  for attempt in 1..2 loop
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null) into made
+    from (select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d) m
+    left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = m.starts_on;
+    exit when made or attempt = 2;
+    lock table ledger.due_item_default in row exclusive mode;
+  end loop;
 
   return query
   with flow as materialized (
@@ -361,32 +336,6 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
-CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) RETURNS record
-    LANGUAGE plpgsql STABLE STRICT
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-  select c.size, c.started, c.closed_at, c.topic_actor_no, c.partition, c.allocator_no
-  into size, started, closed_at, topic_actor_no, partition, allocator_no
-  from ledger.claim c
-  where c.fence = find_claim.fence and c.claimed_at = find_claim.claimed_at and c.token = find_claim.token;
-end $$;
-
-COMMENT ON FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) IS 'The claim with this id; nulls where there is none.';
-
-CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
-    LANGUAGE plpgsql STABLE
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    AS $$
-begin
-  select r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
-  into fence, claimed_at, from_position, to_position, worker_no, ended, closed_at
-  from ledger.run r
-  where r.run_no = find_run.run_no and r.started_at = find_run.started_at;
-end $$;
-
-COMMENT ON FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) IS 'The run with this number and start; nulls where there is none.';
-
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -440,66 +389,32 @@ end $$;
 
 COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it.';
 
-CREATE FUNCTION ledger.finish_month() RETURNS boolean
-    LANGUAGE plpgsql SECURITY DEFINER
-    SET search_path TO 'pg_catalog', 'pg_temp'
-    SET "TimeZone" TO 'UTC'
-    SET lock_timeout TO '100ms'
-    AS $$
-declare
-  month record;
-  is_open boolean;
-begin
-  for month in
-    select p.parent, p.starts_on, t.child, c.oid is not null as has_constraint
-    from ledger.partition_span p
-    cross join lateral (
-      select to_regclass(format('ledger.%I', format('%s_%s', p.parent,
-        to_char(p.starts_on, case when p.ends_before - p.starts_on < 32 then 'YYYYMM' else 'YYYY' end)))) as child
-    ) t
-    left join pg_constraint c on c.conrelid = t.child and c.conname = 'month_finished'
-    where p.parent in ('claim', 'run') and p.finished_at is null and t.child is not null
-      -- A simulated clock may be ahead of the real one, and the next session's behind it.
-      and p.ends_before < least(ledger.now(), clock_timestamp()) - interval '32 days'
-    order by p.starts_on, p.parent
-    for update of p skip locked
-  loop
-    execute format('select exists (select from %s where closed_at is null)', month.child) into is_open;
-    continue when is_open;
-    begin
-      if month.has_constraint then
-        -- This reads the whole month, beside all other statements.
-        execute format('alter table %s validate constraint month_finished', month.child);
-        update ledger.partition_span p set finished_at = clock_timestamp()
-        where p.parent = month.parent and p.starts_on = month.starts_on;
-      else
-        execute format('alter table %s add constraint month_finished check (closed_at is not null) not valid', month.child);
-      end if;
-      return true;
-    exception when lock_not_available or check_violation then
-      null;  -- a long transaction uses it, or opened a row: the next pass tries again
-    end;
-  end loop;
-  return false;
-end $$;
-
-COMMENT ON FUNCTION ledger.finish_month() IS 'Finish one month of claims or runs that is over and has no open row, in two calls; false where there is none.';
-
-CREATE FUNCTION ledger.has_claim(fence bigint) RETURNS boolean
-    LANGUAGE plpgsql STABLE
+CREATE FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) RETURNS boolean
+    LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-begin
-  return exists (select from ledger.claim c where c.fence = has_claim.fence);
-end $$;
+  select rows_max is null or pg_relation_size('ledger.due_item_default') + pg_relation_size('ledger.transition_default') <= 33554432
+    and (
+      select count(*) <= rows_max
+      from (
+        select from ledger.due_item_default d
+        where d.effective_date >= first_day and d.effective_date < next_day limit rows_max + 1
+      ) i)
+    and (
+      select count(*) <= rows_max / 10 and coalesce(sum(pg_column_size(t.detail)), 0) <= 2097152
+      from (
+        select d.detail from ledger.transition_default d
+        where d.effective_date >= first_day and d.effective_date < next_day limit rows_max / 10 + 1
+      ) t);
+$$;
 
-COMMENT ON FUNCTION ledger.has_claim(fence bigint) IS 'Whether a claim has this fence, whenever it was claimed.';
+COMMENT ON FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) IS 'Whether the default partitions are small enough, and have few enough rows of these days, to make a partition while others wait.';
 
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
+    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
 
-COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
+COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) over the first 16 bytes of a SHA-256. docs/identity.md has vectors.';
 
 CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -537,65 +452,100 @@ CREATE FUNCTION ledger.machine_now() RETURNS timestamp with time zone
 
 COMMENT ON FUNCTION ledger.machine_now() IS 'The machine clock: leases, deadlines and heartbeats.';
 
-CREATE FUNCTION ledger.make_partition(parent text, day date) RETURNS boolean
+CREATE FUNCTION ledger.make_partition(parent text, day date, rows_max integer DEFAULT 10000) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET "TimeZone" TO 'UTC'
-    AS $$
+    SET lock_timeout TO '25ms'
+    SET enable_seqscan TO 'on'
+    SET enable_hashjoin TO 'on'
+    SET plan_cache_mode TO 'force_custom_plan'
+    AS $_$
 declare
   first_day date := ledger.partition_start(day);
-  monthly boolean := first_day >= date '2020-01-01' and first_day < date '2050-01-01';
-  next_day date := first_day + case when monthly then interval '1 month' else interval '1 year' end;
-  child text := format('%s_%s', parent, to_char(first_day, case when monthly then 'YYYYMM' else 'YYYY' end));
+  next_day date := ledger.partition_end(day);
+  suffix text := to_char(first_day, case when next_day - first_day > 31 then '_YYYY' else '_YYYYMM' end);
+  tables text[] := case parent when 'due_item' then array['due_item', 'transition'] else array[parent] end;
+  name text;
+  copied tid[];
+  fresh bigint[];
 begin
-  if parent not in ('due_item', 'transition', 'event', 'claim', 'run')
+  if parent not in ('due_item', 'event', 'claim', 'run')
     or day is null or day < date '1970-01-01' or day >= date '2200-01-01' then
     raise exception using errcode = 'DL003', message = format('no partition of %s holds %s', parent, day);
   end if;
+  if parent <> 'due_item' or rows_max is null then
+    perform set_config('lock_timeout', '10s', true);
+  end if;
+  -- One maker at a time; nobody but the ledger's owner may lock this table so.
+  lock table ledger.partition_span in share row exclusive mode;
   if exists (
-    select from ledger.partition_span p where p.parent = make_partition.parent and p.starts_on = first_day
+    select from ledger.partition_span p
+    where p.parent = make_partition.parent and p.starts_on = first_day and p.leaf is not null
   ) then
     return false;
   end if;
-  -- One lock for all of them: two transactions that each make several would otherwise wait for each other.
-  perform pg_advisory_xact_lock(hashtextextended('ledger.partition', 0));
-  if to_regclass('ledger.' || child) is not null then
+  if parent = 'due_item' and not ledger.fits_one_move(first_day, next_day, rows_max) then
+    insert into ledger.partition_span (parent, starts_on, ends_before)
+    values (make_partition.parent, first_day, next_day)
+    on conflict do nothing;
     return false;
   end if;
-  execute format('create table ledger.%I (like ledger.%I including all excluding identity)', child, parent);
+
+  foreach name in array tables loop
+    execute format('create table ledger.%I (like ledger.%I including all excluding identity)', name || suffix, name);
+  end loop;
   if parent in ('claim', 'run') then
     execute format(
       'alter table ledger.%I set (fillfactor = 70, autovacuum_vacuum_scale_factor = 0,'
-      ' autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)', child);
+      ' autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0)', parent || suffix);
   end if;
-  execute format(
-    'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
-    parent, child, first_day, next_day);
-  insert into ledger.partition_span (parent, starts_on, ends_before)
-  values (make_partition.parent, first_day, next_day);
+  if parent = 'due_item' then
+    execute format(
+      'with copy as (insert into ledger.%I'
+      '  select * from ledger.due_item_default where effective_date >= $1 and effective_date < $2)'
+      ' select coalesce(array_agg(ctid), %L) from ledger.due_item_default'
+      ' where effective_date >= $1 and effective_date < $2', 'due_item' || suffix, '{}')
+    into copied using first_day, next_day;
+
+    lock table only ledger.due_item, only ledger.transition in share update exclusive mode;
+    lock table ledger.due_item_default, ledger.transition_default in access exclusive mode;
+    -- Rows that were emitted or changed since they were copied have another place in the table.
+    select array_agg(d.item_no) into fresh from ledger.due_item_default d
+    where d.effective_date >= first_day and d.effective_date < next_day
+      and not exists (select from unnest(copied) c (tid) where c.tid = d.ctid);
+    if cardinality(fresh) > rows_max / 10 or not ledger.fits_one_move(first_day, next_day, rows_max) then
+      raise lock_not_available;
+    end if;
+    execute format('delete from ledger.%I where item_no = any ($1)', 'due_item' || suffix) using fresh;
+    execute format(
+      'insert into ledger.%I select * from ledger.due_item_default'
+      ' where effective_date >= $1 and effective_date < $2 and item_no = any ($3)', 'due_item' || suffix)
+    using first_day, next_day, fresh;
+    delete from ledger.due_item_default d where d.effective_date >= first_day and d.effective_date < next_day;
+    execute format(
+      'with moved as ('
+      '  delete from ledger.transition_default where effective_date >= $1 and effective_date < $2 returning *)'
+      ' insert into ledger.%I select * from moved', 'transition' || suffix)
+    using first_day, next_day;
+  end if;
+  foreach name in array tables loop
+    execute format(
+      'alter table ledger.%I attach partition ledger.%I for values from (%L) to (%L)',
+      name, name || suffix, first_day, next_day);
+  end loop;
+  insert into ledger.partition_span as p (parent, starts_on, ends_before, leaf)
+  values (make_partition.parent, first_day, next_day, format('ledger.%I', parent || suffix)::regclass)
+  on conflict on constraint partition_span_pkey do update set leaf = excluded.leaf, made_at = excluded.made_at;
   return true;
-end $$;
+exception when lock_not_available then
+  if parent <> 'due_item' or rows_max is null then
+    raise;
+  end if;
+  return false;
+end $_$;
 
-COMMENT ON FUNCTION ledger.make_partition(parent text, day date) IS 'Make the table partition that holds a date; false where it exists.';
-
-CREATE FUNCTION ledger.make_partitions(ahead interval DEFAULT '1 year 1 mon'::interval) RETURNS integer
-    LANGUAGE sql
-    AS $$
-  select count(*)::integer
-  from unnest(array['due_item', 'transition', 'event', 'claim', 'run']) parent,
-    generate_series(
-      date_trunc('month', ledger.now() - interval '1 month', 'UTC') at time zone 'UTC',
-      date_trunc('month', ledger.now()
-        + case when parent in ('due_item', 'transition') then ahead else least(ahead, interval '2 months') end,
-        'UTC') at time zone 'UTC',
-      interval '1 month') month
-  where not exists (
-      select from ledger.partition_span p
-      where p.parent = parent.parent and p.starts_on = ledger.partition_start(month.month::date))
-    and ledger.make_partition(parent.parent, month.month::date);
-$$;
-
-COMMENT ON FUNCTION ledger.make_partitions(ahead interval) IS 'Make every table partition from a month before now to `ahead` after it; returns how many.';
+COMMENT ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) IS 'Make the table partition that holds a date, for due_item that of transition too, and move the rows that the default partitions have for it. False where it exists, or where it cannot be made now: somebody holds a default partition, or it has more than `rows_max` rows to move. Without `rows_max` it moves all, and everybody else waits.';
 
 CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -605,10 +555,11 @@ CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats time
     AS $$
 begin
   return query
-  with standing as materialized (
+  with locked_default as (select from ledger.due_item_default),
+  standing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
-    join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)
+    join ledger.due_item i on i.id = n.id
     where i.definition_no = move_items.definition_no and i.due_at > ledger.now()
       and i.tzdata is distinct from move_items.tzdata
       and not exists (select from ledger.expedited x where x.item_no = i.item_no)
@@ -790,94 +741,59 @@ CREATE FUNCTION ledger.partition_start(day date) RETURNS date
 
 COMMENT ON FUNCTION ledger.partition_start(day date) IS 'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';
 
-CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
+CREATE FUNCTION ledger.partition_end(day date) RETURNS date
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN ((ledger.partition_start(day) + CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN '1 mon'::interval ELSE '1 year'::interval END))::date;
+
+COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
+
+CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) RETURNS bigint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-declare
-  first_date date;
-  last_date date;
 begin
-  items := 0; released := 0; retried := 0; parked := 0;
   if outcomes is null then  -- in most settlements every item is completed
-    return;
+    return 0;
   end if;
-  -- With bounds, only the months of these items are opened, however many are kept.
-  select min(o.effective_date), max(o.effective_date) into first_date, last_date from unnest(outcomes) o;
-  with judged as materialized (
-    select o.item_no, o.effective_date, o.run_no, o.attempt, o.starts, o.batch_max, o.reason, o.detail,
-      o.event = 7 /* timed_out */ as has_lapsed, w.wait_seconds, v.event, coalesce(o.blamed, v.event in (6 /* failed */, 9 /* parked */)) as blamed,
-      i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, f.circuit_failure_ratio
-    from unnest(outcomes) o
-    cross join lateral (  -- `offset 0`: otherwise a plan made while there were few rows reads every item of these dates
-      select i.flow_no, i.due_at, i.serial, i.overlap, i.business_key
-      from ledger.due_item i
-      where i.effective_date = o.effective_date and i.item_no = o.item_no and i.effective_date between first_date and last_date
-      offset 0
-    ) i
-    join ledger.flow f on f.flow_no = i.flow_no
-    join ledger.kind k on k.kind_no = f.kind_no
-    cross join lateral (
-      select coalesce(o.after_seconds, case when o.event in (6 /* failed */, 7 /* timed_out */) and coalesce(o.blamed, true)
-        then ledger.retry_seconds(k, o.attempt) else 0 end) as wait_seconds
-    ) w
-    cross join lateral (
-      select ledger.outcome_event(k,
-        case when o.event = 7 /* timed_out */ and o.overran and k.run_late = 'park' then 9 /* parked */ else o.event end::smallint,
-        coalesce(o.blamed, true), o.attempt, o.starts, i.due_at, w.wait_seconds) as event
-    ) v
-  ),
+  with outcome as materialized (select * from unnest(outcomes)),
   journal as (
     insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-    select j.effective_date, j.item_no, j.event, j.attempt, j.run_no, record_outcomes.actor_no, ledger.now(), j.detail
-    from judged j
+    select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, record_outcomes.actor_no, ledger.now(), o.detail
+    from outcome o
   ),
   back as (
     insert into ledger.pending (
       item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
-    select j.item_no, j.effective_date, j.flow_no,
-      greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
-      case when j.event in (6 /* failed */, 7 /* timed_out */) then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
-      case when j.blamed then j.attempt else j.attempt - 1 end,
+    select o.item_no, o.effective_date, o.flow_no,
+      greatest(ledger.not_before(o.item_no, o.due_at), ledger.now() + make_interval(secs => o.wait_seconds)),
+      case when o.event in (6 /* failed */, 7 /* timed_out */) then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
+      case when o.blamed then o.attempt else o.attempt - 1 end,
       -- A released item is as before its start: no start is counted.
-      case j.event when 3 /* released */ then j.starts - 1 else j.starts end,
-      j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
-    from judged j
-    where j.event <> 9 /* parked */
+      case o.event when 3 /* released */ then o.starts - 1 else o.starts end,
+      o.batch_max, o.serial, case when o.serial is not null then o.due_at end, o.overlap
+    from outcome o
+    where o.event <> 9 /* parked */
   ),
-  reviewed as (
+  parked as (
     insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
-    select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
-      coalesce(j.reason, 'attempts exhausted'), j.run_no, record_outcomes.actor_no
-    from judged j
-    where j.event = 9 /* parked */
-  ),
-  streak as (
-    insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
-    select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(),
-      left(max(coalesce(j.reason, j.detail ->> 'message')), 500)
-    from judged j
-    where j.blamed
-    group by j.flow_no, j.business_key
-    order by j.flow_no, j.business_key
-    on conflict (flow_no, business_key) do update set
-      failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
-  ),
-  -- Only blamed items count for the circuit: the others say nothing about the system that the flow's handlers call.
-  counted as (
-    insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
-    select j.flow_no, ledger.machine_now(), min(j.run_no), 0, count(*)
-    from judged j
-    where j.has_lapsed and j.blamed and j.circuit_failure_ratio is not null
-    group by j.flow_no
+    select o.item_no, o.effective_date, o.flow_no, ledger.now(), o.attempt, o.starts,
+      coalesce(o.reason, 'attempts exhausted'), o.run_no, record_outcomes.actor_no
+    from outcome o
+    where o.event = 9 /* parked */
   )
-  select count(*), count(*) filter (where j.event = 3 /* released */), count(*) filter (where j.event in (6 /* failed */, 7 /* timed_out */)),
-    count(*) filter (where j.event = 9 /* parked */)
-  into items, released, retried, parked
-  from judged j;
+  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
+  select o.flow_no, o.business_key, count(*), ledger.now(), ledger.now(),
+    left(max(coalesce(o.reason, o.detail ->> 'message')), 500)
+  from outcome o
+  where o.blamed
+  group by o.flow_no, o.business_key
+  order by o.flow_no, o.business_key
+  on conflict (flow_no, business_key) do update set
+    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason;
+  return cardinality(outcomes);
 end $$;
 
-COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
+COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many.';
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -905,7 +821,8 @@ CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow
     AS $$
 begin
   return query
-  with flow as materialized (
+  with locked_default as (select from ledger.due_item_default),
+  flow as materialized (
     select * from ledger.ensure_flows(flow_tenants, flow_kinds, flow_lanes)
   ),
   input as materialized (
@@ -1046,15 +963,13 @@ CREATE TABLE ledger.claim (
     started integer DEFAULT 0 NOT NULL,
     deadline timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
-    token text,
     flow_no integer,
     topic_actor_no integer,
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
-    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
-    CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
+    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size)))
 )
 PARTITION BY RANGE (claimed_at);
 ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
@@ -1086,8 +1001,6 @@ COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
 
-COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them can end its items. Null where a direct worker started the claim as it made it.';
-
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
 COMMENT ON COLUMN ledger.claim.topic_actor_no IS 'Set where the claim is settled by topic: the actor number of its consumers.';
@@ -1097,6 +1010,41 @@ COMMENT ON COLUMN ledger.claim.lease_seconds IS 'Lease of the run, where the cla
 COMMENT ON COLUMN ledger.claim.queue_seconds IS 'Time from published_at to the deadline.';
 
 COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kind had it.';
+
+CREATE TABLE ledger.due_item_default (
+    effective_date date CONSTRAINT due_item_effective_date_not_null NOT NULL,
+    item_no bigint CONSTRAINT due_item_item_no_not_null NOT NULL,
+    id uuid CONSTRAINT due_item_id_not_null NOT NULL,
+    flow_no integer CONSTRAINT due_item_flow_no_not_null NOT NULL,
+    business_key text CONSTRAINT due_item_business_key_not_null NOT NULL,
+    cycle text CONSTRAINT due_item_cycle_not_null NOT NULL,
+    due_at timestamp with time zone CONSTRAINT due_item_due_at_not_null NOT NULL,
+    start_by timestamp with time zone,
+    complete_by timestamp with time zone,
+    partition_key text,
+    payload json CONSTRAINT due_item_payload_not_null NOT NULL,
+    labels jsonb,
+    definition_no bigint,
+    event_no bigint,
+    tzdata text,
+    nominal text,
+    zone text,
+    decision text,
+    smear_seconds double precision,
+    traceparent text,
+    emitted_at timestamp with time zone CONSTRAINT due_item_emitted_at_not_null NOT NULL,
+    actor_no integer CONSTRAINT due_item_actor_no_not_null NOT NULL,
+    serial bigint,
+    overlap smallint,
+    CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
+    CONSTRAINT due_item_cycle_length CHECK ((char_length(cycle) <= 200)),
+    CONSTRAINT due_item_due_at_range CHECK (((due_at >= '1970-01-01 00:00:00+00'::timestamp with time zone) AND (due_at < '2200-01-01 00:00:00+00'::timestamp with time zone))),
+    CONSTRAINT due_item_effective_date_range CHECK (((effective_date >= '1970-01-01'::date) AND (effective_date < '2200-01-01'::date))),
+    CONSTRAINT due_item_labels_bytes_max CHECK ((octet_length((labels)::text) <= 8192)),
+    CONSTRAINT due_item_partition_key_length CHECK (((char_length(partition_key) >= 1) AND (char_length(partition_key) <= 512))),
+    CONSTRAINT due_item_payload_bytes_max CHECK ((octet_length((payload)::text) <= 262144)),
+    CONSTRAINT due_item_separator_free CHECK ((strpos((business_key || cycle), chr(31)) = 0))
+);
 
 CREATE TABLE ledger.flow (
     flow_no integer NOT NULL,
@@ -1172,7 +1120,6 @@ CREATE TABLE ledger.run (
     run_no bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
     fence bigint NOT NULL,
-    claimed_at timestamp with time zone NOT NULL,
     from_position integer NOT NULL,
     to_position integer NOT NULL,
     worker_no integer NOT NULL,
@@ -1192,8 +1139,6 @@ COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, 
 
 COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
 
-COMMENT ON COLUMN ledger.run.claimed_at IS 'When the claim was made: its table partition.';
-
 COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
 
 COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its item has ended.';
@@ -1211,10 +1156,8 @@ CREATE VIEW ledger.open_item AS
     c.effective_date[p.p] AS effective_date,
     (2)::smallint AS state,
     c.fence,
-    c.claimed_at,
     p.p AS "position",
-    NULL::bigint AS run_no,
-    NULL::timestamp with time zone AS started_at
+    NULL::bigint AS run_no
    FROM (ledger.claim c
      CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
   WHERE (c.closed_at IS NULL)
@@ -1223,12 +1166,10 @@ UNION ALL
     c.effective_date[p.p] AS effective_date,
     (3)::smallint AS state,
     c.fence,
-    c.claimed_at,
     p.p AS "position",
-    r.run_no,
-    r.started_at
+    r.run_no
    FROM ((ledger.run r
-     JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
+     JOIN ledger.claim c ON ((c.fence = r.fence)))
      CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
   WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
 
@@ -1285,7 +1226,10 @@ COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes 
 COMMENT ON COLUMN ledger.review.run_no IS 'Run in which the item failed last.';
 
 CREATE VIEW ledger.accounting AS
- WITH standing AS (
+ WITH locked_default AS (
+         SELECT
+           FROM ledger.due_item_default
+        ), standing AS (
          SELECT i.flow_no,
             count(*) AS items,
             count(*) FILTER (WHERE (t.event = 5)) AS completed,
@@ -1669,18 +1613,18 @@ CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
     starts_on date NOT NULL,
     ends_before date NOT NULL,
+    leaf regclass,
     made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    checked_at timestamp with time zone,
-    finished_at timestamp with time zone
+    checked_at timestamp with time zone
 );
 
 COMMENT ON TABLE ledger.partition_span IS 'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, so that scattered dates cannot make more than some hundreds of them.';
 
-COMMENT ON COLUMN ledger.partition_span.parent IS 'The partitioned table.';
+COMMENT ON COLUMN ledger.partition_span.parent IS 'The partitioned table. The row of due_item covers transition, too.';
+
+COMMENT ON COLUMN ledger.partition_span.leaf IS 'The table partition; null where it is not made, because the default partition has too many rows to move at once.';
 
 COMMENT ON COLUMN ledger.partition_span.checked_at IS 'When the items of the month were last counted.';
-
-COMMENT ON COLUMN ledger.partition_span.finished_at IS 'Of claims and runs: when the month was over and had no open row. None opens in it again.';
 
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,
@@ -1874,6 +1818,17 @@ COMMENT ON TABLE ledger.state IS 'States of an item.';
 
 COMMENT ON COLUMN ledger.state.terminal IS 'Whether no transition leads out of the state.';
 
+CREATE TABLE ledger.transition_default (
+    effective_date date CONSTRAINT transition_effective_date_not_null NOT NULL,
+    item_no bigint CONSTRAINT transition_item_no_not_null NOT NULL,
+    event smallint CONSTRAINT transition_event_not_null NOT NULL,
+    attempt smallint CONSTRAINT transition_attempt_not_null NOT NULL,
+    run_no bigint,
+    actor_no integer CONSTRAINT transition_actor_no_not_null NOT NULL,
+    at timestamp with time zone CONSTRAINT transition_at_not_null NOT NULL,
+    detail jsonb
+);
+
 CREATE TABLE ledger.transition_event (
     event smallint NOT NULL,
     name text NOT NULL,
@@ -1971,6 +1926,10 @@ COMMENT ON TABLE ledger.withdrawal IS 'Requests to cancel or supersede items in 
 
 COMMENT ON COLUMN ledger.withdrawal.replacement IS 'Id of the item that takes its place.';
 
+ALTER TABLE ONLY ledger.due_item ATTACH PARTITION ledger.due_item_default DEFAULT;
+
+ALTER TABLE ONLY ledger.transition ATTACH PARTITION ledger.transition_default DEFAULT;
+
 ALTER TABLE ONLY ledger.actor
     ADD CONSTRAINT actor_name_key UNIQUE (name);
 
@@ -2001,8 +1960,14 @@ ALTER TABLE ONLY ledger.definition
 ALTER TABLE ONLY ledger.due_item
     ADD CONSTRAINT due_item_id_effective_date_key UNIQUE (id, effective_date);
 
+ALTER TABLE ONLY ledger.due_item_default
+    ADD CONSTRAINT due_item_default_id_effective_date_key UNIQUE (id, effective_date);
+
 ALTER TABLE ONLY ledger.due_item
     ADD CONSTRAINT due_item_pkey PRIMARY KEY (effective_date, item_no);
+
+ALTER TABLE ONLY ledger.due_item_default
+    ADD CONSTRAINT due_item_default_pkey PRIMARY KEY (effective_date, item_no);
 
 ALTER TABLE ONLY ledger.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
@@ -2128,6 +2093,8 @@ CREATE INDEX definition_schedule_key_idx ON ledger.definition USING btree (kind,
 
 CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key, flow_no);
 
+CREATE INDEX due_item_default_business_key_flow_no_idx ON ledger.due_item_default USING btree (business_key, flow_no);
+
 CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_key, occurred_at);
 
 CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
@@ -2147,8 +2114,6 @@ CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
-
-CREATE INDEX partition_span_made_idx ON ledger.partition_span USING btree (made_at);
 
 CREATE UNIQUE INDEX pause_standing_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
@@ -2178,9 +2143,23 @@ CREATE INDEX run_flow_idx ON ONLY ledger.run USING btree (flow_no) WHERE ((close
 
 CREATE INDEX run_lease_idx ON ONLY ledger.run USING btree (lease_until) WHERE (closed_at IS NULL);
 
+CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+
+CREATE UNIQUE INDEX transition_default_item_no_effective_date_idx ON ledger.transition_default USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+
 CREATE INDEX transition_item_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
 
-CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
+CREATE INDEX transition_default_item_no_effective_date_idx1 ON ledger.transition_default USING btree (item_no, effective_date) WHERE (event <> ALL (ARRAY[5, 11, 12, 13, 14]));
+
+ALTER INDEX ledger.due_item_key_idx ATTACH PARTITION ledger.due_item_default_business_key_flow_no_idx;
+
+ALTER INDEX ledger.due_item_id_effective_date_key ATTACH PARTITION ledger.due_item_default_id_effective_date_key;
+
+ALTER INDEX ledger.due_item_pkey ATTACH PARTITION ledger.due_item_default_pkey;
+
+ALTER INDEX ledger.transition_terminal_idx ATTACH PARTITION ledger.transition_default_item_no_effective_date_idx;
+
+ALTER INDEX ledger.transition_item_idx ATTACH PARTITION ledger.transition_default_item_no_effective_date_idx1;
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 
@@ -2272,9 +2251,6 @@ GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
 
-REVOKE ALL ON FUNCTION ledger.await_partitions() FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.await_partitions() TO ledger_worker;
-
 GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
 
@@ -2294,17 +2270,11 @@ GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes te
 
 REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_worker;
-
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date) TO ledger_worker;
-
-REVOKE ALL ON FUNCTION ledger.make_partitions(ahead interval) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.make_partitions(ahead interval) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) TO ledger_worker;
@@ -2318,8 +2288,8 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
 GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
 
-REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
@@ -2329,6 +2299,9 @@ GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[]
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow TO ledger_worker;
 GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
@@ -2425,6 +2398,9 @@ GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.state TO ledger_worker;
 GRANT SELECT ON TABLE ledger.state TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.transition_default TO ledger_worker;
+GRANT SELECT ON TABLE ledger.transition_default TO ledger_auditor;
 
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_worker;
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;

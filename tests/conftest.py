@@ -18,7 +18,7 @@ from dueledger.ledger.store import Connection, Pool, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.migrations import migrate
-from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.partitions import make_item_months, make_partitions
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
 from tests.databases import DatabasePool, MakeDatabase, Template, named_database
 from tests.forks import ForkServer, open_fork_server
@@ -91,8 +91,7 @@ async def database_pool(stack: Endpoints) -> AsyncGenerator[DatabasePool]:
     """Databases that have the month in which `make_drafts` lets items be effective."""
 
     async def prepare(connection: Connection) -> None:
-        for parent in ("due_item", "transition"):
-            await connection.execute("select ledger.make_partition($1, $2)", parent, MARCH.date())
+        await make_item_months(connection, [MARCH.date()])
 
     async with _open_database_pool(stack, prepare) as pool:
         yield pool

@@ -123,7 +123,7 @@ select 'worker', repeat('a', 100) || n from generate_series(1, 20000) n
         "create or replace function ledger.none() returns int language sql as 'select 1'",
         "alter table ledger.flow disable trigger all",
         "alter table ledger.flow set (fillfactor = 50)",
-        "drop index ledger.partition_span_made_idx",
+        "drop index ledger.review_parked_idx",
         "revoke select on ledger.flow from ledger_worker",
         "update ledger.partition_span set made_at = now()",
         "delete from ledger.state",

@@ -116,20 +116,36 @@ async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[
 
 
 @app.command()
-def migrate(json_: JsonOption = False, dsn: DsnOption = None) -> None:
+def migrate(
+    move_all: Annotated[
+        bool,
+        typer.Option(
+            "--move-all",
+            help="Also move items out of the default partition where they are too many for upkeep;"
+            " everybody else waits meanwhile.",
+        ),
+    ] = False,
+    json_: JsonOption = False,
+    dsn: DsnOption = None,
+) -> None:
     """Bring the schema up to date. Running it again changes nothing."""
-    applied = run(_migrate(dsn))
+    applied = run(_migrate(dsn, move_all=move_all))
     if json_:
         print_document({"applied": applied})
     elif not applied:
         say("The schema is up to date.")
 
 
-async def _migrate(dsn: str | None) -> list[str]:
+async def _migrate(dsn: str | None, *, move_all: bool) -> list[str]:
     from dueledger.ledger.store.migrations import migrate
+    from dueledger.ledger.store.partitions import MOVED_ROWS_MAX
 
     async with ledger_connection(dsn) as connection:
-        return await migrate(connection, applied=lambda name: say(f"applied {name}"))
+        return await migrate(
+            connection,
+            rows_max=None if move_all else MOVED_ROWS_MAX,
+            applied=lambda name: say(f"applied {name}"),
+        )
 
 
 @app.command()

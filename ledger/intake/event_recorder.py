@@ -1,6 +1,7 @@
 """Records batches of domain events: by the rules in force, each batch in one transaction."""
 
 from collections.abc import Sequence
+from datetime import date
 from typing import NamedTuple, final
 
 import orjson
@@ -17,7 +18,11 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
 from dueledger.ledger.store.definitions import list_event_rules, read_rules_version
-from dueledger.ledger.store.partitions import make_event_months
+from dueledger.ledger.store.partitions import (
+    list_unmade_item_months,
+    make_event_months,
+    make_item_months,
+)
 
 
 class EventRecord(NamedTuple):
@@ -55,23 +60,30 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
 
     async def record_together(self, batch: Sequence[EventRecord]) -> AppliedEvents:
         """Record a batch. Raises InvalidInput if Postgres refuses it."""
-        months = {record.event.time.date().replace(day=1) for record in batch}
         async with self._pool.acquire() as connection:
             # Committed before the keys are locked: others hold the lock on months while they
             # wait for a key.
-            await make_event_months(connection, sorted(months))
-            async with connection.transaction():
-                return await self._apply(connection, batch)
+            await make_event_months(connection, (record.event.time.date() for record in batch))
+            unmade = None
+            while True:
+                async with connection.transaction():
+                    rules = await self._rules_in_force(connection)
+                    reads, rejected = _interpret(rules, batch)
+                    if unmade is None:
+                        unmade = await list_unmade_item_months(connection, _dates(reads))
+                    if not unmade:
+                        return await self._record(connection, rules, reads, rejected)
+                # Nothing was written. What cannot be made now goes to the default partition.
+                await make_item_months(connection, unmade)
+                unmade = []
 
-    async def _apply(self, connection: Connection, batch: Sequence[EventRecord]) -> AppliedEvents:
-        rules = await self._rules_in_force(connection)
-        reads: list[InterpretedEvent] = []
-        rejected: list[RejectedRecord] = []
-        for record, event, body in batch:
-            try:
-                reads.append(interpret_event(rules, event, body))
-            except InvalidInput as error:
-                rejected.append(RejectedRecord(record, error))
+    async def _record(
+        self,
+        connection: Connection,
+        rules: RulesInForce,
+        reads: Sequence[InterpretedEvent],
+        rejected: list[RejectedRecord],
+    ) -> AppliedEvents:
         if not reads:
             return AppliedEvents(rejected=rejected)
         applied = await record_batch(connection, rules, reads, actor_no=self._actor_no)
@@ -93,3 +105,26 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
                     reason=rule.reason,
                 )
         return self._rules
+
+
+def _interpret(
+    rules: RulesInForce, batch: Sequence[EventRecord]
+) -> tuple[list[InterpretedEvent], list[RejectedRecord]]:
+    """Return the events with their effects, and the records that lack a field of a rule."""
+    reads: list[InterpretedEvent] = []
+    rejected: list[RejectedRecord] = []
+    for record, event, body in batch:
+        try:
+            reads.append(interpret_event(rules, event, body))
+        except InvalidInput as error:
+            rejected.append(RejectedRecord(record, error))
+    return reads, rejected
+
+
+def _dates(reads: Sequence[InterpretedEvent]) -> set[date]:
+    return {
+        effect.draft.effective_date
+        for read in reads
+        for effect in read.effects or ()
+        if effect.draft is not None
+    }

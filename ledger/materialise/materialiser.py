@@ -7,6 +7,7 @@ at a time locks a definition, and the others skip it. Newer versions replace old
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
@@ -35,6 +36,7 @@ from dueledger.ledger.store.definitions import (
     take_materialisable,
 )
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.partitions import list_unmade_item_months, make_item_months
 
 _UNREADABLE: Final = (DueledgerError, ValueError, ArithmeticError, LookupError)
 """Errors that a stored document can cause. They fail its definition and no other."""
@@ -87,24 +89,25 @@ class Materialiser:
         A definition that fails does not stop the others. Idempotent: an existing occurrence is not
         emitted again, and a watermark never moves back.
         """
-        settings = self._settings
-        async with self._pool.acquire() as connection, connection.transaction():
-            rows = await take_materialisable(
-                connection,
-                settings.materialise_horizon_seconds,
-                settings.materialise_definitions_max,
-                stride_seconds=settings.materialise_stride_seconds,
-                retry_seconds=settings.materialise_retry_seconds,
-            )
-            if not rows:
-                return {"definitions": 0}
-            calendars = await self._calendars.read(connection, rows)
-            outdated = await self._find_superseded_latest(connection, rows)
-            expansions, failures = self._expand(rows, calendars, outdated)
-            made, refused = await self._emit_all(connection, expansions, rows)
-            failures += refused
-            for failure in failures:
-                await mark_definition_failed(connection, failure.row.definition_no, failure.reason)
+        async with self._pool.acquire() as connection:
+            unmade = None
+            while True:
+                async with connection.transaction():
+                    rows, expansions, failures = await self._expand_due(connection)
+                    if not rows:
+                        return {"definitions": 0}
+                    if unmade is None:
+                        unmade = await list_unmade_item_months(connection, _dates(expansions))
+                    if not unmade:
+                        made, refused = await self._emit_all(connection, expansions, rows)
+                        failures += refused
+                        for failure in failures:
+                            number = failure.row.definition_no
+                            await mark_definition_failed(connection, number, failure.reason)
+                        break
+                # Nothing was written. What cannot be made now goes to the default partition.
+                await make_item_months(connection, unmade)
+                unmade = []
         self._log_failures(failures)
         counts = {
             "definitions": len(expansions) - len(refused),
@@ -119,6 +122,24 @@ class Materialiser:
         }
         self._log.info(LogEvent.WINDOW_MATERIALISED, **counts)
         return counts
+
+    async def _expand_due(
+        self, connection: Connection
+    ) -> tuple[list[DefinitionToMaterialise], list[Expansion], list[MaterialiseFailure]]:
+        """Lock definitions behind the horizon until the transaction ends, and expand them."""
+        settings = self._settings
+        rows = await take_materialisable(
+            connection,
+            settings.materialise_horizon_seconds,
+            settings.materialise_definitions_max,
+            stride_seconds=settings.materialise_stride_seconds,
+            retry_seconds=settings.materialise_retry_seconds,
+        )
+        if not rows:
+            return [], [], []
+        calendars = await self._calendars.read(connection, rows)
+        outdated = await self._find_superseded_latest(connection, rows)
+        return rows, *self._expand(rows, calendars, outdated)
 
     async def _find_superseded_latest(
         self, connection: Connection, rows: Sequence[DefinitionToMaterialise]
@@ -351,3 +372,11 @@ class Materialiser:
                 definition_no=failure.row.definition_no,
                 reason=failure.reason,
             )
+
+
+def _dates(expansions: Sequence[Expansion]) -> set[date]:
+    return {
+        draft.effective_date
+        for expansion in expansions
+        for draft in (*expansion.owed.drafts, *(skip.draft for skip in expansion.owed.skipped))
+    }

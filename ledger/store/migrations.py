@@ -13,7 +13,7 @@ from typing import Final
 
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.connection import Connection
-from dueledger.ledger.store.partitions import AHEAD, make_partitions
+from dueledger.ledger.store.partitions import AHEAD, MOVED_ROWS_MAX, make_partitions
 from dueledger.ledger.store.statements import SQL_ROOT
 
 _LOCK: Final = 0x6475656C6467
@@ -59,10 +59,12 @@ async def migrate(
     connection: Connection,
     *,
     ahead: timedelta = AHEAD,
+    rows_max: int | None = MOVED_ROWS_MAX,
     applied: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Apply missing migrations and create partitions `ahead`; return the applied names.
 
+    `rows_max` is as in `make_partitions`.
     Processes that call it at once wait for each other. Raises Conflict, and applies nothing, if an
     applied file has been changed since (put the change into a new migration), or if a file was not
     applied and one with a higher number was.
@@ -89,7 +91,7 @@ async def migrate(
                 )
             fresh.append(migration.name)
             applied(migration.name)
-        await make_partitions(connection, ahead=ahead)
+        await make_partitions(connection, ahead=ahead, rows_max=rows_max)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)
     return fresh

@@ -28,8 +28,6 @@
 
 \ir ../schema/functions/partition_start.sql
 \ir ../schema/functions/make_partition.sql
-\ir ../schema/functions/make_partitions.sql
-\ir ../schema/functions/await_partitions.sql
 \ir ../schema/functions/finish_month.sql
 \ir ../schema/functions/lock_partitions.sql
 \ir ../schema/functions/none_lost.sql

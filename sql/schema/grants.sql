@@ -24,13 +24,13 @@ grant usage on sequence ledger.run_run_no_seq to ledger_worker;
 -- These change the ledger or wait for others, so only those who need them may call them.
 revoke execute on function
   ledger.register_actor, ledger.ensure_flows, ledger.emit, ledger.emit_items, ledger.emit_follower, ledger.finish_items,
-  ledger.revise_items, ledger.move_items, ledger.make_partition, ledger.make_partitions, ledger.await_partitions, ledger.lock_partitions,
+  ledger.revise_items, ledger.move_items, ledger.make_partition, ledger.lock_partitions,
   ledger.none_lost, ledger.record_outcomes, ledger.finish_month
   from public;
 grant execute on function ledger.emit to ledger_emitter;
 grant execute on function
   ledger.register_actor, ledger.ensure_flows, ledger.emit_items, ledger.revise_items, ledger.move_items,
-  ledger.make_partition, ledger.make_partitions, ledger.await_partitions, ledger.lock_partitions, ledger.none_lost,
+  ledger.make_partition, ledger.lock_partitions, ledger.none_lost,
   ledger.record_outcomes, ledger.finish_month
   to ledger_worker;
 

@@ -1,4 +1,4 @@
-"""Everybody claims while each emission makes a partition of its own: nothing is lost."""
+"""Everybody claims while each item is moved to a new partition: nothing is lost."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -16,6 +16,7 @@ from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.store.partitions import split_default_partition
 from dueledger.workers.direct import DirectSettings
 from dueledger.workers.process import run_direct_worker
 
@@ -69,6 +70,14 @@ async def _work(database: str, kind: str, stop: Stop) -> None:
     await run_direct_worker(settings, handlers, stop)
 
 
+async def _split(database: str, stop: Stop) -> None:
+    connection = await connect(database, application_name="upkeep")
+    while not stop.is_requested:
+        await split_default_partition(connection)
+        await asyncio.sleep(0)
+    await connection.close()
+
+
 async def _emit(
     database: str, actor_no: int, make_drafts: Drafts, kinds: Sequence[str], days: Sequence[date]
 ) -> None:
@@ -91,7 +100,7 @@ async def _emit(
         pytest.param(len(PARTITIONS), marks=pytest.mark.full, id="all again"),
     ],
 )
-async def test_g1_nothing_is_lost_while_each_emission_makes_a_partition(
+async def test_g1_nothing_is_lost_while_a_partition_is_made_for_each_item(
     count: int,
     start_allocator: Start,
     make_drafts: Drafts,
@@ -119,6 +128,7 @@ async def test_g1_nothing_is_lost_while_each_emission_makes_a_partition(
         for working in (
             partial(_allocate, start_allocator),
             partial(_work, database, kinds[1]),
+            partial(_split, database),
         ):
             await beside.enter_async_context(_beside(working, CLAIMERS))
         await asyncio.gather(
@@ -128,6 +138,8 @@ async def test_g1_nothing_is_lost_while_each_emission_makes_a_partition(
             )
         )
         await eventually(all_claimed)
+    while await connection.fetchval("select count(*) from ledger.due_item_default"):
+        await split_default_partition(connection)
     accounts = {account.kind: account for account in await read_accounting(connection)}
     assert {name: account.items for name, account in accounts.items()} == dict.fromkeys(
         kinds, len(days)

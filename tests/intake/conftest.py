@@ -150,8 +150,7 @@ def take(connection: Connection, actor_no: int) -> Take:
             reads = [
                 interpret_event(rules, event, orjson.dumps(event.data).decode()) for event in events
             ]
-            months = {event.time.date().replace(day=1) for event in events}
-            await make_event_months(on, sorted(months))
+            await make_event_months(on, (event.time.date() for event in events))
             return await record_batch(on, rules, reads, actor_no=actor_no)
 
     return apply

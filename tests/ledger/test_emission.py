@@ -24,6 +24,7 @@ from dueledger.ledger.store.items import (
     show_item,
     skip_items,
 )
+from dueledger.ledger.store.partitions import split_default_partition
 
 from .conftest import Ledger
 
@@ -113,14 +114,21 @@ async def test_of_one_batch_what_has_a_reason_is_skipped_and_the_rest_waits(
     assert (accounting.pending, accounting.skipped, accounting.difference) == (2, 2, 0)
 
 
-async def test_a_date_beyond_the_partitions_gets_its_own_made(
+async def test_a_date_beyond_the_partitions_gets_its_own_from_upkeep(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts
 ) -> None:
     far = make_drafts(1, effective_date=date(2187, 6, 30))
     (answer,) = await emit_items(connection, far, actor_no=actor_no)
     assert answer.created
-    assert await connection.fetchval("select to_regclass('ledger.due_item_2187')") is not None
+    where = "select tableoid::regclass::text from ledger.due_item where id = $1"
+    assert await connection.fetchval(where, answer.id) == "ledger.due_item_default"
+
+    assert await split_default_partition(connection) == (1, 0)
+
+    assert await connection.fetchval(where, answer.id) == "ledger.due_item_2187"
     assert await connection.fetchval("select to_regclass('ledger.transition_2187')") is not None
+    (again,) = await emit_items(connection, far, actor_no=actor_no)
+    assert not again.created
 
 
 REFUSED = {
@@ -299,6 +307,35 @@ async def test_scattered_dates_make_a_bounded_number_of_partitions(
         drafts = make_drafts(prefix=day.isoformat(), effective_date=day)
         (answer,) = await emit_items(connection, drafts, actor_no=actor_no)
         assert answer.created
+
+
+async def test_an_ordinary_user_can_hold_up_no_emission_and_no_partition(
+    connection: Connection, emitter: str, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    """Who may emit can lock what he emitted, and nothing else; who may read, as readers do."""
+    service = await asyncpg.connect(emitter)
+    await service.execute("select pg_advisory_lock(hashtextextended('ledger.partition', 0))")
+    for table in ("partition_span", "due_item", "due_item_default", "transition_default"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await service.execute(f"begin; lock table ledger.{table} in access share mode")
+        await service.execute("rollback")
+    emit = "select * from ledger.emit('acme', 'K', $1, '2040-05-01', '2027-02-01T09:00Z')"
+    await connection.execute("set lock_timeout = '100ms'")
+    await service.fetch(emit, "committed")
+    transaction = service.transaction()
+    await transaction.start()
+    await service.fetch(emit, "held")
+
+    far = make_drafts(effective_date=date(2040, 5, 2))
+    (answer,) = await emit_items(connection, far, actor_no=actor_no)
+    assert answer.created
+    assert await split_default_partition(connection) == (0, 1)
+    other = make_drafts(effective_date=date(2040, 6, 2), prefix="other")
+    assert (await emit_items(connection, other, actor_no=actor_no))[0].created
+
+    await transaction.commit()
+    assert await split_default_partition(connection) == (2, 0)
+    await service.close()
 
 
 async def test_a_trace_context_that_is_none_is_ignored(

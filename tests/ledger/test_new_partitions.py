@@ -1,10 +1,10 @@
-"""Items in a partition that is newer than a statement's plan: refused and repeated, never lost.
+"""Items whose partition is made while a statement is planned: none is missed.
 
-Postgres plans a statement and locks its tables before it takes the statement's snapshot. Rows of a
-partition that was attached in between are in the snapshot, but the plan does not read them. In a
-transaction that has locked the tables, "in between" lasts until its end. These tests use that.
+Making a partition excludes everybody from the default partition. A statement names that table, so
+it waits there before it is planned. Its plan then has the new partition, to which the rows moved.
 """
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import date
@@ -25,12 +25,17 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.direct_claims import claim_and_start_items
+from dueledger.ledger.store.items import ItemRequestResult, RequestResult, withdraw_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
-from dueledger.ledger.store.reviews import redrive_items
-from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
+from dueledger.ledger.store.reviews import park_items, redrive_items, write_off_items
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from tests.claim_ids import claim_ids, run_ids
 
 from .conftest import Ledger, Placed
+
+Eventually = Callable[[Callable[[], Awaitable[object]]], Awaitable[object]]
+Work = Callable[[Connection], Awaitable[object]]
+PlanWhileSplitting = Callable[[Work], Awaitable[object]]
 
 NEW_MONTH = date(2031, 5, 17)
 REFUSED = (UnseenPartition, asyncpg.PostgresError)
@@ -62,45 +67,33 @@ async def _take(connection: Connection, flow_no: int) -> int:
     return sum(len(run.ids) for run in taken.runs)
 
 
-async def _owe_one(ledger: Ledger, claim_due: ClaimDue) -> int:
-    """Emit an item of this month into a flow of its own, to be claimed so; return the flow."""
-    kind = f"Warm{claim_due.__name__}"
-    if claim_due is _claim_serial:
-        await put_kind_policy(ledger.connection, KindPolicy("acme", kind, ordering="key"))
-    today = await ledger.connection.fetchval("select ledger.now()::date")
-    (item,) = await ledger.emit(kind=kind, effective_date=today)
-    return await ledger.connection.fetchval(
-        "select flow_no from ledger.due_item where id = $1", item
-    )
-
-
 @pytest.fixture
-async def behind(ledger: Ledger, database: str) -> AsyncGenerator[Connection]:
-    """A session in a transaction that has run all statements that move items, with their locks.
+async def plan_while_splitting(
+    database: str, eventually: Eventually
+) -> AsyncGenerator[Callable[[Work], Awaitable[object]]]:
+    """Run statements in a new session; the partition of NEW_MONTH is made while one is planned."""
+    maker = await connect(database, application_name="maker")
+    planner = await connect(database, application_name="planner")
+    await _pass_deadlines(planner)
 
-    Each has found an item: one of none leaves names to be read later from the catalogue, and a lock
-    on that makes new partitions known, too.
-    """
-    flow_nos = {
-        claim_due: await _owe_one(ledger, claim_due)
-        for claim_due in (_claim_plain, _claim_serial, _take)
-    }
-    await ledger.place(State.CLAIMED)
-    failing, _ = [await ledger.place(State.RUNNING) for _ in range(2)]
-    (run,) = await run_ids(ledger.connection, [failing.run_no])
-    connection = await connect(database, application_name="behind")
-    await _pass_deadlines(connection)
-    await connection.transaction().start()
-    for claim_due, flow_no in flow_nos.items():
-        assert await claim_due(connection, flow_no) == 1
-    await release_claims(connection, [], ledger.worker_no)
-    settlement = Settlement(run, [Outcome(TransitionEvent.FAILED)])
-    assert await settle_runs(connection, [settlement], ledger.worker_no) == []
-    assert (await reap_claims(connection, 1, ledger.worker_no)).claims == 1
-    assert (await reap_runs(connection, 1, ledger.worker_no)).runs == 1
-    await redrive_items(connection, [], reason="test", actor_no=ledger.worker_no)
-    yield connection
-    await connection.close()
+    async def run(work: Work) -> object:
+        await maker.execute("begin")
+        assert await maker.fetchval("select ledger.make_partition('due_item', $1)", NEW_MONTH)
+        working = asyncio.ensure_future(work(planner))
+
+        async def waits() -> object:
+            return await maker.fetchval(
+                "select count(*) from pg_locks where not granted"
+                " and relation = 'ledger.due_item_default'::regclass"
+            )
+
+        await eventually(waits)
+        await maker.execute("commit")
+        return await working
+
+    yield run
+    await planner.close()
+    await maker.close()
 
 
 async def _pass_deadlines(connection: Connection) -> None:
@@ -108,25 +101,13 @@ async def _pass_deadlines(connection: Connection) -> None:
     await set_machine_clock(connection, in_an_hour, 1)
 
 
-@asynccontextmanager
-async def _afterwards(database: str) -> AsyncGenerator[Connection]:
-    """A new session in a transaction that is rolled back."""
-    connection = await connect(database, application_name="afterwards")
-    await _pass_deadlines(connection)
-    transaction = connection.transaction()
-    await transaction.start()
-    yield connection
-    await transaction.rollback()
-    await connection.close()
-
-
 @pytest.mark.parametrize(
     ("claim_due", "ordering"),
     [(_claim_plain, "none"), (_claim_serial, "key"), (_take, "none")],
     ids=["claim", "serial", "direct"],
 )
-async def test_g1_a_claim_takes_nothing_of_a_partition_that_its_plan_does_not_have(
-    ledger: Ledger, behind: Connection, database: str, claim_due: ClaimDue, ordering: str
+async def test_g1_a_claim_finds_items_that_are_moved_while_it_is_planned(
+    ledger: Ledger, plan_while_splitting: PlanWhileSplitting, claim_due: ClaimDue, ordering: str
 ) -> None:
     await put_kind_policy(ledger.connection, KindPolicy("acme", ledger.kind, ordering=ordering))
     (item,) = await ledger.emit(effective_date=NEW_MONTH)
@@ -134,21 +115,27 @@ async def test_g1_a_claim_takes_nothing_of_a_partition_that_its_plan_does_not_ha
         "select flow_no from ledger.due_item where id = $1", item
     )
 
-    with pytest.raises(UnseenPartition):
-        await claim_due(behind, flow_no)
-    await behind.execute("rollback")
+    async def claim(planner: Connection) -> int:
+        async with _rolled_back(planner):
+            return await claim_due(planner, flow_no)
 
-    assert await ledger.state_of(item) is State.SCHEDULED
-    async with _afterwards(database) as afterwards:
-        assert await claim_due(afterwards, flow_no) == 1
+    assert await plan_while_splitting(claim) == 1
+
+
+@asynccontextmanager
+async def _rolled_back(connection: Connection) -> AsyncGenerator[None]:
+    transaction = connection.transaction()
+    await transaction.start()
+    yield
+    await transaction.rollback()
 
 
 GiveBack = Callable[[Connection, Ledger, Placed], Awaitable[object]]
 
 
 async def _release(connection: Connection, ledger: Ledger, placed: Placed) -> object:
-    claims = await claim_ids(ledger.connection, [placed.fence])
-    return await release_claims(connection, claims, ledger.worker_no)
+    ids = await claim_ids(ledger.connection, [placed.fence])
+    return await release_claims(connection, ids, ledger.worker_no)
 
 
 async def _reap_claims(connection: Connection, ledger: Ledger, _: Placed) -> object:
@@ -175,29 +162,82 @@ async def _settle(connection: Connection, ledger: Ledger, placed: Placed) -> obj
     ],
     ids=["release", "reap claims", "reap runs", "settle"],
 )
-async def test_g2_nothing_is_given_back_whose_partition_the_plan_does_not_have(
-    ledger: Ledger, behind: Connection, database: str, state: State, give_back: GiveBack
+async def test_g2_items_are_given_back_that_are_moved_while_the_statement_is_planned(
+    ledger: Ledger, plan_while_splitting: PlanWhileSplitting, state: State, give_back: GiveBack
 ) -> None:
     placed = await ledger.place(state, effective_date=NEW_MONTH)
 
-    with pytest.raises(REFUSED, match="1 items were taken and 0 of them found"):
-        await give_back(behind, ledger, placed)
-    await behind.execute("rollback")
+    async def give_back_together(planner: Connection) -> object:
+        async with planner.transaction():  # it must not be refused once
+            return await give_back(planner, ledger, placed)
 
-    assert await ledger.state_of(placed.id) is state
-    async with _afterwards(database) as afterwards:
-        assert await give_back(afterwards, ledger, placed)
+    assert await plan_while_splitting(give_back_together)
+
+    assert await ledger.state_of(placed.id) in (State.SCHEDULED, State.RETRYABLE_FAILURE)
 
 
-async def test_g2_a_parked_item_that_a_plan_does_not_know_stays_parked(
-    ledger: Ledger, behind: Connection
-) -> None:
-    placed = await ledger.place(State.MANUAL_REVIEW, effective_date=NEW_MONTH)
-    (answered,) = await redrive_items(
-        behind, [placed.id], reason="again", actor_no=ledger.worker_no
+async def _redrive(connection: Connection, ledger: Ledger, placed: Placed) -> object:
+    return await redrive_items(connection, [placed.id], reason="test", actor_no=ledger.worker_no)
+
+
+async def _write_off(connection: Connection, ledger: Ledger, placed: Placed) -> object:
+    return await write_off_items(connection, [placed.id], reason="test", actor_no=ledger.worker_no)
+
+
+async def _park(connection: Connection, ledger: Ledger, placed: Placed) -> object:
+    return await park_items(connection, [placed.id], reason="test", actor_no=ledger.worker_no)
+
+
+async def _cancel(connection: Connection, ledger: Ledger, placed: Placed) -> object:
+    return await withdraw_items(
+        connection,
+        [placed.id],
+        event=TransitionEvent.CANCELLED,
+        reason="test",
+        actor_no=ledger.worker_no,
     )
-    assert answered.result == "unknown"
-    assert await ledger.state_of(placed.id) is State.MANUAL_REVIEW
+
+
+@pytest.mark.parametrize(
+    ("state", "decide", "after"),
+    [
+        (State.MANUAL_REVIEW, _redrive, State.SCHEDULED),
+        (State.MANUAL_REVIEW, _write_off, State.WRITTEN_OFF),
+        (State.RETRYABLE_FAILURE, _park, State.MANUAL_REVIEW),
+        (State.SCHEDULED, _cancel, State.CANCELLED),
+    ],
+    ids=["redrive", "write off", "park", "cancel"],
+)
+async def test_g2_decisions_reach_items_that_are_moved_while_the_statement_is_planned(
+    ledger: Ledger,
+    plan_while_splitting: PlanWhileSplitting,
+    state: State,
+    decide: GiveBack,
+    after: State,
+) -> None:
+    placed = await ledger.place(state, effective_date=NEW_MONTH)
+
+    answered = await plan_while_splitting(lambda planner: decide(planner, ledger, placed))
+
+    assert answered == [ItemRequestResult(placed.id, RequestResult.DONE)]
+    assert await ledger.state_of(placed.id) is after
+
+
+async def test_g2_a_start_applies_the_cancellation_of_an_item_that_is_moved_meanwhile(
+    ledger: Ledger, plan_while_splitting: PlanWhileSplitting
+) -> None:
+    placed = await ledger.place(State.CLAIMED, effective_date=NEW_MONTH)
+    assert await ledger.cancel(placed.id) is RequestResult.REQUESTED
+    ids = await claim_ids(ledger.connection, [placed.fence])
+
+    async def start(planner: Connection) -> object:
+        return await start_runs(
+            planner, ids, [1], [1], worker_no=ledger.worker_no, lease_seconds=60
+        )
+
+    await plan_while_splitting(start)
+
+    assert await ledger.state_of(placed.id) is State.CANCELLED
 
 
 async def test_g1_a_chain_does_not_end_with_an_item_that_is_not_found(ledger: Ledger) -> None:

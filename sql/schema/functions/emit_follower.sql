@@ -12,6 +12,7 @@ declare
   known bigint;
   ends_at timestamptz;
 begin
+  with locked_default as (select from ledger.due_item_default)
   select i.* into before from ledger.due_item i
   where i.effective_date = old.effective_date and i.item_no = old.item_no;
   perform ledger.none_lost(1, case when found then 1 else 0 end);

@@ -13,6 +13,8 @@ create function ledger.emit_items(
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
 as $$
+declare
+  made boolean;
 begin
   if exists (
     select from unnest(effective_dates) d
@@ -24,14 +26,16 @@ begin
       hint = 'give each item the business date it is owed for';
   end if;
 
-  perform ledger.make_partition(parent, m.starts_on)
-  from (
-    select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d
-  ) m
-  cross join unnest(array['due_item', 'transition']) parent
-  where not exists (
-    select from ledger.partition_span p where p.parent = parent.parent and p.starts_on = m.starts_on);
-  perform ledger.await_partitions();
+  -- No interleaving may route a row to a partition that this session does not know, or past one that it does not know.
+  -- What a session knows is as old as its newest lock. Asking for the size takes and releases a lock of the month's
+  -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
+  for attempt in 1..2 loop
+    select bool_and(pg_relation_size(p.leaf, 'init') is not null) into made
+    from (select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d) m
+    left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = m.starts_on;
+    exit when made or attempt = 2;
+    lock table ledger.due_item_default in row exclusive mode;
+  end loop;
 
   return query
   with flow as materialized (

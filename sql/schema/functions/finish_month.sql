@@ -9,29 +9,25 @@ declare
   is_open boolean;
 begin
   for month in
-    select p.parent, p.starts_on, t.child, c.oid is not null as has_constraint
+    select p.parent, p.starts_on, p.leaf, c.oid is not null as has_constraint
     from ledger.partition_span p
-    cross join lateral (
-      select to_regclass(format('ledger.%I', format('%s_%s', p.parent,
-        to_char(p.starts_on, case when p.ends_before - p.starts_on < 32 then 'YYYYMM' else 'YYYY' end)))) as child
-    ) t
-    left join pg_constraint c on c.conrelid = t.child and c.conname = 'month_finished'
-    where p.parent in ('claim', 'run') and p.finished_at is null and t.child is not null
+    left join pg_constraint c on c.conrelid = p.leaf and c.conname = 'month_finished'
+    where p.parent in ('claim', 'run') and p.finished_at is null
       -- A simulated clock may be ahead of the real one, and the next session's behind it.
       and p.ends_before < least(ledger.now(), clock_timestamp()) - interval '32 days'
     order by p.starts_on, p.parent
     for update of p skip locked
   loop
-    execute format('select exists (select from %s where closed_at is null)', month.child) into is_open;
+    execute format('select exists (select from %s where closed_at is null)', month.leaf) into is_open;
     continue when is_open;
     begin
       if month.has_constraint then
         -- This reads the whole month, beside all other statements.
-        execute format('alter table %s validate constraint month_finished', month.child);
+        execute format('alter table %s validate constraint month_finished', month.leaf);
         update ledger.partition_span p set finished_at = clock_timestamp()
         where p.parent = month.parent and p.starts_on = month.starts_on;
       else
-        execute format('alter table %s add constraint month_finished check (closed_at is not null) not valid', month.child);
+        execute format('alter table %s add constraint month_finished check (closed_at is not null) not valid', month.leaf);
       end if;
       return true;
     exception when lock_not_available or check_violation then

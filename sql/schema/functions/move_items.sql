@@ -7,7 +7,8 @@ create function ledger.move_items(
 as $$
 begin
   return query
-  with standing as materialized (
+  with locked_default as (select from ledger.due_item_default),
+  standing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
     join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)

@@ -7,3 +7,10 @@ create function ledger.partition_start(day date) returns date
 
 comment on function ledger.partition_start is
   'First day of the table partition that holds a date: of its month from 2020 to 2049, else of its year.';
+
+create function ledger.partition_end(day date) returns date
+  language sql immutable strict parallel safe
+  return (ledger.partition_start(day)
+    + case when day >= date '2020-01-01' and day < date '2050-01-01' then interval '1 month' else interval '1 year' end)::date;
+
+comment on function ledger.partition_end is 'First day after the table partition that holds a date.';

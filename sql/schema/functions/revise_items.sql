@@ -13,7 +13,8 @@ create function ledger.revise_items(
 as $$
 begin
   return query
-  with flow as materialized (
+  with locked_default as (select from ledger.due_item_default),
+  flow as materialized (
     select * from ledger.ensure_flows(flow_tenants, flow_kinds, flow_lanes)
   ),
   input as materialized (

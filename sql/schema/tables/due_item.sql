@@ -69,6 +69,12 @@ comment on column ledger.due_item.overlap is
 
 create index due_item_key_idx on ledger.due_item (business_key, flow_no);
 
+-- Emission makes no partition. Items of a month without one wait here until upkeep makes it: ledger.make_partition,
+-- which excludes everybody from this table. The planner reads the list of partitions first and locks them afterwards.
+-- A statement that finds items therefore has this table in an unused CTE, locked_default: tables that are named are
+-- locked before the statement is planned, so that its plan has the partition of each row that it sees.
+create table ledger.due_item_default partition of ledger.due_item default;
+
 create table ledger.retired_key (
   id uuid primary key,
   retired_at timestamptz not null

@@ -2,6 +2,7 @@ create table ledger.partition_span (
   parent text not null,
   starts_on date not null,
   ends_before date not null,
+  leaf regclass,
   made_at timestamptz not null default clock_timestamp(),
   checked_at timestamptz,
   finished_at timestamptz,
@@ -11,9 +12,9 @@ create table ledger.partition_span (
 comment on table ledger.partition_span is
   'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, '
   'so that scattered dates cannot make more than some hundreds of them.';
-comment on column ledger.partition_span.parent is 'The partitioned table.';
+comment on column ledger.partition_span.parent is 'The partitioned table. The row of due_item covers transition, too.';
+comment on column ledger.partition_span.leaf is
+  'The table partition; null where it is not made, because the default partition has too many rows to move at once.';
 comment on column ledger.partition_span.checked_at is 'When the items of the month were last counted.';
 comment on column ledger.partition_span.finished_at is
   'Of claims and runs: when the month was over and had no open row. None opens in it again.';
-
-create index partition_span_made_idx on ledger.partition_span (made_at);

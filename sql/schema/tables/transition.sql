@@ -20,3 +20,5 @@ create unique index transition_terminal_idx on ledger.transition (item_no, effec
   where event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */);
 create index transition_item_idx on ledger.transition (item_no, effective_date)
   where event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */);
+
+create table ledger.transition_default partition of ledger.transition default;

@@ -1,5 +1,6 @@
 create view ledger.accounting as
-  with standing as (
+  with locked_default as (select from ledger.due_item_default),
+  standing as (
     select i.flow_no,
       count(*) as items,
       count(*) filter (where t.event = 5 /* completed */) as completed,

@@ -14,7 +14,8 @@
 -- $12 run_seconds double precision[]
 -- index: pending_available_idx, pending_retry_idx, due_item_pkey, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select q.*, f.retry_share, case when f.limited then f.flow_no end as limited_flow_no,
     exists (
       select from ledger.pending p

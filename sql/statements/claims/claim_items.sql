@@ -9,7 +9,8 @@
 -- $7 with_fences boolean
 -- index: pending_available_idx, pending_retry_idx, due_item_pkey
 -- locks: pending rows (for update, skip locked)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select q.*, f.retry_share,
     exists (
       select from ledger.pending p

@@ -9,7 +9,8 @@
 -- $7 with_fences boolean
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
 -- locks: pending rows (for update, skip locked), held_key rows (lock_serial_stripes has locked the stripes, in a statement before)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select q.*, f.retry_share,
     exists (
       select from ledger.pending p

@@ -7,7 +7,8 @@
 -- $5 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_pkey
 -- locks: claim rows (for update)
-with closed as (
+with locked_default as (select from ledger.due_item_default),
+closed as (
   update ledger.claim c
   set closed_at = ledger.now()
   from unnest($1::bigint[], $2::timestamptz[]) u (fence, claimed_at)

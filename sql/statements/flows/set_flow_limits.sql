@@ -16,7 +16,8 @@
 -- $14 actor_no integer
 -- index: claim_deadline_idx, run_lease_idx, claim_pkey, due_item_pkey
 -- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
-with found as materialized (
+with locked_default as (select from ledger.due_item_default),
+found as materialized (
   select f.flow_no, k.tenant, k.name as kind,
     num_nonnulls(f.concurrency_max, f.window_items, f.circuit_failure_ratio) > 0 as counted,
     -- A new circuit starts closed; only runs that begin after it count.

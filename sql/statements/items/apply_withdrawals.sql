@@ -3,7 +3,8 @@
 -- $1 limit integer
 -- index: withdrawal_pkey, pending_pkey, review_pkey, transition_terminal_idx
 -- locks: withdrawal, pending and review rows (for update, skip locked)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select w.* from ledger.withdrawal w
   where exists (select from ledger.pending p where p.item_no = w.item_no)
     or exists (select from ledger.review r where r.item_no = w.item_no)

@@ -4,6 +4,7 @@
 -- $2 to_date date
 -- index: none
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select effective_date, count(*) as item_count
 from ledger.due_item
 where effective_date >= $1::date and effective_date < $2::date

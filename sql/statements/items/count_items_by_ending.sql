@@ -4,6 +4,7 @@
 -- $2 to_date date
 -- index: none
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select k.tenant, k.name as kind, s.event, sum(s.items)::bigint as items
 from (
   select i.flow_no, t.event, count(*) as items

@@ -4,6 +4,7 @@
 -- $2 to_date date
 -- index: due_item_pkey, transition_terminal_idx
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select (
     select count(*) from ledger.due_item i where i.effective_date >= $1::date and i.effective_date < $2::date
   ) - (

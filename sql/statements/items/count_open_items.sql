@@ -2,7 +2,8 @@
 -- returns: zero or more
 -- index: none
 -- locks: none
-with waiting as (select flow_no, count(*) as pending from ledger.pending group by flow_no),
+with locked_default as (select from ledger.due_item_default),
+waiting as (select flow_no, count(*) as pending from ledger.pending group by flow_no),
 parked as (select flow_no, count(*) as reviews from ledger.review group by flow_no),
 flying as (
   select i.flow_no,

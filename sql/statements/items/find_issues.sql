@@ -3,6 +3,7 @@
 -- $1 ids uuid[]
 -- index: due_item_id_effective_date_key, transition_terminal_idx
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select uuid_send(u.id) as id, i.zone, t.event, t.detail ->> 'reason' as reason, coalesce(t.detail ->> 'tzdata', i.tzdata) as tzdata
 from unnest($1::uuid[]) u (id)
 left join ledger.due_item i on i.id = u.id and i.effective_date = ledger.effective_date_of(u.id)

@@ -5,6 +5,7 @@
 -- $3 business_keys text[]
 -- index: due_item_key_idx
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select i.id, i.effective_date, i.business_key, i.cycle, i.due_at, i.emitted_at
 from ledger.kind k
 join ledger.flow f on f.kind_no = k.kind_no

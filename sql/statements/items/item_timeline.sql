@@ -3,7 +3,8 @@
 -- $1 id uuid
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
-with item as materialized (
+with locked_default as (select from ledger.due_item_default),
+item as materialized (
   select i.* from ledger.due_item i where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
 ),
 journal as materialized (

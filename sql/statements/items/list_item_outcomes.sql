@@ -7,6 +7,7 @@
 -- $5 page_size integer
 -- index: due_item_pkey, transition_terminal_idx
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select i.effective_date, i.item_no, uuid_send(i.id) as id, i.flow_no, i.business_key, i.cycle, i.due_at, i.complete_by,
   i.definition_no, i.event_no, i.emitted_at, t.event, t.at as ended_at
 from (

@@ -7,6 +7,7 @@
 -- $5 limit integer
 -- index: none
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at, s.name as state,
   coalesce(p.attempt, r.attempt, t.attempt) as attempt, p.available_at, t.at as ended_at
 from ledger.due_item i

@@ -6,7 +6,8 @@
 -- $4 actor_no integer
 -- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey
 -- locks: partitions are held by lock_partitions, in a statement before
-with unended as materialized (
+with locked_default as (select from ledger.due_item_default),
+unended as materialized (
   select i.item_no, i.effective_date
   from ledger.due_item i
   where i.effective_date >= $1::date and i.effective_date < $2::date

@@ -7,7 +7,8 @@
 -- $5 replacements uuid[]
 -- index: due_item_id_effective_date_key, pending_pkey, review_pkey, transition_terminal_idx
 -- locks: pending and review rows (for update, item_no ascending)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select a.id, a.replacement, a.ord, i.effective_date, i.item_no
   from unnest($1::uuid[], $5::uuid[]) with ordinality a (id, replacement, ord)
   left join ledger.due_item i

@@ -12,7 +12,8 @@
 -- $10 limit integer
 -- index: due_item_pkey
 -- locks: none
-with counted as materialized (
+with locked_default as (select from ledger.due_item_default),
+counted as materialized (
   select c.tenant, c.name, c.from_at, c.until_at
   from unnest($6::text[], $7::text[], $8::timestamptz[], $9::timestamptz[]) c (tenant, name, from_at, until_at)
 )

@@ -4,6 +4,7 @@
 -- $2 topic_window_items integer
 -- index: pending_pkey, claim_flow_idx, run_flow_idx, credit_pkey, held_key_pkey
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens, f.concurrency_max,
   case when k.settled_by = 'topic' then coalesce(f.window_items, $2::integer) else f.window_items end as window_items,
   f.circuit, f.circuit_at, f.circuit_rest_seconds, k.settled_by, k.dispatch,

@@ -3,7 +3,8 @@
 -- $1 before timestamptz
 -- index: none
 -- locks: none
-with standing as (
+with locked_default as (select from ledger.due_item_default),
+standing as (
   select p.item_no, p.effective_date, p.state, p.available_at <= ledger.now() as available, false as published
   from ledger.pending p
   union all

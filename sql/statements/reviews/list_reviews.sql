@@ -3,6 +3,7 @@
 -- $1 limit integer
 -- index: review_parked_idx
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select i.id, k.tenant, k.name as kind, f.lane, i.business_key, i.cycle, i.effective_date, i.due_at,
   r.parked_at, r.reason, r.attempt, r.starts, i.payload::text as payload
 from ledger.review r

@@ -5,7 +5,8 @@
 -- $3 actor_no integer
 -- index: due_item_id_effective_date_key, review_pkey
 -- locks: review rows (for update, item_no ascending)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select a.id, a.ord, i.item_no, i.due_at, i.serial
   from unnest($1::uuid[]) with ordinality a (id, ord) left join ledger.due_item i
     on i.id = a.id and i.effective_date = ledger.effective_date_of(a.id)

@@ -9,7 +9,8 @@
 -- $7 last_claimed_at timestamptz
 -- index: claim_pkey, run_fence_idx, due_item_pkey, transition_terminal_idx, transition_item_idx
 -- locks: none (its runs are locked by lock_topic_runs, in a statement before: these bits must be newer)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select a.fence, a.claimed_at, a.token, array_agg(a.ord) as ords, array_agg(a.position) as positions,
     array_agg(a.item) as items
   from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::uuid[])

@@ -9,7 +9,8 @@
 -- $7 last_claimed_at timestamptz
 -- index: run_pkey, claim_pkey
 -- locks: none (its runs are locked by lock_lapsed_runs, in a statement before); silent_topic rows (topic ascending)
-with closed as (
+with locked_default as (select from ledger.due_item_default),
+closed as (
   update ledger.run r
   set closed_at = ledger.now()
   from unnest($1::bigint[], $2::timestamptz[]) l (run_no, started_at)

@@ -14,7 +14,8 @@
 -- $12 last_claimed_at timestamptz
 -- index: run_pkey, claim_pkey
 -- locks: run rows (for update, run_no ascending)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select * from unnest($1::bigint[], $2::timestamptz[], $3::bit varying[], $4::integer[]) a (run_no, started_at, mask, first)
   order by a.run_no
 ),

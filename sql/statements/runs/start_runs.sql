@@ -12,7 +12,8 @@
 -- $10 last_claimed_at timestamptz
 -- index: claim_pkey, withdrawal_pkey
 -- locks: claim rows (for update, in the order given)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::integer[], $6::integer[])
     with ordinality a (fence, claimed_at, token, from_position, to_position, run_items_max, ord)
 ),

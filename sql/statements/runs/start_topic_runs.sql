@@ -9,7 +9,8 @@
 -- $7 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_id_effective_date_key
 -- locks: claim rows (for update, fence ascending)
-with asked as materialized (
+with locked_default as (select from ledger.due_item_default),
+asked as materialized (
   select u.fence, u.claimed_at, u.token, array_agg(u.position) as positions, array_agg(u.item) as items
   from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::uuid[])
     u (fence, claimed_at, token, position, item)

@@ -5,6 +5,7 @@
 -- $3 delay_seconds double precision[]
 -- index: due_item_id_effective_date_key, transition_terminal_idx
 -- locks: following rows (for update), where an older version's item was taken over
+with locked_default as (select from ledger.due_item_default)
 insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
 select i.item_no, i.effective_date, u.definition_no, u.delay_seconds
 from unnest($1::uuid[], $2::bigint[], $3::double precision[]) u (id, definition_no, delay_seconds)

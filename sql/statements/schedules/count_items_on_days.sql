@@ -7,7 +7,8 @@
 -- $5 limit integer
 -- index: none
 -- locks: none
-with standing as materialized (
+with locked_default as (select from ledger.due_item_default),
+standing as materialized (
   select i.item_no, i.definition_no
   from ledger.due_item i
   where i.due_at >= greatest($3::timestamptz, ledger.now()) and i.due_at < $4::timestamptz

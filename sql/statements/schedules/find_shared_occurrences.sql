@@ -5,6 +5,7 @@
 -- $3 definition_nos bigint[]
 -- index: due_item_id_effective_date_key, definition_pkey
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select n.ord, was.name,
   exists (
     select from ledger.transition t

@@ -7,7 +7,8 @@
 -- $5 limit integer
 -- index: due_item_key_idx, pending_pkey
 -- locks: pending rows (for update, item_no ascending)
-with newer as materialized (
+with locked_default as (select from ledger.due_item_default),
+newer as materialized (
   select * from ledger.definition d where d.definition_no = $1::bigint
 ),
 older as materialized (

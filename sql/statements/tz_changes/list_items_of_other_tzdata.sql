@@ -6,6 +6,7 @@
 -- $4 limit integer
 -- index: pending_pkey, due_item_pkey
 -- locks: none
+with locked_default as (select from ledger.due_item_default)
 select w.item_no, i.id, i.definition_no, i.effective_date, i.cycle, i.due_at, i.smear_seconds, i.decision, i.tzdata, i.zone
 from (
   select p.item_no, p.effective_date
