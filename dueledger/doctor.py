@@ -138,7 +138,7 @@ async def _partitions(connection: Connection) -> DoctorCheck:
             f"{outside} are in the default partition, and upkeep cannot move them: those of "
             + ", ".join(f"{day:%Y-%m}" for day in default.unmade[:_SHOWN_MAX])
             + (", …" if len(default.unmade) > _SHOWN_MAX else ""),
-            "run `dueledger migrate --move-all` at a quiet time: others wait 15 s a million items",
+            "run `dueledger migrate --move-all` at a quiet time: others wait 6 s a million items",
         )
     if default.lacks_next:
         return DoctorCheck(

@@ -24,7 +24,7 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.ledger.store.partitions import make_partitions
+from dueledger.ledger.store.partitions import make_event_months, make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 
 from .conftest import BEGINNING, Take, activated, amended, cancelled, renewal
@@ -177,6 +177,7 @@ async def test_two_processes_that_record_a_keys_events_at_once_miss_neither(
     await set_rule(renewal(kind))
     other = await connect(database, application_name="other", profile=PlanProfile.ANALYTIC)
     watcher = await connect(database, application_name="watcher")
+    await make_event_months(connection, [BEGINNING.date()])  # before anybody waits
     transaction = connection.transaction()
     await transaction.start()
     await take(activated("P-1", minute=1))

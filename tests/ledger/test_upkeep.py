@@ -1,5 +1,7 @@
 """One step of upkeep that Postgres refuses keeps no other from being done."""
 
+from datetime import date
+
 from structlog.testing import capture_logs
 
 from dueledger.ledger.runtime.log import LogEvent
@@ -42,3 +44,21 @@ async def test_a_broken_step_is_named_and_the_others_go_on(ledger: Ledger, datab
         with capture_logs() as logged:
             await upkeep.tick()
         assert logged == []
+
+
+async def test_upkeep_moves_items_of_a_new_month_and_tries_less_often_while_it_cannot(
+    ledger: Ledger, database: str
+) -> None:
+    await ledger.emit(effective_date=date(2040, 5, 1))
+    left = "select count(*) from ledger.due_item_default"
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=3600, role="test")
+        async with ledger.connection.transaction():
+            await ledger.emit(effective_date=date(2040, 5, 1))
+            assert not (await upkeep.tick())["months_split"]
+        assert not (await upkeep.tick())["months_split"]  # not yet again
+        assert await ledger.connection.fetchval(left) == 2
+
+        upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=3600, role="test")
+        assert (await upkeep.tick())["months_split"] == 1
+    assert await ledger.connection.fetchval(left) == 0

@@ -31,7 +31,10 @@ begin
   -- partition; without one, the default partition is locked, so that none is made until this transaction ends.
   for attempt in 1..2 loop
     select bool_and(pg_relation_size(p.leaf, 'init') is not null) into made
-    from (select distinct ledger.partition_start(d) as starts_on from unnest(effective_dates) d) m
+    from (
+      select distinct ledger.partition_start(u.d) as starts_on
+      from (select distinct d from unnest(effective_dates) d) u
+    ) m
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = m.starts_on;
     exit when made or attempt = 2;
     lock table ledger.due_item_default in row exclusive mode;
