@@ -86,8 +86,8 @@ class Site:
         emitted = sum(service.emitted for service in self.services)
         assert counted is not None
         assert tuple(counted) == (emitted, emitted)
-        await self.split()
-        assert await self.upkeep.fetchval("select count(*) from ledger.due_item_default") == 0
+        while await self.upkeep.fetchval("select count(*) from ledger.due_item_default"):
+            await self.split()  # again where the server analyses the table
         await self.upkeep.execute(
             "drop table if exists "
             + ", ".join(
@@ -178,7 +178,18 @@ async def test_no_interleaving_with_a_new_month_aborts_an_emission_or_makes_it_w
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("scripts", ["twice", "three", "savepoints", "skipped"])
+@pytest.mark.parametrize(
+    ("isolation", "scripts"),
+    [
+        ("read committed", "twice"),
+        ("read committed", "three"),
+        ("read committed", "savepoints"),
+        ("read committed", "skipped"),
+        ("repeatable read", "savepoints"),
+        ("serializable", "savepoints"),
+    ],
+    indirect=["isolation"],
+)
 async def test_no_interleaving_of_three_sessions_aborts_an_emission_or_makes_it_wait(
     site: Site, scripts: str
 ) -> None:
@@ -192,7 +203,7 @@ async def test_no_interleaving_of_three_sessions_aborts_an_emission_or_makes_it_
             sessions = [
                 _long(one),
                 _short(two),
-                [partial(three.begin_and_emit, NEWER), partial(three.emit, NEW), three.commit],
+                [partial(three.begin_and_emit, NEWER), three.commit],
             ]
         case "savepoints":
             sessions = [
