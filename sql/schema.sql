@@ -7,23 +7,19 @@ CREATE SCHEMA ledger;
 CREATE TYPE ledger.item_outcome AS (
 	item_no bigint,
 	effective_date date,
-	flow_no integer,
 	run_no bigint,
 	event smallint,
 	attempt smallint,
 	starts smallint,
 	blamed boolean,
-	wait_seconds double precision,
+	overran boolean,
+	after_seconds double precision,
 	batch_max smallint,
-	due_at timestamp with time zone,
-	serial bigint,
-	overlap smallint,
-	business_key text,
 	reason text,
 	detail jsonb
 );
 
-COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key.';
+COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key; null where the recorded event decides. after_seconds: null for the kind''s backoff, or for no wait.';
 
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -129,6 +125,12 @@ CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since
 
 COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
 
+CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN ('1970-01-01'::date + (((get_byte(uuid_send(id), 0) << 16) + (get_byte(uuid_send(id), 1) << 8)) + get_byte(uuid_send(id), 2)));
+
+COMMENT ON FUNCTION ledger.effective_date_of(id uuid) IS 'The effective date in an item''s id: a look-up by id reads the one partition of due_item that may have it.';
+
 CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json DEFAULT '{}'::json, cycle text DEFAULT ''::text, lane text DEFAULT ''::text, partition_key text DEFAULT NULL::text, labels jsonb DEFAULT NULL::jsonb, traceparent text DEFAULT NULL::text) RETURNS TABLE(id uuid, created boolean)
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -196,7 +198,8 @@ begin
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
     select i.item_no, i.effective_date, old.definition_no, old.delay_seconds
     from ledger.due_item i
-    where i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
+    where i.effective_date = effective
+      and i.id = ledger.item_id(flow.tenant, flow.kind, before.business_key, next_cycle, effective);
   end if;
   return null;
 end $$;
@@ -270,7 +273,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor,
       n.serial, n.how
     from input n
-    where not exists (select from ledger.retired_key r where r.id = n.id)
+    where made or not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,
@@ -339,6 +342,32 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
+CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) RETURNS record
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  select c.size, c.started, c.closed_at, c.topic_actor_no, c.partition, c.allocator_no
+  into size, started, closed_at, topic_actor_no, partition, allocator_no
+  from ledger.claim c
+  where c.fence = find_claim.fence and c.claimed_at = find_claim.claimed_at and c.token = find_claim.token;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) IS 'The claim with this id; nulls where there is none.';
+
+CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  select r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no, r.ended, r.closed_at
+  into fence, claimed_at, from_position, to_position, worker_no, ended, closed_at
+  from ledger.run r
+  where r.run_no = find_run.run_no and r.started_at = find_run.started_at;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) IS 'The run with this number and start; nulls where there is none.';
+
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -392,6 +421,47 @@ end $$;
 
 COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it.';
 
+CREATE FUNCTION ledger.finish_month() RETURNS boolean
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET "TimeZone" TO 'UTC'
+    SET lock_timeout TO '100ms'
+    AS $$
+declare
+  month record;
+  is_open boolean;
+begin
+  for month in
+    select p.parent, p.starts_on, p.leaf, c.oid is not null as has_constraint
+    from ledger.partition_span p
+    left join pg_constraint c on c.conrelid = p.leaf and c.conname = 'month_finished'
+    where p.parent in ('claim', 'run') and p.finished_at is null
+      -- A simulated clock may be ahead of the real one, and the next session's behind it.
+      and p.ends_before < least(ledger.now(), clock_timestamp()) - interval '32 days'
+    order by p.starts_on, p.parent
+    for update of p skip locked
+  loop
+    execute format('select exists (select from %s where closed_at is null)', month.leaf) into is_open;
+    continue when is_open;
+    begin
+      if month.has_constraint then
+        -- This reads the whole month, beside all other statements.
+        execute format('alter table %s validate constraint month_finished', month.leaf);
+        update ledger.partition_span p set finished_at = clock_timestamp()
+        where p.parent = month.parent and p.starts_on = month.starts_on;
+      else
+        execute format('alter table %s add constraint month_finished check (closed_at is not null) not valid', month.leaf);
+      end if;
+      return true;
+    exception when lock_not_available or check_violation then
+      null;  -- a long transaction uses it, or opened a row: the next pass tries again
+    end;
+  end loop;
+  return false;
+end $$;
+
+COMMENT ON FUNCTION ledger.finish_month() IS 'Finish one month of claims or runs that is over and has no open row, in two calls; false where there is none.';
+
 CREATE FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) RETURNS boolean
     LANGUAGE sql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -413,11 +483,21 @@ $$;
 
 COMMENT ON FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) IS 'Whether the default partitions are small enough, and have few enough rows of these days, to make a partition while others wait.';
 
+CREATE FUNCTION ledger.has_claim(fence bigint) RETURNS boolean
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return exists (select from ledger.claim c where c.fence = has_claim.fence);
+end $$;
+
+COMMENT ON FUNCTION ledger.has_claim(fence bigint) IS 'Whether a claim has this fence, whenever it was claimed.';
+
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
-    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit(substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 16), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
+    RETURN (encode(set_bit(set_bit(set_bit(set_bit(set_bit(set_bit((substr(int4send((effective_date - '1970-01-01'::date)), 2) || substr(sha256(convert_to(((((((((tenant || chr(31)) || kind) || chr(31)) || business_key) || chr(31)) || cycle) || chr(31)) || to_char((effective_date)::timestamp with time zone, 'YYYY-MM-DD'::text)), 'UTF8'::name)), 1, 13)), (55)::bigint, 1), (54)::bigint, 0), (53)::bigint, 0), (52)::bigint, 0), (71)::bigint, 1), (70)::bigint, 0), 'hex'::text))::uuid;
 
-COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) over the first 16 bytes of a SHA-256. docs/identity.md has vectors.';
+COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
 
 CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -562,7 +642,7 @@ begin
   standing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
-    join ledger.due_item i on i.id = n.id
+    join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)
     where i.definition_no = move_items.definition_no and i.due_at > ledger.now()
       and i.tzdata is distinct from move_items.tzdata
       and not exists (select from ledger.expedited x where x.item_no = i.item_no)
@@ -750,53 +830,94 @@ CREATE FUNCTION ledger.partition_end(day date) RETURNS date
 
 COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
 
-CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) RETURNS bigint
+CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  first_date date;
+  last_date date;
 begin
+  items := 0; released := 0; retried := 0; parked := 0;
   if outcomes is null then  -- in most settlements every item is completed
-    return 0;
+    return;
   end if;
-  with outcome as materialized (select * from unnest(outcomes)),
+  -- With bounds, only the months of these items are opened, however many are kept.
+  select min(o.effective_date), max(o.effective_date) into first_date, last_date from unnest(outcomes) o;
+  with judged as materialized (
+    select o.item_no, o.effective_date, o.run_no, o.attempt, o.starts, o.batch_max, o.reason, o.detail,
+      o.event = 7 /* timed_out */ as has_lapsed, w.wait_seconds, v.event, coalesce(o.blamed, v.event in (6 /* failed */, 9 /* parked */)) as blamed,
+      i.flow_no, i.due_at, i.serial, i.overlap, i.business_key, f.circuit_failure_ratio
+    from unnest(outcomes) o
+    cross join lateral (  -- `offset 0`: otherwise a plan made while there were few rows reads every item of these dates
+      select i.flow_no, i.due_at, i.serial, i.overlap, i.business_key
+      from ledger.due_item i
+      where i.effective_date = o.effective_date and i.item_no = o.item_no and i.effective_date between first_date and last_date
+      offset 0
+    ) i
+    join ledger.flow f on f.flow_no = i.flow_no
+    join ledger.kind k on k.kind_no = f.kind_no
+    cross join lateral (
+      select coalesce(o.after_seconds, case when o.event in (6 /* failed */, 7 /* timed_out */) and coalesce(o.blamed, true)
+        then ledger.retry_seconds(k, o.attempt) else 0 end) as wait_seconds
+    ) w
+    cross join lateral (
+      select ledger.outcome_event(k,
+        case when o.event = 7 /* timed_out */ and o.overran and k.run_late = 'park' then 9 /* parked */ else o.event end::smallint,
+        coalesce(o.blamed, true), o.attempt, o.starts, i.due_at, w.wait_seconds) as event
+    ) v
+  ),
   journal as (
     insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-    select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, record_outcomes.actor_no, ledger.now(), o.detail
-    from outcome o
+    select j.effective_date, j.item_no, j.event, j.attempt, j.run_no, record_outcomes.actor_no, ledger.now(), j.detail
+    from judged j
   ),
   back as (
     insert into ledger.pending (
       item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
-    select o.item_no, o.effective_date, o.flow_no,
-      greatest(ledger.not_before(o.item_no, o.due_at), ledger.now() + make_interval(secs => o.wait_seconds)),
-      case when o.event in (6 /* failed */, 7 /* timed_out */) then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
-      case when o.blamed then o.attempt else o.attempt - 1 end,
+    select j.item_no, j.effective_date, j.flow_no,
+      greatest(ledger.not_before(j.item_no, j.due_at), ledger.now() + make_interval(secs => j.wait_seconds)),
+      case when j.event in (6 /* failed */, 7 /* timed_out */) then 4 /* RetryableFailure */ else 1 /* Scheduled */ end,
+      case when j.blamed then j.attempt else j.attempt - 1 end,
       -- A released item is as before its start: no start is counted.
-      case o.event when 3 /* released */ then o.starts - 1 else o.starts end,
-      o.batch_max, o.serial, case when o.serial is not null then o.due_at end, o.overlap
-    from outcome o
-    where o.event <> 9 /* parked */
+      case j.event when 3 /* released */ then j.starts - 1 else j.starts end,
+      j.batch_max, j.serial, case when j.serial is not null then j.due_at end, j.overlap
+    from judged j
+    where j.event <> 9 /* parked */
   ),
-  parked as (
+  reviewed as (
     insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, run_no, actor_no)
-    select o.item_no, o.effective_date, o.flow_no, ledger.now(), o.attempt, o.starts,
-      coalesce(o.reason, 'attempts exhausted'), o.run_no, record_outcomes.actor_no
-    from outcome o
-    where o.event = 9 /* parked */
+    select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt, j.starts,
+      coalesce(j.reason, 'attempts exhausted'), j.run_no, record_outcomes.actor_no
+    from judged j
+    where j.event = 9 /* parked */
+  ),
+  streak as (
+    insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
+    select j.flow_no, j.business_key, count(*), ledger.now(), ledger.now(),
+      left(max(coalesce(j.reason, j.detail ->> 'message')), 500)
+    from judged j
+    where j.blamed
+    group by j.flow_no, j.business_key
+    order by j.flow_no, j.business_key
+    on conflict (flow_no, business_key) do update set
+      failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason
+  ),
+  -- Only blamed items count for the circuit: the others say nothing about the system that the flow's handlers call.
+  counted as (
+    insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
+    select j.flow_no, ledger.machine_now(), min(j.run_no), 0, count(*)
+    from judged j
+    where j.has_lapsed and j.blamed and j.circuit_failure_ratio is not null
+    group by j.flow_no
   )
-  insert into ledger.failure_streak as s (flow_no, business_key, failures, first_at, last_at, reason)
-  select o.flow_no, o.business_key, count(*), ledger.now(), ledger.now(),
-    left(max(coalesce(o.reason, o.detail ->> 'message')), 500)
-  from outcome o
-  where o.blamed
-  group by o.flow_no, o.business_key
-  order by o.flow_no, o.business_key
-  on conflict (flow_no, business_key) do update set
-    failures = s.failures + excluded.failures, last_at = excluded.last_at, reason = excluded.reason;
-  return cardinality(outcomes);
+  select count(*), count(*) filter (where j.event = 3 /* released */), count(*) filter (where j.event in (6 /* failed */, 7 /* timed_out */)),
+    count(*) filter (where j.event = 9 /* parked */)
+  into items, released, retried, parked
+  from judged j;
 end $$;
 
-COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many.';
+COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
     LANGUAGE sql SECURITY DEFINER
@@ -966,13 +1087,15 @@ CREATE TABLE ledger.claim (
     started integer DEFAULT 0 NOT NULL,
     deadline timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
+    token text,
     flow_no integer,
     topic_actor_no integer,
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
     CONSTRAINT claim_arrays_agree CHECK (((size > 0) AND (cardinality(item_no) = size) AND (cardinality(effective_date) = size) AND (cardinality(attempt) = size) AND (cardinality(starts) = size))),
-    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size)))
+    CONSTRAINT claim_started_range CHECK (((started >= 0) AND (started <= size))),
+    CONSTRAINT claim_token_given CHECK (((COALESCE(length(token), 0) = 16) OR ((partition < 0) AND (started = size))))
 )
 PARTITION BY RANGE (claimed_at);
 ALTER TABLE ONLY ledger.claim ALTER COLUMN item_no SET STORAGE EXTERNAL;
@@ -1003,6 +1126,8 @@ COMMENT ON COLUMN ledger.claim.base_offset IS 'Offset of the first record.';
 COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.';
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
+
+COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them can end its items. Null where a direct worker started the claim as it made it.';
 
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
@@ -1123,6 +1248,7 @@ CREATE TABLE ledger.run (
     run_no bigint NOT NULL,
     started_at timestamp with time zone NOT NULL,
     fence bigint NOT NULL,
+    claimed_at timestamp with time zone NOT NULL,
     from_position integer NOT NULL,
     to_position integer NOT NULL,
     worker_no integer NOT NULL,
@@ -1142,6 +1268,8 @@ COMMENT ON TABLE ledger.run IS 'Runs: one row for each started part of a claim, 
 
 COMMENT ON COLUMN ledger.run.fence IS 'The claim.';
 
+COMMENT ON COLUMN ledger.run.claimed_at IS 'When the claim was made: its table partition.';
+
 COMMENT ON COLUMN ledger.run.worker_no IS 'Actor number of the worker, or of the consumers of the topic.';
 
 COMMENT ON COLUMN ledger.run.ended IS 'A bit for each position: set once its item has ended.';
@@ -1159,8 +1287,10 @@ CREATE VIEW ledger.open_item AS
     c.effective_date[p.p] AS effective_date,
     (2)::smallint AS state,
     c.fence,
+    c.claimed_at,
     p.p AS "position",
-    NULL::bigint AS run_no
+    NULL::bigint AS run_no,
+    NULL::timestamp with time zone AS started_at
    FROM (ledger.claim c
      CROSS JOIN LATERAL generate_series((c.started + 1), c.size) p(p))
   WHERE (c.closed_at IS NULL)
@@ -1169,10 +1299,12 @@ UNION ALL
     c.effective_date[p.p] AS effective_date,
     (3)::smallint AS state,
     c.fence,
+    c.claimed_at,
     p.p AS "position",
-    r.run_no
+    r.run_no,
+    r.started_at
    FROM ((ledger.run r
-     JOIN ledger.claim c ON ((c.fence = r.fence)))
+     JOIN ledger.claim c ON (((c.fence = r.fence) AND (c.claimed_at = r.claimed_at))))
      CROSS JOIN LATERAL generate_series(r.from_position, r.to_position) p(p))
   WHERE ((r.closed_at IS NULL) AND (get_bit((r.ended)::"bit", (p.p - r.from_position)) = 0));
 
@@ -1618,7 +1750,8 @@ CREATE TABLE ledger.partition_span (
     ends_before date NOT NULL,
     leaf regclass,
     made_at timestamp with time zone DEFAULT clock_timestamp() NOT NULL,
-    checked_at timestamp with time zone
+    checked_at timestamp with time zone,
+    finished_at timestamp with time zone
 );
 
 COMMENT ON TABLE ledger.partition_span IS 'Table partitions that exist: a month each from 2020 to 2049, a year each before and after, so that scattered dates cannot make more than some hundreds of them.';
@@ -1628,6 +1761,8 @@ COMMENT ON COLUMN ledger.partition_span.parent IS 'The partitioned table. The ro
 COMMENT ON COLUMN ledger.partition_span.leaf IS 'The table partition; null where it is not made, because the default partition has too many rows to move at once.';
 
 COMMENT ON COLUMN ledger.partition_span.checked_at IS 'When the items of the month were last counted.';
+
+COMMENT ON COLUMN ledger.partition_span.finished_at IS 'Of claims and runs: when the month was over and had no open row. None opens in it again.';
 
 CREATE TABLE ledger.pause (
     pause_no integer NOT NULL,
@@ -2273,6 +2408,9 @@ GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes te
 
 REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
+REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_worker;
+
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
 
@@ -2291,8 +2429,8 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
 GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
 
-REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;

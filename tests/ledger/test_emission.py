@@ -33,6 +33,11 @@ VECTORS: list[dict[str, str]] = json.loads(
 )
 MakeDrafts = Callable[..., list[ItemDraft]]
 
+RETIRED_KEY_SCANS = """
+select pg_stat_get_xact_numscans('ledger.retired_key'::regclass)
+  + pg_stat_get_xact_numscans('ledger.retired_key_pkey'::regclass)
+"""
+
 
 async def test_sql_and_python_agree_on_every_identity_vector(connection: Connection) -> None:
     assert len(VECTORS) >= 12
@@ -75,9 +80,25 @@ async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
 ) -> None:
     (draft,) = make_drafts()
     await connection.execute("insert into ledger.retired_key values ($1, now())", draft.id)
+    await connection.execute(
+        "drop table ledger.due_item_202703, ledger.transition_202703;"
+        "delete from ledger.partition_span where parent = 'due_item' and starts_on = '2027-03-01'"
+    )
     (answer,) = await emit_items(connection, [draft], actor_no=actor_no)
     assert not answer.created
     assert await connection.fetchval("select count(*) from ledger.pending") == 0
+
+
+async def test_only_emission_into_a_month_without_a_partition_asks_for_retired_keys(
+    connection: Connection, actor_no: int, make_drafts: MakeDrafts
+) -> None:
+    asked: list[bool] = []
+    for day in (date(2027, 3, 1), date(2100, 1, 1)):
+        async with connection.transaction():
+            before = await connection.fetchval(RETIRED_KEY_SCANS)
+            await emit_items(connection, make_drafts(3, effective_date=day), actor_no=actor_no)
+            asked.append(await connection.fetchval(RETIRED_KEY_SCANS) > before)
+    assert asked == [False, True]
 
 
 async def test_g2_a_skipped_occurrence_has_its_row_and_its_reason_at_once(

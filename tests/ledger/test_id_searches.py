@@ -12,6 +12,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.partitions import make_item_months
 from dueledger.ledger.store.statements import statement
 
 MakeDrafts = Callable[..., list[ItemDraft]]
@@ -71,6 +72,7 @@ async def test_a_search_by_id_reads_one_partition(
     connection: Connection, make_drafts: MakeDrafts, actor_no: int, name: str
 ) -> None:
     drafts = [make_drafts(1, effective_date=day)[0] for day in DATES]
+    await make_item_months(connection, DATES)
     await emit_items(connection, drafts, actor_no=actor_no)
     async with connection.transaction():
         before = await connection.fetch(SCANS)

@@ -73,7 +73,7 @@ begin
       n.nominal, n.zone, n.decision, n.smear, ledger.usable_traceparent(n.traceparent), (select ledger.now()), actor,
       n.serial, n.how
     from input n
-    where not exists (select from ledger.retired_key r where r.id = n.id)
+    where made or not exists (select from ledger.retired_key r where r.id = n.id)
     order by n.id, n.ord  -- as everybody does: two who emit the same keys never wait for each other
     on conflict do nothing
     returning due_item.id, due_item.item_no, due_item.effective_date, due_item.flow_no, due_item.due_at,
