@@ -194,6 +194,9 @@ async def test_no_interleaving_of_three_sessions_aborts_an_emission_or_makes_it_
     site: Site, scripts: str
 ) -> None:
     one, two, three = site.services
+    # Vacuum excludes everybody while it shortens a table that was emptied.
+    for table in ("due_item_202703", "due_item_default", "transition_default", "pending"):
+        await site.upkeep.execute(f"alter table ledger.{table} set (autovacuum_enabled = off)")
     upkeep: list[Step] = [site.split]
     match scripts:
         case "twice":
@@ -203,7 +206,7 @@ async def test_no_interleaving_of_three_sessions_aborts_an_emission_or_makes_it_
             sessions = [
                 _long(one),
                 _short(two),
-                [partial(three.begin_and_emit, NEWER), three.commit],
+                [partial(three.emit, NEWER)],
             ]
         case "savepoints":
             sessions = [
