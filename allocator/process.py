@@ -13,6 +13,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.cells import lift_sequences
 
 _CONNECTIONS_MAX = 8
 
@@ -29,7 +30,10 @@ async def open_allocator(
     client_arguments(settings)
     name = incarnation(ActorKind.ALLOCATOR)
     async with open_pool(
-        settings.dsn.get_secret_value(), application_name=name, size_max=_CONNECTIONS_MAX
+        settings.dsn.get_secret_value(),
+        application_name=name,
+        size_max=_CONNECTIONS_MAX,
+        before_use=lift_sequences,
     ) as pool:
         async with pool.acquire() as connection:
             allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)

@@ -15,6 +15,7 @@ from dueledger.ledger.runtime.kafka_settings import SaslMechanism
 from dueledger.ledger.runtime.settings import Settings
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
+from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.partitions import read_default_partition
 
@@ -25,6 +26,9 @@ _XMIN_WARN: Final = (
 )
 _COUNTED_MAX: Final = 1_000_000
 _SHOWN_MAX: Final = 6
+
+_STRIPE_WARN: Final = 0.8
+_AHEAD_WARN_SECONDS: Final = 60.0  # a burst beyond the clock's rate is soon behind it again
 
 
 class Health(StrEnum):
@@ -59,7 +63,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         )
     else:
         try:
-            for check in (_postgres, _schema, _clock, _snapshots, _partitions):
+            for check in (_postgres, _schema, _clock, _snapshots, _partitions, _sequences):
                 try:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
@@ -148,6 +152,31 @@ async def _partitions(connection: Connection) -> DoctorCheck:
             "run `dueledger migrate`, and allocators or direct workers; end long transactions",
         )
     return DoctorCheck("partitions", Health.OK, f"{outside} in the default partition")
+
+
+async def _sequences(connection: Connection) -> DoctorCheck:
+    if await connection.fetchval("select to_regprocedure('ledger.list_sequences()')") is None:
+        return DoctorCheck("sequences", Health.FAIL, "none", "run `dueledger migrate`")
+    rows = await list_sequences(connection)
+    full = [row for row in rows if row["used"] >= _STRIPE_WARN]
+    if full:
+        given = ", ".join(f"{row['name']} {row['used']:.0%}" for row in full)
+        return DoctorCheck(
+            "sequences",
+            Health.WARN,
+            f"the numbers of this cell run out: {given} are given",
+            "plan a ledger with another cell: `dueledger migrate --cell`",
+        )
+    ahead = [row for row in rows if (row["seconds_ahead"] or 0) > _AHEAD_WARN_SECONDS]
+    if ahead:
+        says = ", ".join(f"{row['name']} by {row['seconds_ahead']:,.0f} s" for row in ahead)
+        return DoctorCheck(
+            "sequences",
+            Health.WARN,
+            f"ahead of the clock: {says}; a copy restored meanwhile may give numbers again",
+            "check the server's clock; the clock reaches them by itself, never set them back",
+        )
+    return DoctorCheck("sequences", Health.OK, f"{len(rows)} within the numbers of the cell")
 
 
 async def _kafka(settings: Settings, server: str) -> DoctorCheck:

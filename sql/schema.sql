@@ -21,6 +21,35 @@ CREATE TYPE ledger.item_outcome AS (
 
 COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key; null where the recorded event decides. after_seconds: null for the kind''s backoff, or for no wait.';
 
+CREATE FUNCTION ledger.assign_cell(wanted integer) RETURNS smallint
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $_$
+declare
+  cell smallint;
+  command text;
+begin
+  insert into ledger.cell (cell_no) select coalesce(wanted, 0) where not exists (select from ledger.cell);
+  select c.cell_no into strict cell from ledger.cell c;
+  for command in
+    select format('alter sequence %s minvalue %s maxvalue %s start %2$s', w.seqrelid::regclass, w.seqmin, w.seqmax)
+      || case when w.seqmin > w.seqstart then format(' restart %s', w.seqmin) else '' end
+    from (
+      select s.seqrelid, s.seqstart, greatest(cell * b.width, 1) as seqmin, (cell + 1) * b.width - 1 as seqmax
+      from pg_sequence s
+      join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+      join (values ('bigint'::regtype, 1::bigint << 43), ('integer', 1::bigint << 21)) b (type, width) on b.type = s.seqtypid
+    ) w
+    join pg_sequence s on s.seqrelid = w.seqrelid and (s.seqmin, s.seqmax) <> (w.seqmin, w.seqmax)
+    order by w.seqrelid
+  loop
+    execute command;
+  end loop;
+  return cell;
+end $_$;
+
+COMMENT ON FUNCTION ledger.assign_cell(wanted integer) IS 'Make each sequence begin and end within the stripe of the cell. The first call decides the cell; returns it.';
+
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN GREATEST((COALESCE(NULLIF(split_part(COALESCE(current_setting('ledger.clock'::text, true), ''::text), '|'::text, 3), ''::text), '1'::text))::double precision, (0.000000001)::double precision);
@@ -29,9 +58,9 @@ COMMENT ON FUNCTION ledger.clock_rate() IS 'How many business seconds pass in a 
 
 CREATE TABLE ledger.due_item (
     effective_date date NOT NULL,
+    flow_no integer NOT NULL,
     item_no bigint NOT NULL,
     id uuid NOT NULL,
-    flow_no integer NOT NULL,
     business_key text NOT NULL,
     cycle text NOT NULL,
     due_at timestamp with time zone NOT NULL,
@@ -49,7 +78,7 @@ CREATE TABLE ledger.due_item (
     smear_seconds double precision,
     traceparent text,
     emitted_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     serial bigint,
     overlap smallint,
     CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
@@ -103,11 +132,11 @@ COMMENT ON COLUMN ledger.due_item.overlap IS 'For serial items, while another of
 
 CREATE TABLE ledger.transition (
     effective_date date NOT NULL,
-    item_no bigint NOT NULL,
     event smallint NOT NULL,
     attempt smallint NOT NULL,
+    item_no bigint NOT NULL,
     run_no bigint,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     at timestamp with time zone NOT NULL,
     detail jsonb
 )
@@ -206,7 +235,7 @@ end $$;
 
 COMMENT ON FUNCTION ledger.emit_follower() IS 'Emit the next item of a schedule with a fixed delay: the same terms, due `delay_seconds` after the item before it ended. Nothing where another version decides by then, or decided about the item before: it has a chain of its own.';
 
-CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint)
+CREATE FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], definition_nos bigint[] DEFAULT NULL::bigint[], event_nos bigint[] DEFAULT NULL::bigint[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], traceparents text[] DEFAULT NULL::text[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -309,7 +338,7 @@ begin
   order by x.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
+COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
 
 CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text, kind_no integer, ordered boolean)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -342,7 +371,7 @@ end $$;
 
 COMMENT ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) IS 'Find or make the flow of each tenant, kind and lane, in the order given.';
 
-CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) RETURNS record
+CREATE FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no bigint, OUT partition integer, OUT allocator_no bigint) RETURNS record
     LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -353,9 +382,9 @@ begin
   where c.fence = find_claim.fence and c.claimed_at = find_claim.claimed_at and c.token = find_claim.token;
 end $$;
 
-COMMENT ON FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no integer, OUT partition integer, OUT allocator_no integer) IS 'The claim with this id; nulls where there is none.';
+COMMENT ON FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no bigint, OUT partition integer, OUT allocator_no bigint) IS 'The claim with this id; nulls where there is none.';
 
-CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
+CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -366,7 +395,7 @@ begin
   where r.run_no = find_run.run_no and r.started_at = find_run.started_at;
 end $$;
 
-COMMENT ON FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no integer, OUT ended bit varying, OUT closed_at timestamp with time zone) IS 'The run with this number and start; nulls where there is none.';
+COMMENT ON FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) IS 'The run with this number and start; nulls where there is none.';
 
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -499,6 +528,63 @@ CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle 
 
 COMMENT ON FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) IS 'The id of an item: UUIDv8 (RFC 9562) of three bytes of the effective date, then bytes of a SHA-256, so that the index by id grows where its dates are. docs/identity.md has vectors.';
 
+CREATE FUNCTION ledger.lift_sequence(name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    SET lock_timeout TO '50ms'
+    AS $$
+declare
+  per_second constant bigint := 8192;  -- for 34 years within the 2^43 numbers of a cell
+  tries constant integer := 40;
+  target bigint;
+begin
+  if name not in ('fence', 'run_run_no_seq') then
+    raise exception using errcode = '22023', message = format('no numbers of %L are lifted', name);
+  end if;
+  for try in 1..tries loop
+    begin
+      perform from ledger.cell for update;  -- one at a time: two would each hold what the other waits for
+      select s.seqmin + floor(extract(epoch from clock_timestamp() - '2026-01-01 00:00Z'::timestamptz) * per_second) into target
+      from pg_sequence s where s.seqrelid = format('ledger.%I', name)::regclass;
+      if target - coalesce(pg_sequence_last_value(format('ledger.%I', name)::regclass), 0) <= per_second then
+        return;
+      end if;
+      -- Changes nothing, but takes the lock that excludes nextval: setval beside one could give a number twice.
+      execute format('alter sequence ledger.%I set logged', name);
+      perform setval(s.seqrelid, least(target, s.seqmax))
+      from pg_sequence s
+      where s.seqrelid = format('ledger.%I', name)::regclass
+        and least(target, s.seqmax) > coalesce(pg_sequence_last_value(s.seqrelid), 0);
+      return;
+    exception when lock_not_available then
+      -- Whoever holds it so long has taken a number, and had the sequence lifted before: after any restore.
+      if try = tries then
+        return;
+      end if;
+      -- Others take numbers meanwhile: who waits for the lock holds them up.
+      perform pg_sleep(0.05);
+    end;
+  end loop;
+end $$;
+
+COMMENT ON FUNCTION ledger.lift_sequence(name text) IS 'Lift the fences or the run numbers to the clock, where they are more than a second''s worth behind it: what a restored copy or a promoted standby gave before is below. Called before the first number that a connection takes.';
+
+CREATE FUNCTION ledger.list_sequences() RETURNS TABLE(name text, used double precision, seconds_ahead double precision)
+    LANGUAGE sql STABLE SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  select c.relname::text,
+    (coalesce(n.last, s.seqmin - 1) - s.seqmin + 1) / (s.seqmax - s.seqmin + 1.0),
+    case when c.relname in ('fence', 'run_run_no_seq') then
+      (n.last - s.seqmin) / 8192.0 - extract(epoch from clock_timestamp() - '2026-01-01 00:00Z'::timestamptz) end
+  from pg_sequence s
+  join pg_class c on c.oid = s.seqrelid and c.relnamespace = 'ledger'::regnamespace
+  cross join lateral (select pg_sequence_last_value(s.seqrelid)) n (last)
+  order by c.relname;
+$$;
+
+COMMENT ON FUNCTION ledger.list_sequences() IS 'Which part of its stripe each sequence has given, and how far those that follow the clock are ahead of it.';
+
 CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -630,7 +716,7 @@ end $_$;
 
 COMMENT ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) IS 'Make the table partition that holds a date, for due_item that of transition too, and move the rows that the default partitions have for it. False where it exists, or where it cannot be made now: somebody holds a default partition, or it has more than `rows_max` rows to move. Without `rows_max` it moves all, and everybody else waits.';
 
-CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) RETURNS TABLE(ord bigint)
+CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -696,7 +782,7 @@ begin
   select t.ord from taken t order by t.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) IS 'Let items of a version that were never handed out and are still to come (Scheduled) be due at other instants; SLA deadlines move along. An item without an instant ends, as Skipped where a reason is given, else as Superseded. Returns the inputs that moved or ended.';
+COMMENT ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) IS 'Let items of a version that were never handed out and are still to come (Scheduled) be due at other instants; SLA deadlines move along. An item without an instant ends, as Skipped where a reason is given, else as Superseded. Returns the inputs that moved or ended.';
 
 CREATE FUNCTION ledger.none_lost(taken bigint, seen bigint) RETURNS boolean
     LANGUAGE plpgsql STABLE
@@ -725,7 +811,7 @@ CREATE TABLE ledger.expedited (
     item_no bigint NOT NULL,
     effective_date date NOT NULL,
     expedited_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     reason text NOT NULL
 );
 
@@ -830,7 +916,7 @@ CREATE FUNCTION ledger.partition_end(day date) RETURNS date
 
 COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
 
-CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
+CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
@@ -917,15 +1003,23 @@ begin
   from judged j;
 end $$;
 
-COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
+COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
 
-CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS integer
+CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS bigint
     LANGUAGE sql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
-  insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
-  on conflict (name) do update set seen_at = statement_timestamp()
-  returning a.actor_no;
+  -- An insert takes a number even where it conflicts; most callers are known.
+  with known as (
+    update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no
+  ),
+  made as (
+    insert into ledger.actor as a (name, kind)
+    select register_actor.name, register_actor.kind where not exists (select from known)
+    on conflict (name) do update set seen_at = statement_timestamp()
+    returning a.actor_no
+  )
+  select k.actor_no from known k union all select m.actor_no from made m;
 $$;
 
 COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor.';
@@ -936,7 +1030,7 @@ CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS
 
 COMMENT ON FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) IS 'How long a failed attempt waits until the next one: exponential, capped, with full jitter.';
 
-CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, result text)
+CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, result text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1050,7 +1144,7 @@ begin
   order by s.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
+COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
 
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1073,7 +1167,7 @@ COMMENT ON FUNCTION ledger.usable_traceparent(traceparent text) IS 'The trace co
 CREATE TABLE ledger.claim (
     fence bigint NOT NULL,
     claimed_at timestamp with time zone NOT NULL,
-    allocator_no integer NOT NULL,
+    allocator_no bigint NOT NULL,
     topic text NOT NULL,
     partition integer NOT NULL,
     size integer NOT NULL,
@@ -1089,7 +1183,7 @@ CREATE TABLE ledger.claim (
     closed_at timestamp with time zone,
     token text,
     flow_no integer,
-    topic_actor_no integer,
+    topic_actor_no bigint,
     lease_seconds double precision,
     queue_seconds double precision,
     run_seconds double precision,
@@ -1141,9 +1235,9 @@ COMMENT ON COLUMN ledger.claim.run_seconds IS 'Longest time of a run, as the kin
 
 CREATE TABLE ledger.due_item_default (
     effective_date date CONSTRAINT due_item_effective_date_not_null NOT NULL,
+    flow_no integer CONSTRAINT due_item_flow_no_not_null NOT NULL,
     item_no bigint CONSTRAINT due_item_item_no_not_null NOT NULL,
     id uuid CONSTRAINT due_item_id_not_null NOT NULL,
-    flow_no integer CONSTRAINT due_item_flow_no_not_null NOT NULL,
     business_key text CONSTRAINT due_item_business_key_not_null NOT NULL,
     cycle text CONSTRAINT due_item_cycle_not_null NOT NULL,
     due_at timestamp with time zone CONSTRAINT due_item_due_at_not_null NOT NULL,
@@ -1161,7 +1255,7 @@ CREATE TABLE ledger.due_item_default (
     smear_seconds double precision,
     traceparent text,
     emitted_at timestamp with time zone CONSTRAINT due_item_emitted_at_not_null NOT NULL,
-    actor_no integer CONSTRAINT due_item_actor_no_not_null NOT NULL,
+    actor_no bigint CONSTRAINT due_item_actor_no_not_null NOT NULL,
     serial bigint,
     overlap smallint,
     CONSTRAINT due_item_business_key_length CHECK (((char_length(business_key) >= 1) AND (char_length(business_key) <= 512))),
@@ -1183,7 +1277,7 @@ CREATE TABLE ledger.flow (
     concurrency_max integer,
     window_items integer,
     paused_at timestamp with time zone,
-    paused_by integer,
+    paused_by bigint,
     pause_reason text,
     retry_share double precision DEFAULT 0.2 NOT NULL,
     tokens double precision,
@@ -1251,7 +1345,7 @@ CREATE TABLE ledger.run (
     claimed_at timestamp with time zone NOT NULL,
     from_position integer NOT NULL,
     to_position integer NOT NULL,
-    worker_no integer NOT NULL,
+    worker_no bigint NOT NULL,
     lease_until timestamp with time zone NOT NULL,
     lease_seconds double precision NOT NULL,
     ended bit varying NOT NULL,
@@ -1353,7 +1447,7 @@ CREATE TABLE ledger.review (
     starts smallint NOT NULL,
     reason text NOT NULL,
     run_no bigint,
-    actor_no integer NOT NULL
+    actor_no bigint NOT NULL
 );
 
 COMMENT ON TABLE ledger.review IS 'Parked items: a person redrives them, writes them off or cancels them.';
@@ -1416,7 +1510,7 @@ CREATE VIEW ledger.accounting AS
 COMMENT ON VIEW ledger.accounting IS 'The accounting identity of each kind: items = pending + handed out + running + reviews + terminal.';
 
 CREATE TABLE ledger.actor (
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     name text NOT NULL,
     kind text NOT NULL,
     seen_at timestamp with time zone DEFAULT statement_timestamp() NOT NULL,
@@ -1432,7 +1526,7 @@ ALTER TABLE ledger.actor ALTER COLUMN actor_no ADD GENERATED ALWAYS AS IDENTITY 
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1444,7 +1538,7 @@ CREATE TABLE ledger.calendar (
     document jsonb NOT NULL,
     valid_to date NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     source text
 );
 
@@ -1461,7 +1555,7 @@ ALTER TABLE ledger.calendar ALTER COLUMN calendar_no ADD GENERATED ALWAYS AS IDE
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1470,16 +1564,27 @@ CREATE TABLE ledger.calendar_use (
     from_at timestamp with time zone NOT NULL,
     calendar_no bigint NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL
+    actor_no bigint NOT NULL
 );
 
 COMMENT ON TABLE ledger.calendar_use IS 'Which version of its calendar each definition was expanded by. Append only.';
 
 COMMENT ON COLUMN ledger.calendar_use.from_at IS 'First instant of the occurrences that the version decided; the next row of the definition ends it.';
 
+CREATE TABLE ledger.cell (
+    one_row boolean DEFAULT true NOT NULL,
+    cell_no smallint NOT NULL,
+    CONSTRAINT cell_no_range CHECK (((cell_no >= 0) AND (cell_no <= 1022))),
+    CONSTRAINT cell_only_one CHECK (one_row)
+);
+
+COMMENT ON TABLE ledger.cell IS 'The number of this ledger among the ledgers that share topics, in one row. Given by `dueledger migrate`, once and for ever.';
+
+COMMENT ON COLUMN ledger.cell.cell_no IS 'Each sequence begins at this times 2^43, or times 2^21 where it numbers integers: no two cells give the same number.';
+
 CREATE TABLE ledger.credit (
     topic text NOT NULL,
-    worker_no integer NOT NULL,
+    worker_no bigint NOT NULL,
     items integer NOT NULL,
     granted_until timestamp with time zone NOT NULL,
     CONSTRAINT credit_items_range CHECK ((items >= 0))
@@ -1502,7 +1607,7 @@ CREATE TABLE ledger.definition (
     document jsonb NOT NULL,
     effective_from timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     CONSTRAINT definition_version_positive CHECK ((version > 0))
 );
 
@@ -1519,7 +1624,7 @@ ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1528,7 +1633,7 @@ ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTIT
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1563,7 +1668,7 @@ ALTER TABLE ledger.event ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY 
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1591,7 +1696,7 @@ CREATE SEQUENCE ledger.fence
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1;
 
 COMMENT ON SEQUENCE ledger.fence IS 'Fences: they only grow, and none is given twice.';
@@ -1618,7 +1723,7 @@ CREATE TABLE ledger.finding (
     reconciliation_no bigint NOT NULL,
     resolution text NOT NULL,
     reason text,
-    resolved_by integer,
+    resolved_by bigint,
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
     CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
@@ -1648,7 +1753,7 @@ COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 CREATE TABLE ledger.flow_change (
     flow_no integer NOT NULL,
     changed_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     change jsonb NOT NULL
 );
 
@@ -1659,7 +1764,7 @@ ALTER TABLE ledger.flow ALTER COLUMN flow_no ADD GENERATED ALWAYS AS IDENTITY (
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 2097151
     CACHE 1
 );
 
@@ -1707,7 +1812,7 @@ ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 2097151
     CACHE 1
 );
 
@@ -1734,7 +1839,7 @@ CREATE TABLE ledger.missed_range (
     occurrences bigint NOT NULL,
     reason text NOT NULL,
     recorded_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     CONSTRAINT missed_range_in_order CHECK ((from_at < until_at)),
     CONSTRAINT missed_range_occurrences_positive CHECK ((occurrences > 0)),
     CONSTRAINT missed_range_reason_known CHECK ((reason = 'catch_up'::text))
@@ -1770,10 +1875,10 @@ CREATE TABLE ledger.pause (
     kind text,
     lane text,
     paused_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     reason text NOT NULL,
     resumed_at timestamp with time zone,
-    resumed_by integer
+    resumed_by bigint
 );
 
 COMMENT ON TABLE ledger.pause IS 'Pauses by tenant, kind and lane. A flow made while one is in force is paused from the start.';
@@ -1789,7 +1894,7 @@ ALTER TABLE ledger.pause ALTER COLUMN pause_no ADD GENERATED ALWAYS AS IDENTITY 
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 2097151
     CACHE 1
 );
 
@@ -1835,7 +1940,7 @@ ALTER TABLE ledger.population ALTER COLUMN population_no ADD GENERATED ALWAYS AS
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1844,7 +1949,7 @@ CREATE TABLE ledger.reconciliation (
     started_at timestamp with time zone NOT NULL,
     as_of timestamp with time zone NOT NULL,
     finished_at timestamp with time zone,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     scope jsonb NOT NULL,
     counts jsonb
 );
@@ -1862,14 +1967,14 @@ ALTER TABLE ledger.reconciliation ALTER COLUMN reconciliation_no ADD GENERATED A
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
 CREATE TABLE ledger.rejected_write (
     rejected_no bigint NOT NULL,
     rejected_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     verb text NOT NULL,
     reason text NOT NULL,
     fence bigint,
@@ -1889,7 +1994,7 @@ ALTER TABLE ledger.rejected_write ALTER COLUMN rejected_no ADD GENERATED ALWAYS 
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
@@ -1900,9 +2005,9 @@ CREATE TABLE ledger.repair (
     opened_count integer NOT NULL,
     status text NOT NULL,
     proposed_at timestamp with time zone NOT NULL,
-    proposed_by integer NOT NULL,
+    proposed_by bigint NOT NULL,
     executed_at timestamp with time zone,
-    executed_by integer,
+    executed_by bigint,
     command jsonb NOT NULL,
     outcome jsonb,
     CONSTRAINT repair_action_known CHECK ((action = ANY (ARRAY['materialise'::text, 'redrive'::text, 'release'::text, 'cancel'::text, 'complete'::text, 'escalate'::text]))),
@@ -1931,13 +2036,13 @@ ALTER TABLE ledger.run ALTER COLUMN run_no ADD GENERATED ALWAYS AS IDENTITY (
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
-    NO MAXVALUE
+    MAXVALUE 8796093022207
     CACHE 1
 );
 
 CREATE TABLE ledger.silent_topic (
     topic text NOT NULL,
-    topic_actor_no integer NOT NULL,
+    topic_actor_no bigint NOT NULL,
     since timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
@@ -1958,11 +2063,11 @@ COMMENT ON COLUMN ledger.state.terminal IS 'Whether no transition leads out of t
 
 CREATE TABLE ledger.transition_default (
     effective_date date CONSTRAINT transition_effective_date_not_null NOT NULL,
-    item_no bigint CONSTRAINT transition_item_no_not_null NOT NULL,
     event smallint CONSTRAINT transition_event_not_null NOT NULL,
     attempt smallint CONSTRAINT transition_attempt_not_null NOT NULL,
+    item_no bigint CONSTRAINT transition_item_no_not_null NOT NULL,
     run_no bigint,
-    actor_no integer CONSTRAINT transition_actor_no_not_null NOT NULL,
+    actor_no bigint CONSTRAINT transition_actor_no_not_null NOT NULL,
     at timestamp with time zone CONSTRAINT transition_at_not_null NOT NULL,
     detail jsonb
 );
@@ -1995,7 +2100,7 @@ CREATE TABLE ledger.tz_change (
     tzdata_before text[] NOT NULL,
     from_at timestamp with time zone,
     opened_at timestamp with time zone NOT NULL,
-    actor_no integer NOT NULL
+    actor_no bigint NOT NULL
 );
 
 COMMENT ON TABLE ledger.tz_change IS 'tz changes: what a newer tz database changes of pending items, as previewed and then applied. A change is open until each of its versions is applied.';
@@ -2054,7 +2159,7 @@ CREATE TABLE ledger.withdrawal (
     event smallint NOT NULL,
     reason text NOT NULL,
     replacement uuid,
-    actor_no integer NOT NULL,
+    actor_no bigint NOT NULL,
     requested_at timestamp with time zone NOT NULL,
     CONSTRAINT withdrawal_event_known CHECK ((event = ANY (ARRAY[11, 12])))
 )
@@ -2082,6 +2187,9 @@ ALTER TABLE ONLY ledger.calendar
 
 ALTER TABLE ONLY ledger.calendar_use
     ADD CONSTRAINT calendar_use_pkey PRIMARY KEY (definition_no, from_at);
+
+ALTER TABLE ONLY ledger.cell
+    ADD CONSTRAINT cell_pkey PRIMARY KEY (one_row);
 
 ALTER TABLE ONLY ledger.claim
     ADD CONSTRAINT claim_pkey PRIMARY KEY (fence, claimed_at);
@@ -2400,8 +2508,8 @@ GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, eff
 
 REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
 
-REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
@@ -2411,14 +2519,21 @@ REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_worker;
 
+REVOKE ALL ON FUNCTION ledger.lift_sequence(name text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.list_sequences() FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.list_sequences() TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.list_sequences() TO ledger_auditor;
+
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor integer, change_no bigint) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) TO ledger_worker;
@@ -2429,14 +2544,14 @@ GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
 GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
 
-REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no integer, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor integer, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
+REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
 GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
@@ -2470,6 +2585,9 @@ GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
 
 GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_worker;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
+
+GRANT SELECT ON TABLE ledger.cell TO ledger_worker;
+GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
 
 GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.credit TO ledger_worker;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.cells import lift_sequences
 from dueledger.workers.handlers import HandlerForm
 from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
 
@@ -48,7 +49,12 @@ async def open_connections(
     ]
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
-            open_pool(dsn, application_name=name, size_max=LEDGER_CONNECTIONS)
+            open_pool(
+                dsn,
+                application_name=name,
+                size_max=LEDGER_CONNECTIONS,
+                before_use=lift_sequences,
+            )
         )
         transactions = None
         if transactional:

@@ -6,7 +6,7 @@
 -- $4 first bigint
 -- $5 count integer
 -- $6 effective_from timestamptz
--- $7 actor_no integer
+-- $7 actor_no bigint
 -- index: none
 -- locks: none
 with made as (
@@ -14,7 +14,7 @@ with made as (
   select $1::jsonb ->> 'tenant', g.name, 1, $1::jsonb ->> 'kind',
     $1::jsonb || jsonb_build_object(
       'definition', g.name, 'business_key', g.name, 'when', ($2::jsonb[])[1 + g.n % cardinality($2::jsonb[])]),
-    $6::timestamptz, ledger.now(), $7::integer
+    $6::timestamptz, ledger.now(), $7::bigint
   from (
     select n, $3::text || n as name from generate_series($4::bigint, $4::bigint + $5::integer - 1) n
   ) g

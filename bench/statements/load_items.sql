@@ -9,7 +9,7 @@
 -- $7 due_at timestamptz
 -- $8 spacing_seconds double precision
 -- $9 payload text
--- $10 actor integer
+-- $10 actor bigint
 -- index: none
 -- locks: none
 select ($6::integer - count(e.ord))::integer as created
@@ -25,4 +25,4 @@ from (
 ) made
 left join lateral ledger.emit_items(
   $1::text[], $2::text[], $3::text[], made.flow_of, made.business_keys, made.cycles, made.effective_dates,
-  made.due_ats, made.payloads, $10::integer) e on true
+  made.due_ats, made.payloads, $10::bigint) e on true

@@ -15,6 +15,15 @@ from dueledger.cli.version import print_version
 app = typer.Typer(rich_markup_mode=None)
 
 KeepOption = Annotated[bool, typer.Option("--keep", help="Keep the data for the next start.")]
+CellOption = Annotated[
+    int | None,
+    typer.Option(
+        "--cell",
+        min=0,
+        max=1022,
+        help="Number of this ledger among those that share topics; given once, default 0.",
+    ),
+]
 
 
 @app.command()
@@ -117,6 +126,7 @@ async def _examine(dsn: str | None, bootstrap_servers: str | None) -> list[dict[
 
 @app.command()
 def migrate(
+    cell: CellOption = None,
     move_all: Annotated[
         bool,
         typer.Option(
@@ -129,20 +139,21 @@ def migrate(
     dsn: DsnOption = None,
 ) -> None:
     """Bring the schema up to date. Running it again changes nothing."""
-    applied = run(_migrate(dsn, move_all=move_all))
+    applied = run(_migrate(dsn, cell, move_all=move_all))
     if json_:
         print_document({"applied": applied})
     elif not applied:
         say("The schema is up to date.")
 
 
-async def _migrate(dsn: str | None, *, move_all: bool) -> list[str]:
+async def _migrate(dsn: str | None, cell_no: int | None, *, move_all: bool) -> list[str]:
     from dueledger.ledger.store.migrations import migrate
     from dueledger.ledger.store.partitions import MOVED_ROWS_MAX
 
     async with ledger_connection(dsn) as connection:
         return await migrate(
             connection,
+            cell_no=cell_no,
             rows_max=None if move_all else MOVED_ROWS_MAX,
             applied=lambda name: say(f"applied {name}"),
         )

@@ -1,7 +1,7 @@
 """Connections and pools: codecs, pinned plans, and errors of a lost connection."""
 
 import socket
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from types import SimpleNamespace
@@ -168,10 +168,12 @@ async def open_pool(
     profile: PlanProfile = PlanProfile.HOT,
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
     lent_to_handlers: bool = False,
+    before_use: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Pool]:
     """Open a pool of connections with the ledger's codecs and plan settings.
 
     With `lent_to_handlers`, handler code uses the connections; each is then reset on release.
+    Each new connection is passed to `before_use` once, before anything else uses it.
 
     A transaction that is idle for `idle_transaction_seconds` is rolled back: a frozen or
     disconnected process would keep its rows locked, from reapers too. Analytic transactions lock
@@ -184,13 +186,20 @@ async def open_pool(
     if profile is PlanProfile.HOT:
         milliseconds = int(idle_transaction_seconds * 1000)
         settings["idle_in_transaction_session_timeout"] = str(milliseconds)
+    is_open = False
+
+    async def prepare(connection: Connection) -> None:
+        await _prepare(connection)
+        if before_use is not None and is_open:
+            await before_use(connection)
+
     try:
         pool = await asyncpg.create_pool(
             dsn,
             min_size=1,
             max_size=size_max,
             connection_class=_TypeCachingConnection,
-            init=_prepare,
+            init=prepare,
             reset=None if lent_to_handlers else _keep_session,
             server_settings=settings,
             max_cached_statement_lifetime=0,
@@ -201,6 +210,10 @@ async def open_pool(
     except _MALFORMED:
         raise _malformed() from None
     try:
+        is_open = True
+        if before_use is not None:
+            async with pool.acquire() as first:  # after opening: its errors are not of connecting
+                await before_use(first)
         yield pool
     finally:
         pool.terminate()

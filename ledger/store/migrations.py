@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from dueledger.ledger.errors import Conflict
+from dueledger.ledger.store.cells import assign_cell
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.partitions import AHEAD, MOVED_ROWS_MAX, make_partitions
 from dueledger.ledger.store.statements import SQL_ROOT
@@ -58,14 +59,17 @@ def read_migrations() -> list[Migration]:
 async def migrate(
     connection: Connection,
     *,
+    cell_no: int | None = None,
     ahead: timedelta = AHEAD,
     rows_max: int | None = MOVED_ROWS_MAX,
     applied: Callable[[str], None] = lambda _: None,
 ) -> list[str]:
     """Apply missing migrations and create partitions `ahead`; return the applied names.
 
-    `rows_max` is as in `make_partitions`.
-    Processes that call it at once wait for each other. Raises Conflict, and applies nothing, if an
+    The first call decides the ledger's cell, 0 if `cell_no` is None. `rows_max` is as in
+    `make_partitions`. Processes that call it at once wait for each other.
+
+    Raises Conflict, and applies nothing, if the ledger has another cell, if an
     applied file has been changed since (put the change into a new migration), or if a file was not
     applied and one with a higher number was.
     """
@@ -84,6 +88,7 @@ async def migrate(
             async with connection.transaction():
                 await connection.execute(_TIMEOUTS)
                 await connection.execute(migration.text)
+                await assign_cell(connection, cell_no)
                 await connection.execute(
                     "insert into ledger_migration.applied (name, checksum) values ($1, $2)",
                     migration.name,
@@ -91,6 +96,8 @@ async def migrate(
                 )
             fresh.append(migration.name)
             applied(migration.name)
+        async with connection.transaction():
+            await assign_cell(connection, cell_no)
         await make_partitions(connection, ahead=ahead, rows_max=rows_max)
     finally:
         await connection.execute("select pg_advisory_unlock($1)", _LOCK)

@@ -4,6 +4,7 @@
 \ir ../schema/functions/clock.sql
 \ir ../schema/functions/identity.sql
 
+\ir ../schema/tables/cell.sql
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
 \ir ../schema/tables/kind.sql
@@ -31,6 +32,9 @@
 \ir ../schema/functions/finish_month.sql
 \ir ../schema/functions/lock_partitions.sql
 \ir ../schema/functions/none_lost.sql
+\ir ../schema/functions/assign_cell.sql
+\ir ../schema/functions/lift_sequence.sql
+\ir ../schema/functions/list_sequences.sql
 \ir ../schema/functions/find_claim.sql
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/ensure_flows.sql

@@ -25,15 +25,16 @@ grant usage on sequence ledger.run_run_no_seq to ledger_worker;
 revoke execute on function
   ledger.register_actor, ledger.ensure_flows, ledger.emit, ledger.emit_items, ledger.emit_follower, ledger.finish_items,
   ledger.revise_items, ledger.move_items, ledger.make_partition, ledger.lock_partitions,
-  ledger.none_lost, ledger.record_outcomes, ledger.finish_month
+  ledger.none_lost, ledger.record_outcomes, ledger.finish_month, ledger.lift_sequence, ledger.list_sequences
   from public;
 grant execute on function ledger.emit to ledger_emitter;
 grant execute on function
   ledger.register_actor, ledger.ensure_flows, ledger.emit_items, ledger.revise_items, ledger.move_items,
   ledger.make_partition, ledger.lock_partitions, ledger.none_lost,
-  ledger.record_outcomes, ledger.finish_month
+  ledger.record_outcomes, ledger.finish_month, ledger.lift_sequence
   to ledger_worker;
 
--- `dueledger doctor` asks whether the schema is up to date.
+-- `dueledger doctor` asks whether the schema is up to date, and whether a sequence nears its end.
+grant execute on function ledger.list_sequences to ledger_worker, ledger_auditor;
 grant usage on schema ledger_migration to ledger_worker, ledger_auditor;
 grant select on ledger_migration.applied to ledger_worker, ledger_auditor;

@@ -120,7 +120,7 @@ CHANGES = {
     "delete": "with gone as (delete from ledger.due_item where effective_date = $1 returning"
     " item_no) delete from ledger.pending where item_no in (select item_no from gone)",
     "transition": "with ended as (delete from ledger.pending where effective_date = $1 returning"
-    " *) insert into ledger.transition select effective_date, item_no, 5, 1, null,"
+    " *) insert into ledger.transition select effective_date, 5, 1, item_no, null,"
     " (select min(actor_no) from ledger.actor), ledger.now(), null from ended",
     "truncate": "truncate ledger.due_item_202704",
 }
@@ -357,7 +357,7 @@ async def test_g11_what_is_counted_late_is_noticed_by_a_later_pass_and_unbalance
     reconciler = make_reconciler()
     await tick(reconciler)
     ended = await other.fetchval(
-        "insert into ledger.transition select effective_date, item_no, 5, 1, null, actor_no,"
+        "insert into ledger.transition select effective_date, 5, 1, item_no, null, actor_no,"
         " ledger.now(), null from ledger.due_item where effective_date = $1"
         " order by item_no limit 1 returning item_no",
         APRIL,

@@ -10,6 +10,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.cells import lift_sequences
 from dueledger.workers.outcomes.record import OutcomeRecorder
 from dueledger.workers.outcomes.settings import OutcomeIntakeSettings
 
@@ -33,7 +34,7 @@ async def open_outcome_intake(settings: OutcomeIntakeSettings) -> AsyncGenerator
     )
     dsn = settings.dsn.get_secret_value()
     async with (
-        open_pool(dsn, application_name=name, size_max=2) as pool,
+        open_pool(dsn, application_name=name, size_max=2, before_use=lift_sequences) as pool,
         open_reader(settings, options, client=name.replace(":", "-")) as reader,
     ):
         async with pool.acquire() as connection:

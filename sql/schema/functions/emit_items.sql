@@ -2,7 +2,7 @@
 create function ledger.emit_items(
   flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[],
   business_keys text[], cycles text[], effective_dates date[], due_ats timestamptz[], payloads text[],
-  actor integer,
+  actor bigint,
   partition_keys text[] default null, labels text[] default null,
   start_bys timestamptz[] default null, complete_bys timestamptz[] default null,
   definition_nos bigint[] default null, event_nos bigint[] default null, tzdata text default null,

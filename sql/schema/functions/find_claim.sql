@@ -2,7 +2,7 @@
 -- settlement look these up only where they refuse.
 create function ledger.find_claim(
   fence bigint, claimed_at timestamptz, token text,
-  out size integer, out started integer, out closed_at timestamptz, out topic_actor_no integer, out partition integer, out allocator_no integer
+  out size integer, out started integer, out closed_at timestamptz, out topic_actor_no bigint, out partition integer, out allocator_no bigint
 )
   language plpgsql stable strict set search_path = pg_catalog, pg_temp
 as $$
@@ -26,7 +26,7 @@ comment on function ledger.has_claim is 'Whether a claim has this fence, wheneve
 
 create function ledger.find_run(
   run_no bigint, started_at timestamptz,
-  out fence bigint, out claimed_at timestamptz, out from_position integer, out to_position integer, out worker_no integer,
+  out fence bigint, out claimed_at timestamptz, out from_position integer, out to_position integer, out worker_no bigint,
   out ended bit varying, out closed_at timestamptz
 )
   language plpgsql stable set search_path = pg_catalog, pg_temp

@@ -1,5 +1,5 @@
 create function ledger.move_items(
-  definition_no bigint, ids uuid[], due_ats timestamptz[], decisions text[], skip_reasons text[], tzdata text, actor integer,
+  definition_no bigint, ids uuid[], due_ats timestamptz[], decisions text[], skip_reasons text[], tzdata text, actor bigint,
   change_no bigint
 ) returns table (ord bigint)
   language plpgsql security definer

@@ -43,7 +43,7 @@ comment on type ledger.item_outcome is
   'after_seconds: null for the kind''s backoff, or for no wait.';
 
 create function ledger.record_outcomes(
-  outcomes ledger.item_outcome[], actor_no integer, out items bigint, out released bigint, out retried bigint, out parked bigint
+  outcomes ledger.item_outcome[], actor_no bigint, out items bigint, out released bigint, out retried bigint, out parked bigint
 )
   language plpgsql set search_path = pg_catalog, pg_temp
 as $$

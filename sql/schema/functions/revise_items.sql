@@ -1,7 +1,7 @@
 create function ledger.revise_items(
   flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[],
   business_keys text[], cycles text[], effective_dates date[], due_ats timestamptz[], payloads text[],
-  actor integer, since timestamptz[], definition_nos bigint[], reason text,
+  actor bigint, since timestamptz[], definition_nos bigint[], reason text,
   partition_keys text[] default null, labels text[] default null,
   start_bys timestamptz[] default null, complete_bys timestamptz[] default null, tzdata text default null,
   nominals text[] default null, zones text[] default null, decisions text[] default null,

@@ -1,5 +1,5 @@
 create table ledger.actor (
-  actor_no integer generated always as identity primary key,
+  actor_no bigint generated always as identity primary key,
   name text not null unique,
   kind text not null,
   seen_at timestamptz not null default statement_timestamp(),

@@ -6,7 +6,7 @@ create table ledger.calendar (
   document jsonb not null,
   valid_to date not null,
   created_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   source text,
   unique (tenant, name, version)
 );
@@ -22,7 +22,7 @@ create table ledger.calendar_use (
   from_at timestamptz not null,
   calendar_no bigint not null references ledger.calendar,
   recorded_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   primary key (definition_no, from_at)
 );
 

@@ -5,7 +5,7 @@ comment on sequence ledger.fence is 'Fences: they only grow, and none is given t
 create table ledger.claim (
   fence bigint not null,
   claimed_at timestamptz not null,
-  allocator_no integer not null,
+  allocator_no bigint not null,
   topic text not null,
   partition integer not null,
   size integer not null,
@@ -22,7 +22,7 @@ create table ledger.claim (
   closed_at timestamptz,
   token text,
   flow_no integer,
-  topic_actor_no integer,
+  topic_actor_no bigint,
   lease_seconds double precision,
   queue_seconds double precision,
   run_seconds double precision,

@@ -1,6 +1,6 @@
 create table ledger.credit (
   topic text not null,
-  worker_no integer not null,
+  worker_no bigint not null,
   items integer not null,
   granted_until timestamptz not null,
   primary key (topic, worker_no),
@@ -19,7 +19,7 @@ create index credit_worker_idx on ledger.credit (worker_no);
 
 create table ledger.silent_topic (
   topic text primary key,
-  topic_actor_no integer not null unique references ledger.actor,
+  topic_actor_no bigint not null unique references ledger.actor,
   since timestamptz not null
 ) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 

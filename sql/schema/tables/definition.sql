@@ -8,7 +8,7 @@ create table ledger.definition (
   document jsonb not null,
   effective_from timestamptz not null,
   created_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   unique (tenant, name, version),
   constraint definition_version_positive check (version > 0)
 );
@@ -51,7 +51,7 @@ create table ledger.missed_range (
   occurrences bigint not null,
   reason text not null,
   recorded_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   primary key (definition_no, from_at),
   constraint missed_range_in_order check (from_at < until_at),
   constraint missed_range_occurrences_positive check (occurrences > 0),

@@ -1,8 +1,8 @@
 create table ledger.due_item (
   effective_date date not null,
+  flow_no integer not null,
   item_no bigint generated always as identity,
   id uuid not null,
-  flow_no integer not null,
   business_key text not null,
   cycle text not null,
   due_at timestamptz not null,
@@ -20,7 +20,7 @@ create table ledger.due_item (
   smear_seconds double precision,
   traceparent text,
   emitted_at timestamptz not null,
-  actor_no integer not null,
+  actor_no bigint not null,
   serial bigint,
   overlap smallint,
   primary key (effective_date, item_no),
@@ -87,7 +87,7 @@ create table ledger.expedited (
   item_no bigint primary key,
   effective_date date not null,
   expedited_at timestamptz not null,
-  actor_no integer not null,
+  actor_no bigint not null,
   reason text not null
 );
 

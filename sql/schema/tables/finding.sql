@@ -20,7 +20,7 @@ create table ledger.finding (
   reconciliation_no bigint not null references ledger.reconciliation,
   resolution text not null,
   reason text,
-  resolved_by integer references ledger.actor,
+  resolved_by bigint references ledger.actor,
   constraint finding_type_known check (type in (
     'MISSING', 'UNEXPECTED', 'DUPLICATE', 'WRONG_DATE', 'WRONG_TERMS', 'WITHDRAWN', 'OVERDUE', 'STUCK',
     'PUBLISHED_NO_OUTCOME', 'OUTCOME_REJECTED', 'OUTCOME_CONFLICT', 'EFFECT_MISSING', 'EFFECT_UNRECORDED', 'LATE',
@@ -58,9 +58,9 @@ create table ledger.repair (
   opened_count integer not null,
   status text not null,
   proposed_at timestamptz not null,
-  proposed_by integer not null references ledger.actor,
+  proposed_by bigint not null references ledger.actor,
   executed_at timestamptz,
-  executed_by integer references ledger.actor,
+  executed_by bigint references ledger.actor,
   command jsonb not null,
   outcome jsonb,
   constraint repair_action_known check (

@@ -7,7 +7,7 @@ create table ledger.flow (
   concurrency_max integer,
   window_items integer,
   paused_at timestamptz,
-  paused_by integer references ledger.actor,
+  paused_by bigint references ledger.actor,
   pause_reason text,
   retry_share double precision not null default 0.2,
   tokens double precision,
@@ -69,7 +69,7 @@ comment on column ledger.flow.circuit_run_no is
 create table ledger.flow_change (
   flow_no integer not null,
   changed_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   change jsonb not null
 );
 

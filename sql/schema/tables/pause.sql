@@ -4,10 +4,10 @@ create table ledger.pause (
   kind text,
   lane text,
   paused_at timestamptz not null,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   reason text not null,
   resumed_at timestamptz,
-  resumed_by integer references ledger.actor
+  resumed_by bigint references ledger.actor
 );
 
 comment on table ledger.pause is

@@ -3,7 +3,7 @@ create table ledger.reconciliation (
   started_at timestamptz not null,
   as_of timestamptz not null,
   finished_at timestamptz,
-  actor_no integer not null references ledger.actor,
+  actor_no bigint not null references ledger.actor,
   scope jsonb not null,
   counts jsonb
 );

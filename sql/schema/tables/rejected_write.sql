@@ -1,7 +1,7 @@
 create table ledger.rejected_write (
   rejected_no bigint generated always as identity primary key,
   rejected_at timestamptz not null,
-  actor_no integer not null,
+  actor_no bigint not null,
   verb text not null,
   reason text not null,
   fence bigint,

@@ -7,7 +7,7 @@ create table ledger.review (
   starts smallint not null,
   reason text not null,
   run_no bigint,
-  actor_no integer not null
+  actor_no bigint not null
 );
 
 comment on table ledger.review is 'Parked items: a person redrives them, writes them off or cancels them.';

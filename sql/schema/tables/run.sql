@@ -5,7 +5,7 @@ create table ledger.run (
   claimed_at timestamptz not null,
   from_position integer not null,
   to_position integer not null,
-  worker_no integer not null,
+  worker_no bigint not null,
   lease_until timestamptz not null,
   lease_seconds double precision not null,
   ended bit varying not null,

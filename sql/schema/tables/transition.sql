@@ -1,10 +1,11 @@
 create table ledger.transition (
+  -- In an order without padding: a row for each end of each item.
   effective_date date not null,
-  item_no bigint not null,
   event smallint not null,
   attempt smallint not null,
+  item_no bigint not null,
   run_no bigint,
-  actor_no integer not null,
+  actor_no bigint not null,
   at timestamptz not null,
   detail jsonb
 ) partition by range (effective_date);

@@ -5,7 +5,7 @@ create table ledger.tz_change (
   tzdata_before text[] not null,
   from_at timestamptz,
   opened_at timestamptz not null,
-  actor_no integer not null references ledger.actor
+  actor_no bigint not null references ledger.actor
 );
 
 comment on table ledger.tz_change is

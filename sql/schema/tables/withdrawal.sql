@@ -4,7 +4,7 @@ create table ledger.withdrawal (
   event smallint not null,
   reason text not null,
   replacement uuid,
-  actor_no integer not null,
+  actor_no bigint not null,
   requested_at timestamptz not null,
   constraint withdrawal_event_known check (event in (11 /* cancelled */, 12 /* superseded */))
 ) with (

@@ -5,7 +5,7 @@
 -- $3 document jsonb
 -- $4 valid_to date
 -- $5 source text
--- $6 actor_no integer
+-- $6 actor_no bigint
 -- index: calendar_tenant_name_version_key
 -- locks: none (lock_calendar comes before, in a statement of its own: this one must see the commit that it waited for)
 with latest as materialized (
@@ -15,7 +15,7 @@ with latest as materialized (
 made as (
   insert into ledger.calendar (tenant, name, version, document, valid_to, source, created_at, actor_no)
   select $1::text, $2::text, coalesce((select l.version from latest l), 0) + 1, $3::jsonb, $4::date, $5::text,
-    ledger.now(), $6::integer
+    ledger.now(), $6::bigint
   where not exists (select from latest l where l.document = $3::jsonb)
   returning calendar_no, version
 )

@@ -8,7 +8,7 @@
 -- $6 floor_blocks bigint[]
 -- $7 limited boolean
 -- $8 suspects boolean
--- $9 worker_no integer
+-- $9 worker_no bigint
 -- $10 lease_seconds double precision
 -- $11 retry_floor_ats timestamptz[]
 -- $12 run_seconds double precision[]
@@ -111,7 +111,7 @@ claimed as (
   insert into ledger.claim (
     fence, claimed_at, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
     started, deadline, closed_at, run_seconds, flow_no)
-  select b.fence, ledger.now(), $9::integer, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
+  select b.fence, ledger.now(), $9::bigint, 'direct', -1, b.size, b.item_no, b.effective_date, b.attempt, b.starts,
     b.batch_max, b.size, ledger.machine_now(), ledger.now(), b.run_seconds, b.flow_no
   from batch b
 ),
@@ -134,7 +134,7 @@ begun as (
     run_no, started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
     flow_no, run_until)
   overriding system value
-  select b.run_no, ledger.now(), b.fence, ledger.now(), 1, b.size, $9::integer,
+  select b.run_no, ledger.now(), b.fence, ledger.now(), 1, b.size, $9::bigint,
     ledger.machine_now() + make_interval(secs => least($10::double precision, b.run_seconds)), $10::double precision,
     m.ended, case when m.ended = ~m.blank then ledger.now() end, b.flow_no,
     ledger.machine_now() + make_interval(secs => b.run_seconds)

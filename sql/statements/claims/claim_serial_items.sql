@@ -5,7 +5,7 @@
 -- $3 floor_ats timestamptz[]
 -- $4 measured boolean[]
 -- $5 stripes integer[]
--- $6 actor_no integer
+-- $6 actor_no bigint
 -- $7 with_fences boolean
 -- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
 -- locks: pending rows (for update, skip locked), held_key rows (lock_serial_stripes has locked the stripes, in a statement before)
@@ -153,14 +153,14 @@ skipped as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select s.effective_date, s.item_no, 13 /* skipped */, s.attempt, $6::integer, ledger.now(),
+  select s.effective_date, s.item_no, 13 /* skipped */, s.attempt, $6::bigint, ledger.now(),
     jsonb_build_object('reason', 'overlap')
   from skipped s
 ),
 -- Overlap 4: request the withdrawal of an older item that holds the key, or that is retried.
 ousted as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, actor_no, requested_at)
-  select x.item_no, x.effective_date, 11 /* cancelled */, 'overlap', $6::integer, ledger.now()
+  select x.item_no, x.effective_date, 11 /* cancelled */, 'overlap', $6::bigint, ledger.now()
   from (
     select h.item_no, h.effective_date
     from newest n

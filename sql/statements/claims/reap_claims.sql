@@ -2,7 +2,7 @@
 -- returns: one
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
--- $3 actor_no integer
+-- $3 actor_no bigint
 -- $4 first_claimed_at timestamptz
 -- $5 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_pkey
@@ -36,14 +36,14 @@ back as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select j.effective_date, j.item_no, 9 /* parked */, j.attempt, $3::integer, ledger.now(),
+  select j.effective_date, j.item_no, 9 /* parked */, j.attempt, $3::bigint, ledger.now(),
     jsonb_build_object('reason', 'no worker started it before its queue deadline')
   from judged j where j.parks
 ),
 parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
   select j.item_no, j.effective_date, j.flow_no, ledger.now(), j.attempt - 1, j.starts - 1,
-    'no worker started it before its queue deadline', $3::integer
+    'no worker started it before its queue deadline', $3::bigint
   from judged j where j.parks
   returning 1
 )

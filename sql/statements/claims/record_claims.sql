@@ -3,7 +3,7 @@
 -- $1 fence bigint
 -- $2 claimed_at timestamptz
 -- $3 token text
--- $4 allocator_no integer
+-- $4 allocator_no bigint
 -- $5 topic text
 -- $6 partition integer
 -- $7 item_nos bigint[]
@@ -15,7 +15,7 @@
 -- $13 queue_seconds double precision
 -- $14 run_seconds double precision
 -- $15 flow_no integer
--- $16 topic_actor_no integer
+-- $16 topic_actor_no bigint
 -- $17 lease_seconds double precision
 -- index: none
 -- locks: none
@@ -23,7 +23,7 @@ insert into ledger.claim (
   fence, claimed_at, token, allocator_no, topic, partition, size, item_no, effective_date, attempt, starts, batch_max,
   deadline, queue_seconds, run_seconds, flow_no, topic_actor_no, lease_seconds)
 values (
-  $1::bigint, $2::timestamptz, $3::text, $4::integer, $5::text, $6::integer, cardinality($7::bigint[]), $7::bigint[],
+  $1::bigint, $2::timestamptz, $3::text, $4::bigint, $5::text, $6::integer, cardinality($7::bigint[]), $7::bigint[],
   $8::date[], $9::smallint[], $10::smallint[], $11::smallint,
   ledger.machine_now() + make_interval(secs => $12::double precision), $13::double precision,
-  $14::double precision, $15::integer, $16::integer, $17::double precision)
+  $14::double precision, $15::integer, $16::bigint, $17::double precision)

@@ -2,7 +2,7 @@
 -- returns: one
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
--- $3 allocator_no integer
+-- $3 allocator_no bigint
 -- $4 first_claimed_at timestamptz
 -- $5 last_claimed_at timestamptz
 -- index: claim_pkey, due_item_pkey
@@ -13,7 +13,7 @@ closed as (
   set closed_at = ledger.now()
   from unnest($1::bigint[], $2::timestamptz[]) u (fence, claimed_at)
   where c.fence = u.fence and c.claimed_at is not distinct from u.claimed_at and c.claimed_at between $4::timestamptz and $5::timestamptz
-    and c.allocator_no = $3::integer and c.closed_at is null
+    and c.allocator_no = $3::bigint and c.closed_at is null
   returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
 ),

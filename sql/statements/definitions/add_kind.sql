@@ -5,5 +5,7 @@
 -- index: kind_tenant_name_key
 -- locks: none
 insert into ledger.kind (tenant, name, topic)
-values ($1::text, $2::text, 'due.' || $2::text)
+select $1::text, $2::text, 'due.' || $2::text
+-- An insert takes a number even where it conflicts.
+where not exists (select from ledger.kind k where k.tenant = $1::text and k.name = $2::text)
 on conflict (tenant, name) do nothing

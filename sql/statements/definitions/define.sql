@@ -6,7 +6,7 @@
 -- $4 event_type text
 -- $5 document jsonb
 -- $6 effective_from timestamptz
--- $7 actor_no integer
+-- $7 actor_no bigint
 -- index: definition_tenant_name_version_key
 -- locks: materialised rows (for update; lock_versions comes before, in a statement of its own: this one must see what it waited for)
 with latest as materialized (
@@ -17,7 +17,7 @@ made as (
   insert into ledger.definition (
     tenant, name, version, kind, event_type, document, effective_from, created_at, actor_no)
   select $1::text, $2::text, coalesce((select l.version from latest l), 0) + 1, $3::text, $4::text, $5::jsonb,
-    coalesce($6::timestamptz, ledger.now()), ledger.now(), $7::integer
+    coalesce($6::timestamptz, ledger.now()), ledger.now(), $7::bigint
   where not exists (
     select from latest l
     where l.document = $5::jsonb and l.effective_from <= coalesce($6::timestamptz, ledger.now()))

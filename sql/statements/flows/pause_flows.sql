@@ -4,7 +4,7 @@
 -- $2 kind text
 -- $3 lane text
 -- $4 reason text
--- $5 actor_no integer
+-- $5 actor_no bigint
 -- index: none
 -- locks: flow rows (for update, flow_no ascending), then a pause row
 with found as materialized (
@@ -18,14 +18,14 @@ with found as materialized (
 -- Counting reads every flow first: the order in which resuming locks them.
 standing as (
   insert into ledger.pause (tenant, kind, lane, paused_at, actor_no, reason)
-  select $1::text, $2::text, $3::text, ledger.now(), $5::integer, $4::text
+  select $1::text, $2::text, $3::text, ledger.now(), $5::bigint, $4::text
   where (select count(*) from found) >= 0
   on conflict do nothing
   returning tenant, kind, lane, reason
 ),
 paused as (
   update ledger.flow f
-  set paused_at = ledger.now(), paused_by = $5::integer, pause_reason = $4::text
+  set paused_at = ledger.now(), paused_by = $5::bigint, pause_reason = $4::text
   from found x
   where f.flow_no = x.flow_no and f.paused_at is null
   returning x.tenant, x.kind, x.lane

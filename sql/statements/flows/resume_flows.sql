@@ -3,7 +3,7 @@
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text
--- $4 actor_no integer
+-- $4 actor_no bigint
 -- index: none
 -- locks: flow rows (for update, flow_no ascending), then pause rows (for update, pause_no ascending)
 with found as materialized (
@@ -26,7 +26,7 @@ standing as materialized (
 ),
 ended as (
   update ledger.pause p
-  set resumed_at = ledger.now(), resumed_by = $4::integer
+  set resumed_at = ledger.now(), resumed_by = $4::bigint
   from standing s
   where p.pause_no = s.pause_no and p.resumed_at is null
   returning p.pause_no, p.tenant, p.kind, p.lane, p.reason

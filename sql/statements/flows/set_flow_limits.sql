@@ -13,7 +13,7 @@
 -- $11 circuit_window_seconds double precision
 -- $12 circuit_rest_seconds double precision
 -- $13 cleared text[]
--- $14 actor_no integer
+-- $14 actor_no bigint
 -- index: claim_deadline_idx, run_lease_idx, claim_pkey, due_item_pkey
 -- locks: flow rows (for update, flow_no ascending), claim and run rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
@@ -52,7 +52,7 @@ changed as (
 ),
 journal as (
   insert into ledger.flow_change (flow_no, changed_at, actor_no, change)
-  select c.flow_no, ledger.now(), $14::integer, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
+  select c.flow_no, ledger.now(), $14::bigint, to_jsonb(c) - '{flow_no,tenant,kind,lane,becomes_counted}'::text[]
   from changed c
 ),
 -- Items in flight are counted from now on, if their claim has no other items.

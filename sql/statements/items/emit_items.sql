@@ -9,7 +9,7 @@
 -- $7 effective_dates date[]
 -- $8 due_ats timestamptz[]
 -- $9 payloads text[]
--- $10 actor integer
+-- $10 actor bigint
 -- $11 partition_keys text[]
 -- $12 labels text[]
 -- $13 start_bys timestamptz[]
@@ -30,6 +30,6 @@
 select ord
 from ledger.emit_items(
   $1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::date[], $8::timestamptz[],
-  $9::text[], $10::integer, $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
+  $9::text[], $10::bigint, $11::text[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::bigint[],
   $16::bigint[], $17::text, $18::text[], $19::text[], $20::text[], $21::double precision[], $22::text[],
   $23::text[], $24::smallint[], $25::text[])

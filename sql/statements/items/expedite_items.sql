@@ -2,7 +2,7 @@
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text
--- $3 actor_no integer
+-- $3 actor_no bigint
 -- index: due_item_id_effective_date_key, pending_pkey
 -- locks: pending rows (for update, item_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -23,12 +23,12 @@ hastened as (
 ),
 noted as (
   insert into ledger.expedited (item_no, effective_date, expedited_at, actor_no, reason)
-  select distinct l.item_no, l.effective_date, ledger.now(), $3::integer, $2::text from locked l where l.free
+  select distinct l.item_no, l.effective_date, ledger.now(), $3::bigint, $2::text from locked l where l.free
   on conflict (item_no) do nothing
 ),
 refused as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
-  select ledger.now(), $3::integer, 'trigger', 'illegal', a.item_no
+  select ledger.now(), $3::bigint, 'trigger', 'illegal', a.item_no
   from asked a where a.item_no is not null and not exists (select from locked l where l.item_no = a.item_no and l.free)
 )
 select a.id,

@@ -3,7 +3,7 @@
 -- $1 from_date date
 -- $2 to_date date
 -- $3 limit integer
--- $4 actor_no integer
+-- $4 actor_no bigint
 -- index: due_item_pkey, transition_terminal_idx, pending_pkey, review_pkey
 -- locks: partitions are held by lock_partitions, in a statement before
 with locked_default as (select from ledger.due_item_default),
@@ -38,7 +38,7 @@ back as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select f.effective_date, f.item_no, 16 /* recovered */, 0, $4::integer, ledger.now(),
+  select f.effective_date, f.item_no, 16 /* recovered */, 0, $4::bigint, ledger.now(),
     jsonb_build_object('reason', 'it stood nowhere')
   from found f
 )

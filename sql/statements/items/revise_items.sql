@@ -9,7 +9,7 @@
 -- $7 effective_dates date[]
 -- $8 due_ats timestamptz[]
 -- $9 payloads text[]
--- $10 actor integer
+-- $10 actor bigint
 -- $11 since timestamptz[]
 -- $12 definition_nos bigint[]
 -- $13 reason text
@@ -30,6 +30,6 @@
 select ord, result
 from ledger.revise_items(
   $1::text[], $2::text[], $3::text[], $4::integer[], $5::text[], $6::text[], $7::date[], $8::timestamptz[],
-  $9::text[], $10::integer, $11::timestamptz[], $12::bigint[], $13::text, $14::text[], $15::text[],
+  $9::text[], $10::bigint, $11::timestamptz[], $12::bigint[], $13::text, $14::text[], $15::text[],
   $16::timestamptz[], $17::timestamptz[], $18::text, $19::text[], $20::text[], $21::text[],
   $22::double precision[], $23::text[], $24::smallint[], $25::text[])

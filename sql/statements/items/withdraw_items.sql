@@ -3,7 +3,7 @@
 -- $1 ids uuid[]
 -- $2 event smallint
 -- $3 reason text
--- $4 actor_no integer
+-- $4 actor_no bigint
 -- $5 replacements uuid[]
 -- index: due_item_id_effective_date_key, pending_pkey, review_pkey, transition_terminal_idx
 -- locks: pending and review rows (for update, item_no ascending)
@@ -44,7 +44,7 @@ ended as materialized (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select t.effective_date, t.item_no, $2::smallint, e.attempt, $4::integer, ledger.now(),
+  select t.effective_date, t.item_no, $2::smallint, e.attempt, $4::bigint, ledger.now(),
     jsonb_strip_nulls(jsonb_build_object('reason', $3::text, 'replacement', t.replacement))
   from ended e join target t on t.item_no = e.item_no
 ),
@@ -53,7 +53,7 @@ obsolete as (
 ),
 requested as (
   insert into ledger.withdrawal (item_no, effective_date, event, reason, replacement, actor_no, requested_at)
-  select t.item_no, t.effective_date, $2::smallint, $3::text, t.replacement, $4::integer, ledger.now()
+  select t.item_no, t.effective_date, $2::smallint, $3::text, t.replacement, $4::bigint, ledger.now()
   from target t
   where not exists (select from ended e where e.item_no = t.item_no)
     and not exists (select from finished f where f.item_no = t.item_no)

@@ -2,7 +2,7 @@
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text
--- $3 actor_no integer
+-- $3 actor_no bigint
 -- index: due_item_id_effective_date_key, pending_pkey
 -- locks: pending rows (for update, item_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -22,17 +22,17 @@ taken as (
 ),
 parked as (
   insert into ledger.review (item_no, effective_date, flow_no, parked_at, attempt, starts, reason, actor_no)
-  select t.item_no, t.effective_date, t.flow_no, ledger.now(), t.attempt, t.starts, $2::text, $3::integer from taken t
+  select t.item_no, t.effective_date, t.flow_no, ledger.now(), t.attempt, t.starts, $2::text, $3::bigint from taken t
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select t.effective_date, t.item_no, 9 /* parked */, t.attempt, $3::integer, ledger.now(),
+  select t.effective_date, t.item_no, 9 /* parked */, t.attempt, $3::bigint, ledger.now(),
     jsonb_build_object('reason', $2::text)
   from taken t
 ),
 refused as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
-  select ledger.now(), $3::integer, 'park', 'illegal', a.item_no
+  select ledger.now(), $3::bigint, 'park', 'illegal', a.item_no
   from asked a where a.item_no is not null and not exists (select from taken t where t.item_no = a.item_no)
 )
 select a.id,

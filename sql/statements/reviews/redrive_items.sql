@@ -2,7 +2,7 @@
 -- returns: exactly one per input
 -- $1 ids uuid[]
 -- $2 reason text
--- $3 actor_no integer
+-- $3 actor_no bigint
 -- index: due_item_id_effective_date_key, review_pkey
 -- locks: review rows (for update, item_no ascending)
 with locked_default as (select from ledger.due_item_default),
@@ -28,13 +28,13 @@ back as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select t.effective_date, t.item_no, 10 /* redriven */, t.attempt, $3::integer, ledger.now(),
+  select t.effective_date, t.item_no, 10 /* redriven */, t.attempt, $3::bigint, ledger.now(),
     jsonb_build_object('reason', $2::text)
   from taken t
 ),
 refused as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, item_no)
-  select ledger.now(), $3::integer, 'redrive', 'illegal', a.item_no
+  select ledger.now(), $3::bigint, 'redrive', 'illegal', a.item_no
   from asked a where a.item_no is not null and not exists (select from taken t where t.item_no = a.item_no)
 )
 select a.id,

@@ -2,7 +2,7 @@
 -- returns: zero or more, one a run that is still open
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
--- $3 worker_no integer
+-- $3 worker_no bigint
 -- $4 lease_seconds double precision
 -- $5 first_started_at timestamptz
 -- $6 last_started_at timestamptz
@@ -16,7 +16,7 @@ free as materialized (
   from asked a
   join ledger.run r on r.run_no = a.run_no and r.started_at is not distinct from a.started_at
     and r.started_at between $5::timestamptz and $6::timestamptz
-  where r.worker_no = $3::integer and r.closed_at is null
+  where r.worker_no = $3::bigint and r.closed_at is null
   for update of r skip locked
 ),
 extended as (
@@ -36,4 +36,4 @@ from asked a
 cross join lateral ledger.find_run(a.run_no, a.started_at) r
 where (select count(*) from extended) < (select count(*) from asked)
   and not exists (select from extended e where e.run_no = a.run_no)
-  and r.worker_no = $3::integer and r.closed_at is null
+  and r.worker_no = $3::bigint and r.closed_at is null

@@ -2,7 +2,7 @@
 -- returns: one
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
--- $3 actor_no integer
+-- $3 actor_no bigint
 -- $4 first_started_at timestamptz
 -- $5 last_started_at timestamptz
 -- $6 first_claimed_at timestamptz
@@ -50,7 +50,7 @@ recorded as materialized (
     )::ledger.item_outcome) as outcomes
     from (select l.*, l.beside = 1 and not l.unreported as blamed from lost l) l
   ) u
-  cross join lateral ledger.record_outcomes(u.outcomes, $3::integer) r
+  cross join lateral ledger.record_outcomes(u.outcomes, $3::bigint) r
 ),
 silent as (
   insert into ledger.silent_topic (topic, topic_actor_no, since)

@@ -7,7 +7,7 @@
 -- $5 events smallint[]
 -- $6 details text[]
 -- $7 after_seconds double precision[]
--- $8 worker_no integer
+-- $8 worker_no bigint
 -- $9 first_started_at timestamptz
 -- $10 last_started_at timestamptz
 -- $11 first_claimed_at timestamptz
@@ -27,7 +27,7 @@ accepted as (
   where r.run_no = a.run_no and r.started_at is not distinct from a.started_at and r.started_at between $9::timestamptz and $10::timestamptz
     -- Only a run whose claim is found below: otherwise it would close, and its items have no transition.
     and r.claimed_at between $11::timestamptz and $12::timestamptz
-    and r.closed_at is null and r.worker_no = $8::integer and (r.ended & a.mask) = (r.ended & ~r.ended)
+    and r.closed_at is null and r.worker_no = $8::bigint and (r.ended & a.mask) = (r.ended & ~r.ended)
   returning r.run_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.flow_no, a.first
 ),
 -- `is not distinct from` beside a bound: with `=`, PostgreSQL 18 misses rows after it waited for a lock (adr/0012).
@@ -48,7 +48,7 @@ outcome as materialized (
 ),
 final as (
   insert into ledger.transition (effective_date, item_no, event, attempt, run_no, actor_no, at, detail)
-  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $8::integer, (select ledger.now()),
+  select o.effective_date, o.item_no, o.event, o.attempt, o.run_no, $8::bigint, (select ledger.now()),
     o.detail::jsonb
   from outcome o
   where o.event in (5 /* completed */, 11 /* cancelled */)
@@ -64,7 +64,7 @@ recorded as materialized (
     from (select o.*, o.detail::jsonb as evidence from outcome o
       where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)) o
   ) u
-  cross join lateral ledger.record_outcomes(u.outcomes, $8::integer) r
+  cross join lateral ledger.record_outcomes(u.outcomes, $8::bigint) r
 ),
 counted as (
   insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)
@@ -78,7 +78,7 @@ counted as (
 refused as materialized (
   select a.run_no, a.mask, a.first, r.fence, r.from_position, r.to_position,
     case
-      when r.fence is null or r.worker_no <> $8::integer
+      when r.fence is null or r.worker_no <> $8::bigint
         or r.claimed_at not between $11::timestamptz and $12::timestamptz then 'stale'
       when (r.ended & a.mask) = a.mask then 'settled'
       when r.closed_at is not null then 'stale'
@@ -92,7 +92,7 @@ refused as materialized (
 stale as (
   insert into ledger.rejected_write (
     rejected_at, actor_no, verb, reason, fence, run_no, from_position, to_position, detail)
-  select ledger.now(), $8::integer, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
+  select ledger.now(), $8::bigint, 'settle', x.reason, x.fence, x.run_no, x.from_position, x.to_position,
     jsonb_build_object('mask', x.mask::text,
       'events', ($5::smallint[])[x.first:x.first + length(x.mask) - 1])
   from refused x

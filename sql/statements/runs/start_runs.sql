@@ -6,7 +6,7 @@
 -- $4 from_positions integer[]
 -- $5 to_positions integer[]
 -- $6 run_items_max integer[]
--- $7 worker_no integer
+-- $7 worker_no bigint
 -- $8 lease_seconds double precision
 -- $9 first_claimed_at timestamptz
 -- $10 last_claimed_at timestamptz
@@ -26,7 +26,7 @@ opened as (
     and c.token = a.token and c.closed_at is null and c.started = a.from_position - 1
     and a.to_position between a.from_position and c.size
     -- A claim settled by topic belongs to its holder, a direct claim (partition -1) to the worker that made it.
-    and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $7::integer)
+    and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $7::bigint)
   returning c.fence, c.claimed_at, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
     c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
@@ -50,7 +50,7 @@ begun as (
   insert into ledger.run (
     started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
     flow_no, run_until)
-  select ledger.now(), o.fence, o.claimed_at, s.from_position, s.to_position, $7::integer,
+  select ledger.now(), o.fence, o.claimed_at, s.from_position, s.to_position, $7::bigint,
     ledger.machine_now() + make_interval(secs => least($8::double precision, o.run_seconds)), $8::double precision, m.ended,
     case when m.ended = ~m.blank then ledger.now() end, o.flow_no,
     ledger.machine_now() + make_interval(secs => o.run_seconds)
@@ -82,7 +82,7 @@ asked_with_run as materialized (
     case
       when b.run_no is not null then null
       when c.size is null then case when ledger.has_claim(a.fence) then 'mismatch' else 'unknown' end
-      when c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::integer) then 'wrong_settler'
+      when c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::bigint) then 'wrong_settler'
       when c.closed_at is not null and c.started < c.size then 'stale'
     end as refusal
   from asked a
@@ -92,7 +92,7 @@ asked_with_run as materialized (
 ),
 stale as (
   insert into ledger.rejected_write (rejected_at, actor_no, verb, reason, fence, from_position, to_position)
-  select ledger.now(), $7::integer, 'start', n.refusal, n.fence, n.from_position, n.to_position
+  select ledger.now(), $7::bigint, 'start', n.refusal, n.fence, n.from_position, n.to_position
   from asked_with_run n
   where n.refusal is not null
 )

@@ -5,7 +5,7 @@
 -- $3 until_ats timestamptz[]
 -- $4 occurrences bigint[]
 -- $5 reason text
--- $6 actor_no integer
+-- $6 actor_no bigint
 -- index: missed_range_pkey
 -- locks: missed_range rows (for update)
 with given as materialized (
@@ -20,6 +20,6 @@ continued as (
   returning m.definition_no
 )
 insert into ledger.missed_range (definition_no, from_at, until_at, occurrences, reason, recorded_at, actor_no)
-select g.definition_no, g.from_at, g.until_at, g.occurrences, $5::text, ledger.now(), $6::integer
+select g.definition_no, g.from_at, g.until_at, g.occurrences, $5::text, ledger.now(), $6::bigint
 from given g
 where not exists (select from continued c where c.definition_no = g.definition_no)

@@ -3,7 +3,7 @@
 -- $1 definition_no bigint
 -- $2 from_at timestamptz
 -- $3 until_at timestamptz
--- $4 actor_no integer
+-- $4 actor_no bigint
 -- $5 limit integer
 -- index: due_item_key_idx, pending_pkey
 -- locks: pending rows (for update, item_no ascending)
@@ -45,7 +45,7 @@ ended as (
 ),
 journal as (
   insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
-  select e.effective_date, e.item_no, 12 /* superseded */, 0, $4::integer, ledger.now(),
+  select e.effective_date, e.item_no, 12 /* superseded */, 0, $4::bigint, ledger.now(),
     jsonb_build_object('reason', 'version', 'version', (select n.version from newer n))
   from ended e
 ),

@@ -1,8 +1,8 @@
 -- Record that the topics of these actors are no longer silent: an outcome of one of their items was reported.
 -- returns: zero
--- $1 topic_actor_nos integer[]
+-- $1 topic_actor_nos bigint[]
 -- index: silent_topic_topic_actor_no_key
 -- locks: silent_topic rows (for update, topic_actor_no ascending)
 delete from ledger.silent_topic s
 where s.topic_actor_no = any (array(
-  select q.topic_actor_no from ledger.silent_topic q where q.topic_actor_no = any ($1::integer[]) order by q.topic_actor_no for update))
+  select q.topic_actor_no from ledger.silent_topic q where q.topic_actor_no = any ($1::bigint[]) order by q.topic_actor_no for update))

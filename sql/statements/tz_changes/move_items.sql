@@ -6,10 +6,10 @@
 -- $4 decisions text[]
 -- $5 skip_reasons text[]
 -- $6 tzdata text
--- $7 actor_no integer
+-- $7 actor_no bigint
 -- $8 change_no bigint
 -- index: none
 -- locks: pending rows (for update, item_no ascending)
 select ord
-from ledger.move_items($1::bigint, $2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::text, $7::integer,
+from ledger.move_items($1::bigint, $2::uuid[], $3::timestamptz[], $4::text[], $5::text[], $6::text, $7::bigint,
   $8::bigint)

@@ -1,0 +1,6 @@
+-- Lift the fences or the run numbers to the clock, if they are more than a second's worth behind it.
+-- returns: one
+-- $1 name text
+-- index: none
+-- locks: sequence (access exclusive, only where it is lifted)
+select ledger.lift_sequence($1::text)

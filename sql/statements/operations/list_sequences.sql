@@ -1,0 +1,5 @@
+-- List each sequence with the part of its stripe that it has given, and how far it is ahead of the clock that it follows.
+-- returns: zero or more
+-- index: none
+-- locks: none
+select s.name, s.used, s.seconds_ahead from ledger.list_sequences() s
