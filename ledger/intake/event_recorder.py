@@ -61,8 +61,6 @@ class EventRecorder(BatchRecorder[EventRecord, AppliedEvents]):
     async def record_together(self, batch: Sequence[EventRecord]) -> AppliedEvents:
         """Record a batch. Raises InvalidInput if Postgres refuses it."""
         async with self._pool.acquire() as connection:
-            # Committed before the keys are locked: others hold the lock on months while they
-            # wait for a key.
             await make_event_months(connection, (record.event.time.date() for record in batch))
             unmade = None
             while True:
