@@ -10,13 +10,8 @@ from dueledger.reconciler.process import (
 )
 from dueledger.reconciler.report.model import ReconciliationReport
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources, load_sources
-from dueledger.reconciler.sources import (
-    EvidenceReader,
-    PopulationReader,
-    SourceFailed,
-    SqlEvidence,
-    SqlPopulation,
-)
+from dueledger.reconciler.sources import EvidenceReader, PopulationReader, SourceFailed
+from dueledger.reconciler.sql_sources import SqlEvidence, SqlPopulation
 
 __all__ = [
     "EvidenceReader",

@@ -22,14 +22,8 @@ from pydantic_core import ErrorDetails
 from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
 from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.settings import Settings
-from dueledger.reconciler.sources import (
-    BYTES_MAX,
-    ROWS_MAX,
-    EvidenceReader,
-    PopulationReader,
-    SqlEvidence,
-    SqlPopulation,
-)
+from dueledger.reconciler.sources import EvidenceReader, PopulationReader
+from dueledger.reconciler.sql_sources import BYTES_MAX, ROWS_MAX, SqlEvidence, SqlPopulation
 
 _BYTES_MAX: Final = 1_048_576
 _VALUES_MAX: Final = 20_000
