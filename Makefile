@@ -9,12 +9,16 @@ PYTEST = $(BIN)/pytest --numprocesses=3 --dist=loadfile --no-loadscope-reorder
 
 BIN  = $(VENV)/bin
 
+# One file of SQL: make test-mutations ARGS=claims/claim_items. A sample: MUTATIONS='--mutants 100 --mutants-seed 7'.
+MUTATED_BY = $(addprefix tests/,allocator calendars intake ledger materialise outcomes reconciler workers)
+MUTATIONS =
+
 # A run starts hundreds of Python processes: what one compiled, the others read.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL = help
 .DELETE_ON_ERROR:
-.PHONY: help env demo test test-full test-faults bench check check-format check-lint check-style check-types check-imports \
+.PHONY: help env demo test test-full test-faults test-mutations bench check check-format check-lint check-style check-types check-imports \
         check-sql schema check-docs format lock clean
 
 help: ## print this list
@@ -34,6 +38,9 @@ test-full: env ## run those and the slow ones
 
 test-faults: env ## stop, kill and cut off real servers, then ten minutes of random faults
 	@DUELEDGER_FAULT_SECONDS=$${DUELEDGER_FAULT_SECONDS:-600} $(BIN)/pytest -m faults -o faulthandler_timeout=1200 $(ARGS)
+
+test-mutations: env ## take each condition and each write out of the SQL that moves items, and list what no test notices
+	@$(BIN)/pytest -p tests.mutations -p no:randomly -p no:xdist -q $(MUTATED_BY) --mutate='$(ARGS)' $(MUTATIONS)
 
 bench: env ## run every benchmark, print which goals are reached as JSON (ARGS='--scale 0.01' only checks)
 	@$(BIN)/dueledger bench all --json $(ARGS)

@@ -33,6 +33,7 @@ async def open_allocator(
         settings.dsn.get_secret_value(),
         application_name=name,
         size_max=_CONNECTIONS_MAX,
+        roles=("allocator", "upkeep"),
         before_use=lift_sequences,
     ) as pool:
         async with pool.acquire() as connection:
@@ -54,7 +55,9 @@ async def open_allocator(
 
 async def run_allocator(settings: AllocatorSettings, stop: Stop) -> None:
     """Run an allocator until a stop is requested; then finish or release claims in flight."""
-    await run_to_stop(_run(settings, stop), stop, drain_seconds=settings.allocator_drain_seconds)
+    await run_to_stop(
+        lambda: _run(settings, stop), stop, drain_seconds=settings.allocator_drain_seconds
+    )
 
 
 async def _run(settings: AllocatorSettings, stop: Stop) -> None:

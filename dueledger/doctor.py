@@ -18,8 +18,8 @@ from dueledger.ledger.store import STATEMENT_REFUSED, Connection, connect
 from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.partitions import read_default_partition
+from dueledger.ledger.store.server_version import SUPPORTED, read_server_version
 
-_POSTGRES_OLDEST: Final = 160_000
 _SENT_AS_THEY_ARE: Final = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
 _XMIN_WARN: Final = (
     10_000_000  # transactions; a pinned snapshot cuts claiming to a fifth long before
@@ -67,7 +67,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
                 try:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
-                    remedy = "run it as a member of ledger_worker: `grant ledger_worker to …`"
+                    remedy = "run it as an auditor: `dueledger grant auditor TO …`"
                     yield DoctorCheck(check.__name__.strip("_"), Health.FAIL, str(error), remedy)
         finally:
             await connection.close()
@@ -92,11 +92,10 @@ def _tzdata() -> DoctorCheck:
 
 async def _postgres(connection: Connection) -> DoctorCheck:
     began = monotonic()
-    number = await connection.fetchval("select current_setting('server_version_num')::int")
-    version = await connection.fetchval("show server_version")
-    answered = f"{version}, answers in {(monotonic() - began) * 500:.1f} ms"
-    if number < _POSTGRES_OLDEST:
-        return DoctorCheck("postgres", Health.FAIL, answered, "use PostgreSQL 16, 17 or 18")
+    version = await read_server_version(connection)
+    answered = f"{version.text}, answers in {(monotonic() - began) * 500:.1f} ms"
+    if not version.is_supported:
+        return DoctorCheck("postgres", Health.FAIL, answered, f"use {SUPPORTED}")
     return DoctorCheck("postgres", Health.OK, answered)
 
 

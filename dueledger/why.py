@@ -31,10 +31,15 @@ class Explanation:
     remedy: str | None
 
 
-def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) -> Explanation:
+def explain(
+    item: Mapping[str, Any],
+    blockers: Mapping[str, Any] | None = None,
+    stalled: Mapping[str, Any] | None = None,
+) -> Explanation:
     """Explain an item as `ledger.store.items.show_item` returns it.
 
-    `blockers` is the result of `ledger.store.flows.find_blockers` for a pending item.
+    `blockers` is the result of `ledger.store.flows.find_blockers` for a pending item, `stalled` of
+    `ledger.store.topic_partitions.find_stalled_partition` for a claimed one.
     """
     state = _BY_LABEL[item["state"]]
     match state:
@@ -53,6 +58,8 @@ def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) 
         case State.SCHEDULED | State.RETRYABLE_FAILURE:
             return _waiting(item, state, blockers or {})
         case State.CLAIMED:
+            if stalled is not None:
+                return _explain_stall(item, stalled)
             return Explanation(
                 "NOT_STARTED",
                 f"It was handed out to {item['topic']} (claim {item['fence']}, position "
@@ -68,6 +75,20 @@ def explain(item: Mapping[str, Any], blockers: Mapping[str, Any] | None = None) 
             )
         case _:
             assert_never(state)
+
+
+def _explain_stall(item: Mapping[str, Any], stalled: Mapping[str, Any]) -> Explanation:
+    partition = f"partition {stalled['partition']} of {stalled['topic']}"
+    offset = stalled["next_offset"]
+    read_from = "" if offset is None else f" from offset {offset} on"
+    return Explanation(
+        "PARTITION_STALLED",
+        f"It was handed out to {partition} (claim {item['fence']}), and the worker that has it has "
+        f"read nothing{read_from} since {_at(stalled['stalled_at'])}.",
+        "Check that the worker reaches the brokers: `dueledger doctor` in its environment. It "
+        "joins its group anew by itself; when the claim's deadline passes the item is handed out "
+        "again.",
+    )
 
 
 def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
@@ -124,17 +145,26 @@ def _waiting(item: Mapping[str, Any], state: State, blockers: Mapping[str, Any])
             None,
         )
     if available_at > now:
-        return Explanation(
-            "SNOOZED",
-            f"Its handler snoozed it until {_at(available_at)}, "
-            f"{_span(available_at - now)} from now.",
-            None,
-        )
+        return _explain_delay(item, available_at, now, snoozed=blockers.get("snoozed", True))
     held_back = _explain_limits(item, blockers) if blockers else None
     return held_back or Explanation(
         "NOT_CLAIMED",
         f"It is due since {_at(item['due_at'])}, and no allocator has claimed it.",
         "Check that an allocator runs: `dueledger allocate`.",
+    )
+
+
+def _explain_delay(
+    item: Mapping[str, Any], available_at: datetime, now: datetime, *, snoozed: bool
+) -> Explanation:
+    until = f"{_at(available_at)}, {_span(available_at - now)} from now"
+    if snoozed:
+        return Explanation("SNOOZED", f"Its handler snoozed it until {until}.", None)
+    return Explanation(
+        "EXPIRED",
+        "It was handed out, and no worker started it before its queue deadline; it is handed out "
+        f"again at {until}.",
+        f"Check that the workers for {item['kind']} keep up, and `dueledger doctor`.",
     )
 
 

@@ -7,6 +7,7 @@ The command line maps `exit_code`, REST maps `code`; nothing else decides what a
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import ClassVar, Final, cast
 
 from dueledger.ledger.visible_text import visible
@@ -95,6 +96,23 @@ class InvalidInput(DueledgerError):
         self.problems = tuple(problems)
 
 
+class UnreadableFile(InvalidInput):
+    """A file is missing, too long, not UTF-8, or may not be read."""
+
+    code = "FILE_UNREADABLE"
+
+    def __init__(
+        self, path: Path, reason: str, accepted: str = "a file in UTF-8 that can be read"
+    ) -> None:
+        problem = Problem(str(path), "", reason, accepted)
+        super().__init__("The file cannot be read:", [problem], path=str(path))
+
+    @property
+    def reason(self) -> str:
+        """Return why, with nothing of the content."""
+        return self.problems[0].reason
+
+
 class InvalidDefinition(InvalidInput):
     """A definition document is invalid."""
 
@@ -160,6 +178,18 @@ class NotFound(DueledgerError):
 
     code = "NOT_FOUND"
     exit_code = 2
+
+
+class UnsupportedServer(DueledgerError):
+    """The version of Postgres is too old."""
+
+    code = "UNSUPPORTED_SERVER"
+
+
+class NotPermitted(DueledgerError):
+    """The login lacks a role, or an attribute of Postgres."""
+
+    code = "NOT_PERMITTED"
 
 
 class Conflict(DueledgerError):

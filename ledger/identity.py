@@ -4,6 +4,7 @@
 check the SQL function against the same vectors.
 """
 
+import re
 from datetime import date
 from hashlib import sha256
 from typing import Final
@@ -11,6 +12,8 @@ from uuid import UUID
 
 from dueledger.ledger.errors import InvalidItem, Problem, shown_value
 
+TENANT_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+"""What a tenant, and the name of a kind, may be: the table `kind` refuses others."""
 SEPARATOR: Final = "\x1f"
 NUL: Final = "\x00"
 

@@ -35,13 +35,16 @@ def visible_lines(text: str) -> str:
 
 
 def escape_json(document: str) -> str:
-    """Return a JSON document of one line with the same meaning, and only visible characters.
+    """Return a JSON document with the same meaning and lines, and only visible characters.
 
-    Invisible characters are in its strings, where JSON has an escape for each.
+    Other invisible characters are in its strings, where JSON has an escape for each.
     """
-    if document.isprintable():
-        return document
-    return "".join(_escape_utf16(each) if is_invisible(each) else each for each in document)
+    return "\n".join(
+        line
+        if line.isprintable()
+        else "".join(_escape_utf16(each) if is_invisible(each) else each for each in line)
+        for line in document.split("\n")
+    )
 
 
 def _escape(character: str) -> str:

@@ -165,6 +165,7 @@ async def open_reconciler(
         settings.dsn.get_secret_value(),
         application_name="dueledger-reconciler",
         size_max=2,
+        roles=("reconciler",),
         profile=PlanProfile.ANALYTIC,
     ) as pool:
         async with pool.acquire() as connection:
@@ -190,7 +191,7 @@ async def run_reconciler(
     settings: ReconcilerSettings, sources: ReconcilerSources, stop: Stop
 ) -> None:
     """Reconcile until a stop is requested."""
-    await run_to_stop(_run(settings, sources, stop), stop)
+    await run_to_stop(lambda: _run(settings, sources, stop), stop)
 
 
 async def _run(settings: ReconcilerSettings, sources: ReconcilerSources, stop: Stop) -> None:

@@ -20,12 +20,12 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 
 from dueledger.ledger.definitions.documents import DEPTH_MAX, too_deep_at
-from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
 from dueledger.ledger.runtime.settings import Settings
+from dueledger.ledger.runtime.text_file import SOURCES_BYTES_MAX, read_text
 from dueledger.reconciler.sources import EvidenceReader, PopulationReader
 from dueledger.reconciler.sql_sources import BYTES_MAX, ROWS_MAX, SqlEvidence, SqlPopulation
 
-_BYTES_MAX: Final = 1_048_576
 _VALUES_MAX: Final = 20_000
 """Values, and names of fields, in the file: about a thousand sources."""
 _PROBLEMS_MAX: Final = 50
@@ -163,13 +163,6 @@ def _unreadable(path: Path, reason: str) -> InvalidSetting:
     )
 
 
-def _reason(error: ValueError) -> str:
-    """Return the reason without the content, which may be a password."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"byte {error.start} is not UTF-8"
-    return "a value that is no number, date or text"
-
-
 def _problem(found: ErrorDetails) -> Problem:
     """Return a problem without the name of an unknown field, which may be an address."""
     location = found["loc"]
@@ -190,18 +183,14 @@ def load_sources(path: Path | None) -> ReconcilerSources:
     if path is None:
         return ReconcilerSources()
     try:
-        with path.open("rb") as opened:
-            content = opened.read(_BYTES_MAX + 1)  # a device may have no end
-        if len(content) > _BYTES_MAX:
-            raise _unreadable(path, f"longer than {_BYTES_MAX:,} bytes")
-        text = content.decode()
+        text = read_text(path, SOURCES_BYTES_MAX)
         if too_deep_at(text, values_max=_VALUES_MAX) is not None:
             reason = f"nested deeper than {DEPTH_MAX}, or more than {_VALUES_MAX:,} values"
             raise _unreadable(path, reason)
         document: object = yaml.load(text, Loader=_LOADER)  # noqa: S506 - a safe one
         file = SourcesFile.model_validate(document)
-    except OSError as error:
-        raise _unreadable(path, error.strerror or type(error).__name__) from None
+    except UnreadableFile as error:
+        raise _unreadable(path, error.reason) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
@@ -211,8 +200,8 @@ def load_sources(path: Path | None) -> ReconcilerSources:
     except ValidationError as error:
         problems = [_problem(found) for found in error.errors()[:_PROBLEMS_MAX]]
         raise InvalidSetting("The file of sources is not usable.", problems) from None
-    except ValueError as error:  # bytes that are not UTF-8, a date that YAML has and Python has not
-        raise _unreadable(path, _reason(error)) from None
+    except ValueError:  # a date that YAML has and Python has not; its text may be a password
+        raise _unreadable(path, "a value that is no number, date or text") from None
     return ReconcilerSources(
         tuple(
             SqlPopulation(

@@ -7,21 +7,17 @@ import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
-from typing import Any, Final, cast
+from typing import Final, cast
 from uuid import UUID
 
 import asyncpg
-import orjson
 
-from dueledger.ledger.definitions.model import (
-    BUSINESS_KEY_CHARS_MAX,
-    CYCLE_CHARS_MAX,
-    PAYLOAD_BYTES_MAX,
+from dueledger.reconciler.population_rows import (
+    OPTIONAL_TEXTS,
+    POPULATION_COLUMNS,
+    impossible_reason,
+    population_row,
 )
-from dueledger.ledger.errors import InvalidItem, shown_value
-from dueledger.ledger.identity import item_id
-from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 from dueledger.reconciler.sources import (
     EvidenceQuery,
     PopulationRow,
@@ -39,13 +35,6 @@ _BYTES_A_READ: Final = 16_777_216
 _REASON_CHARS_MAX: Final = 500
 _CONNECT_SECONDS: Final = 15
 _STATEMENT_SECONDS: Final = 600
-_YEAR_MIN: Final = DUE_MIN.year
-_YEAR_MAX: Final = DUE_END.year - 1
-_INFINITE_YEARS: Final = (date.min.year, date.max.year)  # as asyncpg reads infinities
-_POPULATION_COLUMNS: Final = frozenset(
-    {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
-)
-_OPTIONAL_TEXTS: Final = ("payload", "partition_key")
 _EVIDENCE_KEYS: Final = ("business_key", "cycle", "effective_date")
 _FAILURES: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
 # What a value raises that Python cannot represent: a date of the year 20000 or before Christ, bytes
@@ -87,9 +76,9 @@ class SqlPopulation:
             extract.extracted_at = await connection.fetchval("select statement_timestamp()")
             prepared = await connection.prepare(self.query)
             columns = {attribute.name for attribute in prepared.get_attributes()}
-            if lacking := _POPULATION_COLUMNS - columns:
+            if lacking := POPULATION_COLUMNS - columns:
                 raise SourceFailed(self.name, f"its rows lack {', '.join(sorted(lacking))}")
-            named = sorted(columns & (_POPULATION_COLUMNS | set(_OPTIONAL_TEXTS)))
+            named = sorted(columns & (POPULATION_COLUMNS | set(OPTIONAL_TEXTS)))
             # The operator's own query; its other columns are not read.
             cursor = await (
                 await connection.prepare(
@@ -101,11 +90,11 @@ class SqlPopulation:
                 counted.add(records)
                 rows: list[PopulationRow] = []
                 for record in records:
-                    row = _population_row(record, columns)
+                    row = population_row(record, columns)
                     if isinstance(row, str):
                         extract.skipped[row] += 1
                         continue
-                    if reason := _impossible(row):
+                    if reason := impossible_reason(row):
                         raise SourceFailed(self.name, reason)
                     extract.add(row.id)
                     rows.append(row)
@@ -206,33 +195,6 @@ def _inner(query: str) -> str:
     return query.rstrip().rstrip(";")
 
 
-def _impossible(row: PopulationRow) -> str | None:
-    """Return why the ledger can have no such item, or None."""
-    if not _YEAR_MIN <= row.effective_date.year <= _YEAR_MAX:
-        reason = f"effective_date is outside {_YEAR_MIN} to {_YEAR_MAX}"
-    elif not _YEAR_MIN <= row.due_at.astimezone(UTC).year <= _YEAR_MAX:
-        reason = f"due_at is outside {_YEAR_MIN} to {_YEAR_MAX}"
-    elif not 0 < len(row.business_key) <= BUSINESS_KEY_CHARS_MAX:
-        reason = f"business_key is empty, or longer than {BUSINESS_KEY_CHARS_MAX} characters"
-    elif len(row.cycle) > CYCLE_CHARS_MAX:
-        reason = f"cycle is longer than {CYCLE_CHARS_MAX} characters"
-    elif row.payload is not None and (fault := _payload_fault(row.payload)):
-        reason = f"payload {fault}"
-    else:
-        return None
-    return f"{reason} in the row of {shown_value(row.business_key)}"
-
-
-def _payload_fault(payload: str) -> str | None:
-    if len(payload) > PAYLOAD_BYTES_MAX or len(payload.encode()) > PAYLOAD_BYTES_MAX:
-        return "is over 256 KiB"
-    try:
-        orjson.loads(payload)
-    except orjson.JSONDecodeError:
-        return "is not JSON, or too deep"
-    return None
-
-
 def _keys(
     wanted: Sequence[EvidenceQuery], *, by_id: bool, type_name: str
 ) -> list[str] | list[UUID]:
@@ -258,49 +220,6 @@ def _wanted_key(item: EvidenceQuery, given: tuple[str, ...], *, by_id: bool) -> 
         "effective_date": item.effective_date.isoformat(),
     }
     return tuple(texts[name] for name in given)
-
-
-def _population_row(record: asyncpg.Record, columns: set[str]) -> PopulationRow | str:
-    """Return the row, or the reason to skip it."""
-    texts: dict[str, str] = {}
-    for name in ("tenant", "kind", "business_key", "cycle"):
-        value: Any = record[name]
-        if not isinstance(value, str):
-            return f"{name} is {'null' if value is None else 'not text'}"
-        texts[name] = value
-    effective: Any = record["effective_date"]
-    due: Any = record["due_at"]
-    if isinstance(due, datetime) and due.year in _INFINITE_YEARS:
-        due = due.replace(tzinfo=UTC)  # it may have none
-    if not isinstance(effective, date) or isinstance(effective, datetime):
-        return "effective_date is not a date"
-    if not isinstance(due, datetime) or due.tzinfo is None:
-        return "due_at is not a timestamp with time zone"
-    optional: dict[str, str | None] = {}
-    for name in _OPTIONAL_TEXTS:
-        value = record[name] if name in columns else None
-        if value is not None and not isinstance(value, str):
-            return f"{name} is not text"
-        optional[name] = value
-    identity = b""  # such a row fails the source
-    if _YEAR_MIN <= effective.year <= _YEAR_MAX:
-        try:
-            identity = item_id(
-                texts["tenant"], texts["kind"], texts["business_key"], texts["cycle"], effective
-            ).bytes
-        except InvalidItem as refusal:
-            return f"{refusal.problems[0].field} {refusal.problems[0].reason}"
-    return PopulationRow(
-        identity,
-        texts["tenant"],
-        texts["kind"],
-        texts["business_key"],
-        texts["cycle"],
-        effective,
-        due,
-        optional["payload"],
-        optional["partition_key"],
-    )
 
 
 @asynccontextmanager

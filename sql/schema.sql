@@ -4,6 +4,16 @@
 
 CREATE SCHEMA ledger;
 
+CREATE TYPE ledger.item_group AS (
+	effective_date date,
+	item_nos bigint[],
+	attempt smallint,
+	starts smallint,
+	batch_max smallint
+);
+
+COMMENT ON TYPE ledger.item_group IS 'Items with the same date, attempt, starts and batch_max.';
+
 CREATE TYPE ledger.item_outcome AS (
 	item_no bigint,
 	effective_date date,
@@ -49,6 +59,12 @@ begin
 end $_$;
 
 COMMENT ON FUNCTION ledger.assign_cell(wanted integer) IS 'Make each sequence begin and end within the stripe of the cell. The first call decides the cell; returns it.';
+
+CREATE FUNCTION ledger.calling_role() RETURNS name
+    LANGUAGE sql STABLE PARALLEL SAFE
+    RETURN COALESCE((NULLIF(current_setting('role'::text, true), 'none'::text))::name, SESSION_USER);
+
+COMMENT ON FUNCTION ledger.calling_role() IS 'The role that `set role` chose, else the login: within a function with its owner''s rights, current_user is the owner.';
 
 CREATE FUNCTION ledger.clock_rate() RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -170,9 +186,12 @@ CREATE FUNCTION ledger.emit(tenant text, kind text, business_key text, effective
         array[emit.tenant], array[emit.kind], array[emit.lane], array[1],
         array[emit.business_key], array[emit.cycle], array[emit.effective_date], array[emit.due_at],
         array[emit.payload::text],
+        -- A login that emits for the first time, or is bound to tenants, is looked at more closely.
         (select coalesce(
-          (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
-          ledger.register_actor('service:' || session_user, 'service'))),
+          (select a.actor_no from ledger.actor a
+           where a.name = 'service:' || session_user
+             and not exists (select from ledger.emitter_tenant e where e.login = session_user)),
+          ledger.emitting_actor(emit.tenant))),
         partition_keys => array[emit.partition_key], labels => array[emit.labels::text],
         traceparents => array[emit.traceparent]));
 $$;
@@ -340,6 +359,27 @@ end $$;
 
 COMMENT ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Emit a batch of items. `flow_of` points into the three arrays of flows; a new item with a reason in `skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: identities emitted before, or twice in the batch.';
 
+CREATE FUNCTION ledger.emitting_actor(tenant text) RETURNS bigint
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if exists (select from ledger.emitter_tenant e where e.login = session_user)
+    and not exists (
+      select from ledger.emitter_tenant e where e.login = session_user and e.tenant = emitting_actor.tenant)
+  then
+    raise exception using
+      errcode = '42501',
+      message = format('%s may not emit for tenant %L', session_user, emitting_actor.tenant),
+      hint = 'it emits for the tenants named by `dueledger grant emitter TO … --tenant …` only';
+  end if;
+  return coalesce(
+    (select a.actor_no from ledger.actor a where a.name = 'service:' || session_user),
+    ledger.register_actor('service:' || session_user, 'service'));
+end $$;
+
+COMMENT ON FUNCTION ledger.emitting_actor(tenant text) IS 'The number of the login that emits. Refuses a tenant that is not one of those to which the login is bound.';
+
 CREATE FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) RETURNS TABLE(ord bigint, flow_no integer, tenant text, kind text, kind_no integer, ordered boolean)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -384,6 +424,77 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_claim(fence bigint, claimed_at timestamp with time zone, token text, OUT size integer, OUT started integer, OUT closed_at timestamp with time zone, OUT topic_actor_no bigint, OUT partition integer, OUT allocator_no bigint) IS 'The claim with this id; nulls where there is none.';
 
+CREATE FUNCTION ledger.find_due_at(effective_date date, item_no bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return (
+    select i.due_at from ledger.due_item i
+    where i.effective_date = find_due_at.effective_date and i.item_no = find_due_at.item_no);
+end $$;
+
+COMMENT ON FUNCTION ledger.find_due_at(effective_date date, item_no bigint) IS 'When an item is due; null where it is not found.';
+
+CREATE FUNCTION ledger.find_ending(effective_date date, item_no bigint, run_no bigint, OUT event smallint, OUT detail jsonb) RETURNS record
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  -- Two statements, an index each: usually the first finds it, and each locks every month.
+  select t.event, t.detail into event, detail
+  from ledger.transition t
+  where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */);
+  if event is null then
+    select t.event, t.detail into event, detail
+    from ledger.transition t
+    where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
+      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    limit 1;
+  end if;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_ending(effective_date date, item_no bigint, run_no bigint, OUT event smallint, OUT detail jsonb) IS 'How an item ended in a run; nulls where the journal does not say.';
+
+CREATE FUNCTION ledger.find_items(groups ledger.item_group[]) RETURNS TABLE(item_no bigint, id uuid, effective_date date, flow_no integer, business_key text, partition_key text, cycle text, due_at timestamp with time zone, payload json, traceparent text, serial bigint, overlap smallint, attempt smallint, starts smallint, batch_max smallint)
+    LANGUAGE plpgsql STABLE
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  first_date date;
+  last_date date;
+begin
+  select min(g.effective_date), max(g.effective_date) into first_date, last_date from unnest(groups) g;
+  -- Items of a group are read together: one index scan instead of one index descent an item.
+  return query
+  select i.*, g.attempt, g.starts, g.batch_max
+  from unnest(groups) g
+  cross join lateral (
+    select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at, i.payload,
+      i.traceparent, i.serial, i.overlap
+    from ledger.due_item i
+    where i.effective_date = g.effective_date and i.item_no = any (g.item_nos)
+      and i.effective_date between first_date and last_date
+    offset 0
+  ) i;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_items(groups ledger.item_group[]) IS 'The rows of these items, as many as are found, with what their group says. It opens the months of these items only.';
+
+CREATE FUNCTION ledger.find_published_claim(fence bigint, claimed_at timestamp with time zone, OUT allocator_no bigint, OUT item_no bigint[], OUT attempt smallint[], OUT topic text, OUT partition integer, OUT base_offset bigint, OUT published_at timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  select c.allocator_no, c.item_no, c.attempt, c.topic, c.partition, c.base_offset, c.published_at
+  into allocator_no, item_no, attempt, topic, partition, base_offset, published_at
+  from ledger.claim c
+  where c.fence = find_published_claim.fence and c.claimed_at = find_published_claim.claimed_at;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_published_claim(fence bigint, claimed_at timestamp with time zone, OUT allocator_no bigint, OUT item_no bigint[], OUT attempt smallint[], OUT topic text, OUT partition integer, OUT base_offset bigint, OUT published_at timestamp with time zone) IS 'The items of a claim and where they were published; nulls where there is no such claim. Its token is for workers alone.';
+
 CREATE FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) RETURNS record
     LANGUAGE plpgsql STABLE
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -396,6 +507,20 @@ begin
 end $$;
 
 COMMENT ON FUNCTION ledger.find_run(run_no bigint, started_at timestamp with time zone, OUT fence bigint, OUT claimed_at timestamp with time zone, OUT from_position integer, OUT to_position integer, OUT worker_no bigint, OUT ended bit varying, OUT closed_at timestamp with time zone) IS 'The run with this number and start; nulls where there is none.';
+
+CREATE FUNCTION ledger.find_topic_run(fence bigint, started_at timestamp with time zone, topic_actor_no bigint, OUT run_no bigint, OUT from_position integer, OUT to_position integer, OUT ended bit varying, OUT lease_seconds double precision, OUT closed_at timestamp with time zone) RETURNS record
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  select r.run_no, r.from_position, r.to_position, r.ended, r.lease_seconds, r.closed_at
+  into run_no, from_position, to_position, ended, lease_seconds, closed_at
+  from ledger.run r
+  where r.fence = find_topic_run.fence and r.started_at = find_topic_run.started_at
+    and r.worker_no = find_topic_run.topic_actor_no;
+end $$;
+
+COMMENT ON FUNCTION ledger.find_topic_run(fence bigint, started_at timestamp with time zone, topic_actor_no bigint, OUT run_no bigint, OUT from_position integer, OUT to_position integer, OUT ended bit varying, OUT lease_seconds double precision, OUT closed_at timestamp with time zone) IS 'The run of a claim that is settled by topic; nulls where there is none.';
 
 CREATE FUNCTION ledger.finish_items() RETURNS trigger
     LANGUAGE plpgsql SECURITY DEFINER
@@ -512,15 +637,21 @@ $$;
 
 COMMENT ON FUNCTION ledger.fits_one_move(first_day date, next_day date, rows_max integer) IS 'Whether the default partitions are small enough, and have few enough rows of these days, to make a partition while others wait.';
 
-CREATE FUNCTION ledger.has_claim(fence bigint) RETURNS boolean
-    LANGUAGE plpgsql STABLE
+CREATE FUNCTION ledger.grant_role(role text, login text, tenants text[] DEFAULT NULL::text[]) RETURNS void
+    LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
 begin
-  return exists (select from ledger.claim c where c.fence = has_claim.fence);
+  execute format('grant %I to %I', 'ledger_' || role, login);
+  if tenants is not null then
+    delete from ledger.emitter_tenant e where e.login = grant_role.login and e.tenant <> all (tenants);
+    insert into ledger.emitter_tenant (login, tenant)
+    select grant_role.login, t.tenant from unnest(tenants) t (tenant)
+    on conflict do nothing;
+  end if;
 end $$;
 
-COMMENT ON FUNCTION ledger.has_claim(fence bigint) IS 'Whether a claim has this fence, whenever it was claimed.';
+COMMENT ON FUNCTION ledger.grant_role(role text, login text, tenants text[]) IS 'Grant a role to a login, with the caller''s rights; an emitter may then emit for `tenants` only, where they are given.';
 
 CREATE FUNCTION ledger.item_id(tenant text, kind text, business_key text, cycle text, effective_date date) RETURNS uuid
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -569,6 +700,28 @@ end $$;
 
 COMMENT ON FUNCTION ledger.lift_sequence(name text) IS 'Lift the fences or the run numbers to the clock, where they are more than a second''s worth behind it: what a restored copy or a promoted standby gave before is below. Called before the first number that a connection takes.';
 
+CREATE FUNCTION ledger.list_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) RETURNS TABLE(run_no bigint, started_at timestamp with time zone, fence bigint, claimed_at timestamp with time zone, from_position integer, to_position integer, worker_no bigint)
+    LANGUAGE plpgsql STABLE ROWS 10
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  runs integer;
+begin
+  return query
+  select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no
+  from ledger.run r
+  where r.run_no = any (run_nos) and r.started_at between first_started_at and last_started_at;
+  get diagnostics runs = row_count;
+  if runs < cardinality(run_nos) then
+    return query
+    select r.run_no, r.started_at, r.fence, r.claimed_at, r.from_position, r.to_position, r.worker_no
+    from ledger.run r
+    where r.run_no = any (run_nos) and (r.started_at < first_started_at or r.started_at > last_started_at);
+  end if;
+end $$;
+
+COMMENT ON FUNCTION ledger.list_runs(run_nos bigint[], first_started_at timestamp with time zone, last_started_at timestamp with time zone) IS 'Runs, looked for at these times first, and at all others only where one is missing.';
+
 CREATE FUNCTION ledger.list_sequences() RETURNS TABLE(name text, used double precision, seconds_ahead double precision)
     LANGUAGE sql STABLE SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -585,6 +738,17 @@ $$;
 
 COMMENT ON FUNCTION ledger.list_sequences() IS 'Which part of its stripe each sequence has given, and how far those that follow the clock are ahead of it.';
 
+CREATE FUNCTION ledger.lock_name(subject text, name text) RETURNS void
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  insert into ledger.lock_row (subject, key) values (lock_name.subject, lock_name.name) on conflict do nothing;
+  perform ledger.lock_rows(lock_name.subject, array[lock_name.name]);
+end $$;
+
+COMMENT ON FUNCTION ledger.lock_name(subject text, name text) IS 'Lock a name until the transaction ends, whether or not there is a row of what it names.';
+
 CREATE FUNCTION ledger.lock_partitions() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -597,6 +761,22 @@ exception when lock_not_available then
 end $$;
 
 COMMENT ON FUNCTION ledger.lock_partitions() IS 'Let no table partition be made until the transaction ends; false where one is being made.';
+
+CREATE FUNCTION ledger.lock_rows(subject text, keys text[]) RETURNS integer
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+declare
+  locked integer;
+begin
+  with locked_row as (
+    select from ledger.lock_row l where l.subject = lock_rows.subject and l.key = any (keys) order by l.key for update
+  )
+  select count(*) into locked from locked_row;
+  return locked;
+end $$;
+
+COMMENT ON FUNCTION ledger.lock_rows(subject text, keys text[]) IS 'Lock rows of lock_row until the transaction ends, one after another in the order of their keys; returns how many.';
 
 CREATE FUNCTION ledger.simulated_time(setting text) RETURNS timestamp with time zone
     LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
@@ -715,6 +895,26 @@ exception when lock_not_available then
 end $_$;
 
 COMMENT ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) IS 'Make the table partition that holds a date, for due_item that of transition too, and move the rows that the default partitions have for it. False where it exists, or where it cannot be made now: somebody holds a default partition, or it has more than `rows_max` rows to move. Without `rows_max` it moves all, and everybody else waits.';
+
+CREATE FUNCTION ledger.make_role(name text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  if to_regrole(name) is null then
+    execute format('create role %I nologin', name);
+  end if;
+exception
+  when duplicate_object or unique_violation then
+    null;
+  when insufficient_privilege then
+    raise exception using
+      errcode = '42501',
+      message = format('%s lacks createrole, and there is no role %s yet', current_user, name),
+      hint = format('let an administrator run: alter role %I createrole', current_user);
+end $$;
+
+COMMENT ON FUNCTION ledger.make_role(name text) IS 'Make a role without login, with the caller''s rights, unless there is one.';
 
 CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) RETURNS TABLE(ord bigint)
     LANGUAGE plpgsql SECURITY DEFINER
@@ -846,6 +1046,7 @@ CREATE TABLE ledger.kind (
     ordering text DEFAULT 'none'::text NOT NULL,
     failure_holds boolean DEFAULT true NOT NULL,
     streak_max smallint DEFAULT 3 NOT NULL,
+    outcome_topic text,
     CONSTRAINT kind_counts_positive CHECK (((attempt_max > 0) AND (start_max >= attempt_max))),
     CONSTRAINT kind_dispatch_known CHECK ((dispatch = ANY (ARRAY['kafka'::text, 'direct'::text, 'http'::text]))),
     CONSTRAINT kind_http_given CHECK (((dispatch = 'http'::text) = (http IS NOT NULL))),
@@ -898,11 +1099,19 @@ COMMENT ON COLUMN ledger.kind.failure_holds IS 'Whether a failed serial item kee
 
 COMMENT ON COLUMN ledger.kind.streak_max IS 'Failures in a row of one business key that are flagged.';
 
+COMMENT ON COLUMN ledger.kind.outcome_topic IS 'Kafka topic from which alone outcomes of the kind''s items are accepted; null: the one of the outcome intake''s settings.';
+
 CREATE FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) RETURNS smallint
     LANGUAGE sql STABLE PARALLEL SAFE
     RETURN CASE WHEN ((event = ANY (ARRAY[6, 7, 8])) AND (starts >= (kind).start_max)) THEN 9 WHEN ((event = ANY (ARRAY[6, 7])) AND ((blamed AND (attempt >= (kind).attempt_max)) OR COALESCE(((ledger.now() + make_interval(secs => wait_seconds)) > (due_at + make_interval(secs => (kind).total_seconds))), false))) THEN 9 ELSE (event)::integer END;
 
 COMMENT ON FUNCTION ledger.outcome_event(kind ledger.kind, event smallint, blamed boolean, attempt smallint, starts smallint, due_at timestamp with time zone, wait_seconds double precision) IS 'The event that the ledger records for an item: parked, where its kind permits no further attempt or start.';
+
+CREATE FUNCTION ledger.partition_backoff_span(expirations integer) RETURNS interval
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN make_interval(secs => LEAST((8)::double precision, power((2)::double precision, ((LEAST(expirations, 10) - 1))::double precision)));
+
+COMMENT ON FUNCTION ledger.partition_backoff_span(expirations integer) IS 'How long the items of a partition wait after their claims expired unstarted so many times in a row: 1, 2, 4, then 8 seconds.';
 
 CREATE FUNCTION ledger.partition_start(day date) RETURNS date
     LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
@@ -915,6 +1124,42 @@ CREATE FUNCTION ledger.partition_end(day date) RETURNS date
     RETURN ((ledger.partition_start(day) + CASE WHEN ((day >= '2020-01-01'::date) AND (day < '2050-01-01'::date)) THEN '1 mon'::interval ELSE '1 year'::interval END))::date;
 
 COMMENT ON FUNCTION ledger.partition_end(day date) IS 'First day after the table partition that holds a date.';
+
+CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) RETURNS TABLE(id uuid, opened_count integer, resolution text, first_seen_at timestamp with time zone, created boolean)
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  insert into ledger.finding as f (
+    reconciliation_no, id, type, severity, tenant, kind, subject, item_id, business_key, effective_date, due_at, sentence,
+    expected, actual, terms, resolution, reason, first_seen_at, last_seen_at, closed_at)
+  select record_findings.reconciliation_no, u.id, u.type, u.severity, u.tenant, u.kind, u.subject, u.item_id,
+    u.business_key, u.effective_date, u.due_at, u.sentence, u.expected::jsonb, u.actual::jsonb, u.terms::jsonb, u.resolution,
+    case when u.resolution <> 'open' then u.severity end, ledger.now(), ledger.now(),
+    case when u.resolution <> 'open' then ledger.now() end
+  from unnest(
+    ids, types, severities, tenants, kinds, subjects, item_ids, business_keys, effective_dates, due_ats, sentences,
+    expecteds, actuals, record_findings.terms, resolutions
+  ) u (
+    id, type, severity, tenant, kind, subject, item_id, business_key, effective_date, due_at, sentence, expected, actual,
+    terms, resolution)
+  order by u.id
+  on conflict (id) do update set
+    reconciliation_no = greatest(f.reconciliation_no, excluded.reconciliation_no),
+    last_seen_at = greatest(f.last_seen_at, excluded.last_seen_at),
+    severity = excluded.severity,
+    sentence = excluded.sentence,
+    expected = excluded.expected,
+    actual = excluded.actual,
+    terms = excluded.terms,
+    opened_count = f.opened_count + (f.resolution = 'repaired' or f.reason is not distinct from 'cleared')::integer,
+    resolution = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.resolution else f.resolution end,
+    closed_at = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.closed_at else f.closed_at end,
+    resolved_by = case when f.resolution = 'repaired' or f.reason = 'cleared' then null else f.resolved_by end,
+    reason = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.reason else f.reason end
+  returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
+$$;
+
+COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen. No role may change the evidence of a finding otherwise.';
 
 CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql
@@ -1006,23 +1251,36 @@ end $$;
 COMMENT ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) IS 'Record in the journal how items of runs ended, and put them back to pending or into review; returns how many. Items whose row is not found are left out and not counted.';
 
 CREATE FUNCTION ledger.register_actor(name text, kind text) RETURNS bigint
-    LANGUAGE sql SECURITY DEFINER
+    LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  prefix text := lower(split_part(name, ':', 1));
+  permitted text[] := case
+    when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
+    when prefix = 'service' then array['ledger_emitter']
+  end;
+  known bigint;
+begin
+  if permitted is not null and not exists (
+    select from unnest(permitted || current_user::text) p (role) where pg_has_role(ledger.calling_role(), p.role, 'usage'))
+  then
+    raise exception using
+      errcode = '42501',
+      message = format('%s may not write as %L', ledger.calling_role(), name),
+      hint = format('only a member of %s may', array_to_string(permitted, ' or '));
+  end if;
   -- An insert takes a number even where it conflicts; most callers are known.
-  with known as (
-    update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no
-  ),
-  made as (
-    insert into ledger.actor as a (name, kind)
-    select register_actor.name, register_actor.kind where not exists (select from known)
-    on conflict (name) do update set seen_at = statement_timestamp()
-    returning a.actor_no
-  )
-  select k.actor_no from known k union all select m.actor_no from made m;
-$$;
+  update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
+  if known is null then
+    insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
+    on conflict on constraint actor_name_key do update set seen_at = statement_timestamp()
+    returning a.actor_no into known;
+  end if;
+  return known;
+end $$;
 
-COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor.';
+COMMENT ON FUNCTION ledger.register_actor(name text, kind text) IS 'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter a service.';
 
 CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS double precision
     LANGUAGE sql PARALLEL RESTRICTED
@@ -1146,6 +1404,19 @@ end $$;
 
 COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
 
+CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
+    LANGUAGE plpgsql
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  execute format('revoke %I from %I', 'ledger_' || role, login);
+  if role = 'emitter' then
+    delete from ledger.emitter_tenant e where e.login = revoke_role.login;
+  end if;
+end $$;
+
+COMMENT ON FUNCTION ledger.revoke_role(role text, login text) IS 'Revoke a role from a login, with the caller''s rights.';
+
 CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN hashtextextended(key, (kind_no)::bigint);
@@ -1157,6 +1428,17 @@ CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision
     RETURN LEAST(GREATEST(rate, (1)::double precision), (COALESCE(tokens, GREATEST(rate, (1)::double precision)) + (rate * (GREATEST(EXTRACT(epoch FROM (ledger.machine_now() - tokens_at)), (0)::numeric))::double precision)));
 
 COMMENT ON FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) IS 'Tokens in the bucket of a flow now; the bucket holds one second of the rate, and at least one.';
+
+CREATE FUNCTION ledger.try_lock_rows(subject text, keys text[]) RETURNS SETOF text
+    LANGUAGE plpgsql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return query
+  select l.key from ledger.lock_row l where l.subject = try_lock_rows.subject and l.key = any (keys) for update skip locked;
+end $$;
+
+COMMENT ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) IS 'Lock those rows of lock_row that nobody else has locked, until the transaction ends; returns their keys.';
 
 CREATE FUNCTION ledger.usable_traceparent(traceparent text) RETURNS text
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -1353,7 +1635,9 @@ CREATE TABLE ledger.run (
     flow_no integer,
     run_until timestamp with time zone,
     extended_at timestamp with time zone,
+    isolated_in text,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
+    CONSTRAINT run_isolation_known CHECK ((isolated_in = ANY (ARRAY['process'::text, 'slot'::text]))),
     CONSTRAINT run_positions_ordered CHECK (((from_position >= 1) AND (from_position <= to_position)))
 )
 PARTITION BY RANGE (started_at);
@@ -1375,6 +1659,8 @@ COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one flow who
 COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
 
 COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
+
+COMMENT ON COLUMN ledger.run.isolated_in IS 'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
 
 CREATE VIEW ledger.open_item AS
  SELECT c.item_no[p.p] AS item_no,
@@ -1637,6 +1923,13 @@ ALTER TABLE ledger.due_item ALTER COLUMN item_no ADD GENERATED ALWAYS AS IDENTIT
     CACHE 1
 );
 
+CREATE TABLE ledger.emitter_tenant (
+    login name NOT NULL,
+    tenant text NOT NULL
+);
+
+COMMENT ON TABLE ledger.emitter_tenant IS 'The tenants for which a login may emit. A login without a row may emit for each tenant.';
+
 CREATE TABLE ledger.event (
     event_no bigint NOT NULL,
     tenant text NOT NULL,
@@ -1816,6 +2109,16 @@ ALTER TABLE ledger.kind ALTER COLUMN kind_no ADD GENERATED ALWAYS AS IDENTITY (
     CACHE 1
 );
 
+CREATE TABLE ledger.lock_row (
+    subject text NOT NULL,
+    key text NOT NULL
+)
+WITH (autovacuum_enabled='false');
+
+COMMENT ON TABLE ledger.lock_row IS 'Rows that are locked in place of something that has no row. No role may lock them but by ledger.lock_rows and ledger.lock_name: an advisory lock may be held by whoever can connect.';
+
+COMMENT ON COLUMN ledger.lock_row.key IS 'A stripe of keys, or a name; added when a name is locked first.';
+
 CREATE TABLE ledger.materialised (
     definition_no bigint NOT NULL,
     materialised_until timestamp with time zone NOT NULL,
@@ -1848,6 +2151,22 @@ CREATE TABLE ledger.missed_range (
 COMMENT ON TABLE ledger.missed_range IS 'Missed ranges: occurrences that catch-up does not owe any more, where they are too many for a row each.';
 
 COMMENT ON COLUMN ledger.missed_range.occurrences IS 'How many occurrences the range has.';
+
+CREATE TABLE ledger.partition_backoff (
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    expirations smallint NOT NULL,
+    available_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.partition_backoff IS 'Partitions of topics whose published claims expired unstarted: their items wait before they are handed out again. The next start out of the partition deletes the row.';
+
+COMMENT ON COLUMN ledger.partition_backoff.partition IS 'Partition of the Kafka topic.';
+
+COMMENT ON COLUMN ledger.partition_backoff.expirations IS 'Times in a row that claims expired, one a backoff.';
+
+COMMENT ON COLUMN ledger.partition_backoff.available_at IS 'From when its items may be handed out again, by the business clock.';
 
 CREATE TABLE ledger.partition_span (
     parent text NOT NULL,
@@ -2051,6 +2370,25 @@ COMMENT ON TABLE ledger.silent_topic IS 'Topics with a run whose lease lapsed wi
 
 COMMENT ON COLUMN ledger.silent_topic.topic_actor_no IS 'Actor number under which the consumers of the topic settle.';
 
+CREATE TABLE ledger.stalled_partition (
+    topic text NOT NULL,
+    partition integer NOT NULL,
+    worker_no bigint NOT NULL,
+    next_offset bigint,
+    stalled_at timestamp with time zone NOT NULL
+)
+WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
+
+COMMENT ON TABLE ledger.stalled_partition IS 'Partitions of topics that a worker has, and out of which it has read nothing for longer than the queue deadline.';
+
+COMMENT ON COLUMN ledger.stalled_partition.partition IS 'Partition of the Kafka topic.';
+
+COMMENT ON COLUMN ledger.stalled_partition.worker_no IS 'The worker, as an actor number.';
+
+COMMENT ON COLUMN ledger.stalled_partition.next_offset IS 'Offset that the worker reads next; null if it does not know yet.';
+
+COMMENT ON COLUMN ledger.stalled_partition.stalled_at IS 'Since when the worker has read nothing, by the machine clock.';
+
 CREATE TABLE ledger.state (
     state smallint NOT NULL,
     name text NOT NULL,
@@ -2215,6 +2553,9 @@ ALTER TABLE ONLY ledger.due_item
 ALTER TABLE ONLY ledger.due_item_default
     ADD CONSTRAINT due_item_default_pkey PRIMARY KEY (effective_date, item_no);
 
+ALTER TABLE ONLY ledger.emitter_tenant
+    ADD CONSTRAINT emitter_tenant_pkey PRIMARY KEY (login, tenant);
+
 ALTER TABLE ONLY ledger.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
 
@@ -2251,11 +2592,17 @@ ALTER TABLE ONLY ledger.kind
 ALTER TABLE ONLY ledger.kind
     ADD CONSTRAINT kind_tenant_name_key UNIQUE (tenant, name);
 
+ALTER TABLE ONLY ledger.lock_row
+    ADD CONSTRAINT lock_row_pkey PRIMARY KEY (subject, key);
+
 ALTER TABLE ONLY ledger.materialised
     ADD CONSTRAINT materialised_pkey PRIMARY KEY (definition_no);
 
 ALTER TABLE ONLY ledger.missed_range
     ADD CONSTRAINT missed_range_pkey PRIMARY KEY (definition_no, from_at);
+
+ALTER TABLE ONLY ledger.partition_backoff
+    ADD CONSTRAINT partition_backoff_pkey PRIMARY KEY (topic, partition);
 
 ALTER TABLE ONLY ledger.partition_span
     ADD CONSTRAINT partition_span_pkey PRIMARY KEY (parent, starts_on);
@@ -2295,6 +2642,9 @@ ALTER TABLE ONLY ledger.silent_topic
 
 ALTER TABLE ONLY ledger.silent_topic
     ADD CONSTRAINT silent_topic_topic_actor_no_key UNIQUE (topic_actor_no);
+
+ALTER TABLE ONLY ledger.stalled_partition
+    ADD CONSTRAINT stalled_partition_pkey PRIMARY KEY (topic, partition, worker_no);
 
 ALTER TABLE ONLY ledger.state
     ADD CONSTRAINT state_name_key UNIQUE (name);
@@ -2336,6 +2686,8 @@ CREATE INDEX definition_event_idx ON ledger.definition USING btree (event_type, 
 CREATE INDEX definition_kind_idx ON ledger.definition USING btree (kind, tenant);
 
 CREATE INDEX definition_schedule_key_idx ON ledger.definition USING btree (kind, tenant, ((document ->> 'business_key'::text))) WHERE (event_type IS NULL);
+
+CREATE INDEX definition_source_idx ON ledger.definition USING btree (tenant, ((document ->> 'source'::text))) WHERE ((document ->> 'source'::text) IS NOT NULL);
 
 CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key, flow_no);
 
@@ -2388,6 +2740,8 @@ CREATE INDEX run_fence_idx ON ONLY ledger.run USING btree (fence);
 CREATE INDEX run_flow_idx ON ONLY ledger.run USING btree (flow_no) WHERE ((closed_at IS NULL) AND (flow_no IS NOT NULL));
 
 CREATE INDEX run_lease_idx ON ONLY ledger.run USING btree (lease_until) WHERE (closed_at IS NULL);
+
+CREATE INDEX stalled_partition_worker_idx ON ledger.stalled_partition USING btree (worker_no);
 
 CREATE UNIQUE INDEX transition_terminal_idx ON ONLY ledger.transition USING btree (item_no, effective_date) WHERE (event = ANY (ARRAY[5, 11, 12, 13, 14]));
 
@@ -2492,16 +2846,38 @@ ALTER TABLE ONLY ledger.tz_change_version
 ALTER TABLE ONLY ledger.tz_change_version
     ADD CONSTRAINT tz_change_version_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
-GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
-GRANT USAGE ON SCHEMA ledger TO ledger_worker;
+GRANT USAGE ON SCHEMA ledger TO ledger_allocator;
+GRANT USAGE ON SCHEMA ledger TO ledger_approver;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
+GRANT USAGE ON SCHEMA ledger TO ledger_emitter;
+GRANT USAGE ON SCHEMA ledger TO ledger_intake;
+GRANT USAGE ON SCHEMA ledger TO ledger_materialiser;
+GRANT USAGE ON SCHEMA ledger TO ledger_operator;
+GRANT USAGE ON SCHEMA ledger TO ledger_outcome_intake;
+GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
+GRANT USAGE ON SCHEMA ledger TO ledger_upkeep;
+GRANT USAGE ON SCHEMA ledger TO ledger_worker;
 
-GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_intake;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_operator;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.due_item TO ledger_worker;
 
-GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_worker;
+GRANT INSERT ON TABLE ledger.transition TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.transition TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_intake;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_operator;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_reconciler;
+GRANT SELECT,INSERT ON TABLE ledger.transition TO ledger_upkeep;
+GRANT INSERT ON TABLE ledger.transition TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, effective_date date, due_at timestamp with time zone, payload json, cycle text, lane text, partition_key text, labels jsonb, traceparent text) TO ledger_emitter;
@@ -2509,172 +2885,626 @@ GRANT ALL ON FUNCTION ledger.emit(tenant text, kind text, business_key text, eff
 REVOKE ALL ON FUNCTION ledger.emit_follower() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_operator;
+GRANT ALL ON FUNCTION ledger.emit_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], definition_nos bigint[], event_nos bigint[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], traceparents text[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_reconciler;
+
+REVOKE ALL ON FUNCTION ledger.emitting_actor(tenant text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.ensure_flows(tenants text[], kinds text[], lanes text[]) TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.finish_items() FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.finish_month() FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.finish_month() TO ledger_upkeep;
 
 REVOKE ALL ON FUNCTION ledger.lift_sequence(name text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_outcome_intake;
 GRANT ALL ON FUNCTION ledger.lift_sequence(name text) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.list_sequences() FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.list_sequences() TO ledger_worker;
 GRANT ALL ON FUNCTION ledger.list_sequences() TO ledger_auditor;
+GRANT ALL ON FUNCTION ledger.list_sequences() TO ledger_operator;
+
+REVOKE ALL ON FUNCTION ledger.lock_name(subject text, name text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lock_name(subject text, name text) TO ledger_operator;
 
 REVOKE ALL ON FUNCTION ledger.lock_partitions() FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_reconciler;
+GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_upkeep;
 GRANT ALL ON FUNCTION ledger.lock_partitions() TO ledger_worker;
 
+REVOKE ALL ON FUNCTION ledger.lock_rows(subject text, keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.lock_rows(subject text, keys text[]) TO ledger_intake;
+
 REVOKE ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_materialiser;
+GRANT ALL ON FUNCTION ledger.make_partition(parent text, day date, rows_max integer) TO ledger_upkeep;
 
 REVOKE ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats timestamp with time zone[], decisions text[], skip_reasons text[], tzdata text, actor bigint, change_no bigint) TO ledger_operator;
 
-REVOKE ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.none_lost(taken bigint, seen bigint) TO ledger_worker;
-
-GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_worker;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.expedited TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.expedited TO ledger_operator;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.expedited TO ledger_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.kind TO ledger_worker;
+GRANT SELECT ON TABLE ledger.kind TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.kind TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.kind TO ledger_intake;
+GRANT SELECT,INSERT ON TABLE ledger.kind TO ledger_operator;
+GRANT SELECT ON TABLE ledger.kind TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.kind TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.kind TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.kind TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) TO ledger_worker;
+GRANT UPDATE(topic) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(queue_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(lease_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(attempt_max) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(start_max) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(backoff_base_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(backoff_cap_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(grace_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(dispatch) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(http) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(settled_by) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(dispatch_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(run_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(total_seconds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(queue_late) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(run_late) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(ordering) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(failure_holds) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(streak_max) ON TABLE ledger.kind TO ledger_operator;
+
+GRANT UPDATE(outcome_topic) ON TABLE ledger.kind TO ledger_operator;
+
+REVOKE ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) TO ledger_reconciler;
 
 REVOKE ALL ON FUNCTION ledger.register_actor(name text, kind text) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_approver;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_materialiser;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_operator;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_outcome_intake;
+GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
 REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_worker;
+GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.claim TO ledger_worker;
-GRANT SELECT ON TABLE ledger.claim TO ledger_auditor;
+REVOKE ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_allocator;
+GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_reconciler;
+GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_upkeep;
 
-GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
+GRANT INSERT ON TABLE ledger.claim TO ledger_allocator;
+
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(fence) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(claimed_at) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(allocator_no) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(topic) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(partition) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(size) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(item_no) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(effective_date) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(attempt) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(starts) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(batch_max) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(published_at),UPDATE(published_at) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(published_at) ON TABLE ledger.claim TO ledger_upkeep;
+
+GRANT UPDATE(base_offset) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(base_offset) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(base_offset) ON TABLE ledger.claim TO ledger_operator;
+
+GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(started) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(started) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(started) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(started) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(started),UPDATE(started) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(deadline),UPDATE(deadline) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(deadline) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(closed_at) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(closed_at) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(closed_at),UPDATE(closed_at) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(token) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(token) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_auditor;
+GRANT SELECT(flow_no),UPDATE(flow_no) ON TABLE ledger.claim TO ledger_operator;
+GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(flow_no) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_reconciler;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_upkeep;
+GRANT SELECT(topic_actor_no) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(lease_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
+
+GRANT SELECT(queue_seconds) ON TABLE ledger.claim TO ledger_allocator;
+
+GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_allocator;
+GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_outcome_intake;
+GRANT SELECT(run_seconds) ON TABLE ledger.claim TO ledger_worker;
+
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.due_item_default TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_intake;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_operator;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.due_item_default TO ledger_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow TO ledger_worker;
+GRANT SELECT ON TABLE ledger.flow TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.flow TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.flow TO ledger_intake;
+GRANT SELECT ON TABLE ledger.flow TO ledger_operator;
+GRANT SELECT ON TABLE ledger.flow TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.flow TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.flow TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.flow TO ledger_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.run TO ledger_worker;
+GRANT UPDATE(weight) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(rate_per_second) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(concurrency_max) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(window_items) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(paused_at) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(paused_by) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(pause_reason) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(retry_share) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(tokens) ON TABLE ledger.flow TO ledger_allocator;
+
+GRANT UPDATE(tokens_at) ON TABLE ledger.flow TO ledger_allocator;
+
+GRANT UPDATE(circuit_failure_ratio) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_calls_min) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_window_seconds) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit_rest_seconds) ON TABLE ledger.flow TO ledger_operator;
+
+GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit_at) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_operator;
+GRANT UPDATE(circuit_run_no) ON TABLE ledger.flow TO ledger_upkeep;
+
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.run TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.run TO ledger_operator;
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.run TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.run TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.run TO ledger_worker;
 
-GRANT SELECT ON TABLE ledger.open_item TO ledger_worker;
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_until) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(lease_seconds) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(ended) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_reconciler;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_upkeep;
+GRANT UPDATE(closed_at) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(flow_no) ON TABLE ledger.run TO ledger_operator;
+
+GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_outcome_intake;
+GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_worker;
+
 GRANT SELECT ON TABLE ledger.open_item TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.open_item TO ledger_upkeep;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.pending TO ledger_worker;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.pending TO ledger_auditor;
+GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_intake;
+GRANT SELECT,DELETE ON TABLE ledger.pending TO ledger_materialiser;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_operator;
+GRANT INSERT ON TABLE ledger.pending TO ledger_outcome_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.pending TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.pending TO ledger_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.review TO ledger_worker;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_allocator;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_operator;
+GRANT UPDATE(available_at) ON TABLE ledger.pending TO ledger_upkeep;
+
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_intake;
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_materialiser;
+GRANT UPDATE(batch_max) ON TABLE ledger.pending TO ledger_reconciler;
+
 GRANT SELECT ON TABLE ledger.review TO ledger_auditor;
+GRANT SELECT,DELETE ON TABLE ledger.review TO ledger_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_operator;
+GRANT INSERT ON TABLE ledger.review TO ledger_outcome_intake;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.review TO ledger_upkeep;
+GRANT INSERT ON TABLE ledger.review TO ledger_worker;
 
-GRANT SELECT ON TABLE ledger.accounting TO ledger_worker;
-GRANT SELECT ON TABLE ledger.accounting TO ledger_auditor;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_intake;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_operator;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_reconciler;
+GRANT UPDATE(reason) ON TABLE ledger.review TO ledger_upkeep;
 
-GRANT SELECT ON TABLE ledger.actor TO ledger_worker;
+GRANT SELECT ON TABLE ledger.accounting TO ledger_reconciler;
+
 GRANT SELECT ON TABLE ledger.actor TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.actor TO ledger_operator;
+GRANT SELECT ON TABLE ledger.actor TO ledger_reconciler;
 
-GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_worker;
 GRANT SELECT ON TABLE ledger.calendar TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_intake;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.calendar TO ledger_operator;
+GRANT SELECT ON TABLE ledger.calendar TO ledger_reconciler;
 
-GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_worker;
 GRANT SELECT ON TABLE ledger.calendar_use TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.calendar_use TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_operator;
+GRANT SELECT ON TABLE ledger.calendar_use TO ledger_reconciler;
 
-GRANT SELECT ON TABLE ledger.cell TO ledger_worker;
-GRANT SELECT ON TABLE ledger.cell TO ledger_auditor;
-
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.credit TO ledger_worker;
+GRANT SELECT ON TABLE ledger.credit TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.credit TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.credit TO ledger_operator;
+GRANT SELECT,DELETE ON TABLE ledger.credit TO ledger_upkeep;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.credit TO ledger_worker;
 
-GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_worker;
+GRANT UPDATE(items) ON TABLE ledger.credit TO ledger_worker;
+
+GRANT UPDATE(granted_until) ON TABLE ledger.credit TO ledger_worker;
+
 GRANT SELECT ON TABLE ledger.definition TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.definition TO ledger_intake;
+GRANT SELECT ON TABLE ledger.definition TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.definition TO ledger_operator;
+GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.event TO ledger_worker;
-GRANT SELECT ON TABLE ledger.event TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;
+GRANT SELECT ON TABLE ledger.event TO ledger_reconciler;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.failure_streak TO ledger_worker;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.failure_streak TO ledger_operator;
+GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_reconciler;
+GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_upkeep;
+GRANT SELECT,INSERT ON TABLE ledger.failure_streak TO ledger_worker;
 
-GRANT USAGE ON SEQUENCE ledger.fence TO ledger_worker;
+GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_reconciler;
+GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_upkeep;
+GRANT UPDATE(failures) ON TABLE ledger.failure_streak TO ledger_worker;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.finding TO ledger_worker;
+GRANT UPDATE(first_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
+
+GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_reconciler;
+GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
+GRANT UPDATE(last_at) ON TABLE ledger.failure_streak TO ledger_worker;
+
+GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_outcome_intake;
+GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_reconciler;
+GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_upkeep;
+GRANT UPDATE(reason) ON TABLE ledger.failure_streak TO ledger_worker;
+
+GRANT UPDATE(flagged_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
+
+GRANT UPDATE(judged_at) ON TABLE ledger.failure_streak TO ledger_upkeep;
+
+GRANT USAGE ON SEQUENCE ledger.fence TO ledger_allocator;
+
+GRANT SELECT ON TABLE ledger.finding TO ledger_approver;
 GRANT SELECT ON TABLE ledger.finding TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.finding TO ledger_operator;
+GRANT SELECT ON TABLE ledger.finding TO ledger_reconciler;
 
-GRANT SELECT,INSERT ON TABLE ledger.flow_change TO ledger_worker;
-GRANT SELECT ON TABLE ledger.flow_change TO ledger_auditor;
+GRANT UPDATE(closed_at) ON TABLE ledger.finding TO ledger_approver;
+GRANT UPDATE(closed_at) ON TABLE ledger.finding TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.flow_outcome TO ledger_worker;
-GRANT SELECT ON TABLE ledger.flow_outcome TO ledger_auditor;
+GRANT UPDATE(resolution) ON TABLE ledger.finding TO ledger_approver;
+GRANT UPDATE(resolution) ON TABLE ledger.finding TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.following TO ledger_worker;
-GRANT SELECT ON TABLE ledger.following TO ledger_auditor;
+GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_approver;
+GRANT UPDATE(reason) ON TABLE ledger.finding TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.held_key TO ledger_worker;
+GRANT UPDATE(resolved_by) ON TABLE ledger.finding TO ledger_approver;
+
+GRANT INSERT ON TABLE ledger.flow_change TO ledger_operator;
+
+GRANT SELECT ON TABLE ledger.flow_outcome TO ledger_allocator;
+GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_outcome_intake;
+GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.flow_outcome TO ledger_upkeep;
+GRANT INSERT ON TABLE ledger.flow_outcome TO ledger_worker;
+
+GRANT SELECT,INSERT ON TABLE ledger.following TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.following TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.following TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.following TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.following TO ledger_worker;
+
+GRANT UPDATE(definition_no) ON TABLE ledger.following TO ledger_materialiser;
+
+GRANT UPDATE(delay_seconds) ON TABLE ledger.following TO ledger_materialiser;
+
+GRANT SELECT,INSERT ON TABLE ledger.held_key TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_operator;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_outcome_intake;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_reconciler;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_upkeep;
+GRANT SELECT ON TABLE ledger.held_key TO ledger_worker;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.materialised TO ledger_worker;
 GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.materialised TO ledger_materialiser;
+GRANT SELECT,INSERT ON TABLE ledger.materialised TO ledger_operator;
+GRANT SELECT ON TABLE ledger.materialised TO ledger_reconciler;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.missed_range TO ledger_worker;
-GRANT SELECT ON TABLE ledger.missed_range TO ledger_auditor;
+GRANT UPDATE(materialised_until) ON TABLE ledger.materialised TO ledger_materialiser;
 
-GRANT SELECT ON TABLE ledger.partition_span TO ledger_worker;
+GRANT UPDATE(failed_at) ON TABLE ledger.materialised TO ledger_materialiser;
+
+GRANT UPDATE(failure) ON TABLE ledger.materialised TO ledger_materialiser;
+
+GRANT UPDATE(ends_at) ON TABLE ledger.materialised TO ledger_operator;
+
+GRANT SELECT,INSERT ON TABLE ledger.missed_range TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.missed_range TO ledger_reconciler;
+
+GRANT UPDATE(until_at) ON TABLE ledger.missed_range TO ledger_materialiser;
+
+GRANT UPDATE(occurrences) ON TABLE ledger.missed_range TO ledger_materialiser;
+
+GRANT UPDATE(recorded_at) ON TABLE ledger.missed_range TO ledger_materialiser;
+
+GRANT SELECT,INSERT ON TABLE ledger.partition_backoff TO ledger_reconciler;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.partition_backoff TO ledger_upkeep;
+GRANT SELECT,DELETE ON TABLE ledger.partition_backoff TO ledger_worker;
+
+GRANT UPDATE(expirations) ON TABLE ledger.partition_backoff TO ledger_reconciler;
+GRANT UPDATE(expirations) ON TABLE ledger.partition_backoff TO ledger_upkeep;
+
+GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_reconciler;
+GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_upkeep;
+GRANT UPDATE(available_at) ON TABLE ledger.partition_backoff TO ledger_worker;
+
 GRANT SELECT ON TABLE ledger.partition_span TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_intake;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_operator;
+GRANT SELECT ON TABLE ledger.partition_span TO ledger_upkeep;
 
-GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_worker;
+GRANT UPDATE(checked_at) ON TABLE ledger.partition_span TO ledger_upkeep;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.pause TO ledger_worker;
 GRANT SELECT ON TABLE ledger.pause TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.pause TO ledger_operator;
+GRANT SELECT ON TABLE ledger.pause TO ledger_upkeep;
 
-GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_worker;
-GRANT SELECT ON TABLE ledger.permitted_transition TO ledger_auditor;
+GRANT UPDATE(resumed_at) ON TABLE ledger.pause TO ledger_operator;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.population TO ledger_worker;
-GRANT SELECT ON TABLE ledger.population TO ledger_auditor;
+GRANT UPDATE(resumed_by) ON TABLE ledger.pause TO ledger_operator;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.reconciliation TO ledger_worker;
-GRANT SELECT ON TABLE ledger.reconciliation TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.population TO ledger_reconciler;
 
-GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_worker;
+GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;
+
+GRANT UPDATE(finished_at) ON TABLE ledger.reconciliation TO ledger_reconciler;
+
+GRANT UPDATE(counts) ON TABLE ledger.reconciliation TO ledger_reconciler;
+
 GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;
+GRANT INSERT ON TABLE ledger.rejected_write TO ledger_outcome_intake;
+GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_reconciler;
+GRANT INSERT ON TABLE ledger.rejected_write TO ledger_upkeep;
+GRANT INSERT ON TABLE ledger.rejected_write TO ledger_worker;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.repair TO ledger_worker;
-GRANT SELECT ON TABLE ledger.repair TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.repair TO ledger_reconciler;
 
-GRANT SELECT ON TABLE ledger.retired_key TO ledger_worker;
-GRANT SELECT ON TABLE ledger.retired_key TO ledger_auditor;
+GRANT UPDATE(status) ON TABLE ledger.repair TO ledger_reconciler;
 
-GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_worker;
+GRANT UPDATE(executed_at) ON TABLE ledger.repair TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.silent_topic TO ledger_worker;
+GRANT UPDATE(executed_by) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT UPDATE(outcome) ON TABLE ledger.repair TO ledger_reconciler;
+
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_operator;
+GRANT SELECT ON TABLE ledger.retired_key TO ledger_reconciler;
+
+GRANT USAGE ON SEQUENCE ledger.run_run_no_seq TO ledger_allocator;
+
+GRANT SELECT ON TABLE ledger.silent_topic TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.silent_topic TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.silent_topic TO ledger_operator;
+GRANT SELECT,DELETE ON TABLE ledger.silent_topic TO ledger_outcome_intake;
+GRANT INSERT ON TABLE ledger.silent_topic TO ledger_reconciler;
+GRANT INSERT ON TABLE ledger.silent_topic TO ledger_upkeep;
 
-GRANT SELECT ON TABLE ledger.state TO ledger_worker;
+GRANT UPDATE(since) ON TABLE ledger.silent_topic TO ledger_outcome_intake;
+
+GRANT SELECT ON TABLE ledger.stalled_partition TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.stalled_partition TO ledger_operator;
+GRANT SELECT,DELETE ON TABLE ledger.stalled_partition TO ledger_upkeep;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.stalled_partition TO ledger_worker;
+
 GRANT SELECT ON TABLE ledger.state TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.state TO ledger_operator;
 
-GRANT SELECT ON TABLE ledger.transition_default TO ledger_worker;
-GRANT SELECT ON TABLE ledger.transition_default TO ledger_auditor;
-
-GRANT SELECT ON TABLE ledger.transition_event TO ledger_worker;
 GRANT SELECT ON TABLE ledger.transition_event TO ledger_auditor;
+GRANT SELECT ON TABLE ledger.transition_event TO ledger_operator;
 
-GRANT SELECT,INSERT ON TABLE ledger.triggered TO ledger_worker;
-GRANT SELECT ON TABLE ledger.triggered TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.triggered TO ledger_operator;
 
-GRANT SELECT,INSERT ON TABLE ledger.tz_change TO ledger_worker;
 GRANT SELECT ON TABLE ledger.tz_change TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.tz_change TO ledger_operator;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.tz_change_version TO ledger_worker;
 GRANT SELECT ON TABLE ledger.tz_change_version TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.tz_change_version TO ledger_operator;
 
-GRANT SELECT,INSERT,UPDATE ON TABLE ledger.watermark TO ledger_worker;
+GRANT UPDATE(applied_at) ON TABLE ledger.tz_change_version TO ledger_operator;
+
+GRANT UPDATE(items) ON TABLE ledger.tz_change_version TO ledger_operator;
+
+GRANT UPDATE(superseded) ON TABLE ledger.tz_change_version TO ledger_operator;
+
 GRANT SELECT ON TABLE ledger.watermark TO ledger_auditor;
+GRANT SELECT,INSERT ON TABLE ledger.watermark TO ledger_reconciler;
 
-GRANT SELECT,INSERT,DELETE,UPDATE ON TABLE ledger.withdrawal TO ledger_worker;
+GRANT UPDATE(complete_before) ON TABLE ledger.watermark TO ledger_reconciler;
+
+GRANT UPDATE(blocked_by) ON TABLE ledger.watermark TO ledger_reconciler;
+
+GRANT UPDATE(as_of) ON TABLE ledger.watermark TO ledger_reconciler;
+
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.withdrawal TO ledger_auditor;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_intake;
+GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_materialiser;
+GRANT SELECT ON TABLE ledger.withdrawal TO ledger_operator;
+GRANT SELECT,INSERT,DELETE ON TABLE ledger.withdrawal TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_upkeep;
+GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_worker;
+
+GRANT UPDATE(reason) ON TABLE ledger.withdrawal TO ledger_upkeep;

@@ -22,6 +22,7 @@ from dueledger.ledger.store.partitions import make_item_months, make_partitions
 from dueledger.stack import TEST_STACK_VARIABLE, Endpoints, Provider, open_stack
 from tests.databases import DatabasePool, MakeDatabase, Template, named_database
 from tests.forks import ForkServer, open_fork_server
+from tests.logins import make_logins
 
 T = TypeVar("T")
 
@@ -76,6 +77,10 @@ async def _open_database_pool(
     connection = await connect(named_database(stack.dsn, name), application_name="test")
     await migrate(connection, ahead=timedelta(0))  # fewer files to copy
     await prepare(connection)
+    await make_logins(connection)
+    await connection.execute(
+        "alter default privileges in schema public grant all on tables to public"
+    )  # handlers of tests leave rows there
     template = await Template.read(connection, name)
     await connection.close()
     await admin.execute(f"alter database {name} allow_connections false")

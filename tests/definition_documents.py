@@ -355,6 +355,28 @@ REFUSED: list[tuple[str, dict[str, object], str, str, str]] = [
             "__consumer_offsets",
         )
     ),
+    *(
+        (
+            NIGHTLY,
+            {"dispatch": {"kafka": {"topic": "t", "settled_by": "topic", "outcome_topic": topic}}},
+            "dispatch.kafka.outcome_topic",
+            reason,
+            "such as outcomes.orders",
+        )
+        for topic, reason in (
+            ("due-outcomes", "reserved"),
+            ("__consumer_offsets", "reserved"),
+            ("due.CloseDue", "as work topics do"),
+            ("t", "topic of the items"),
+        )
+    ),
+    (
+        NIGHTLY,
+        {"dispatch": {"kafka": {"topic": "t", "outcome_topic": "outcomes.t"}}},
+        "dispatch.kafka.outcome_topic",
+        "workers report no outcomes",
+        "settled_by: topic",
+    ),
     (
         NIGHTLY,
         {"dispatch": {"kafka": {"topic": "t", "lease": "PT5M"}}},

@@ -44,6 +44,7 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
     (definition,) = load_definitions(NIGHTLY, source="test")
     assert definition.normalised() == {
         "definition": "nightly-close",
+        "ended": False,
         "tenant": "acme",
         "kind": "CloseDue",
         "business_key": "book-1",

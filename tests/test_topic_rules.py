@@ -4,7 +4,7 @@ import pytest
 
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topics
-from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.store import Connection
 from tests.definition_documents import NIGHTLY, document
@@ -54,6 +54,54 @@ def test_a_topic_of_a_process_or_another_tenant_is_refused(
 )
 def test_a_topic_of_ones_own_or_of_nobody_is_accepted(tenant: str, topic: str) -> None:
     assert refusals(topic, tenant) == []
+
+
+@pytest.mark.parametrize(
+    ("tenant", "topic", "named"),
+    [
+        ("acme", "orders-events", "DUELEDGER_EVENT_TOPIC"),
+        ("globex", "acme.outcomes", "the tenant acme"),
+    ],
+)
+def test_a_topic_of_outcomes_is_refused_as_a_work_topic_is(
+    tenant: str, topic: str, named: str
+) -> None:
+    definition = _settled_by_topic("orders", topic, tenant=tenant)
+    with pytest.raises(InvalidInput) as refused:
+        check_topics([definition], RULES, {})
+    (problem,) = refused.value.problems
+    assert named in str(problem)
+    assert "dispatch.kafka.outcome_topic" in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("topic", "outcome_topic", "field", "use"),
+    [
+        ("orders", "letters", "outcome_topic", "acme/CloseDue uses it for items"),
+        ("outcomes.letters", "outcomes.orders", "topic", "acme/CloseDue uses it for outcomes"),
+    ],
+)
+async def test_no_topic_has_items_of_one_kind_and_outcomes_of_another(
+    connection: Connection, actor_no: int, topic: str, outcome_topic: str, field: str, use: str
+) -> None:
+    letters = _settled_by_topic("letters", "outcomes.letters")
+    await put_in_force(connection, [letters], actor_no=actor_no)
+    orders = _settled_by_topic(topic, outcome_topic, definition="orders", kind="OrderDue")
+
+    with pytest.raises(InvalidInput) as refused:
+        await put_in_force(connection, [orders], actor_no=actor_no)
+
+    (problem,) = refused.value.problems
+    assert f"dispatch.kafka.{field}" in str(problem)
+    assert use in str(problem)
+    # Kinds that share a work topic may share the topic of its outcomes.
+    shared = _settled_by_topic("letters", "outcomes.letters", definition="orders", kind="OrderDue")
+    await put_in_force(connection, [shared], actor_no=actor_no)
+
+
+def _settled_by_topic(topic: str, outcome_topic: str, **fields: object) -> Definition:
+    kafka = {"topic": topic, "settled_by": "topic", "outcome_topic": outcome_topic}
+    return parse_definition(document(NIGHTLY, **{"dispatch": {"kafka": kafka}, **fields}))
 
 
 def test_without_settings_a_topic_is_for_every_tenant() -> None:

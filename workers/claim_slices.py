@@ -16,12 +16,16 @@ from dueledger.ledger.kafka.record_batches import RecordReader
 from dueledger.workers.item import DueItem
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dueledger.ledger.claim_id import ClaimId
     from dueledger.ledger.kafka.record_batches import FetchedBatch, KafkaRecord
     from dueledger.workers.item import ConsumedWorkRecord
 
 _FENCE_MAX: Final = 2**63 - 1
 _POSITION_MAX: Final = 2**31 - 1
+RECORDS_TOGETHER: Final = 1000
+"""How many records are read without a pause: a batch may have hundreds of thousands."""
 
 
 @final
@@ -42,7 +46,7 @@ class ClaimSlice:
     from_position: int
     first_offset: int
     items: list[DueItem | UnreadableItem]
-    is_alone: bool = False  # suspects: nothing may run at the same time
+    suspects_max: int | None = None  # set for suspects: how many of them may run together
 
     @property
     def fence(self) -> int:
@@ -67,7 +71,7 @@ class ClaimSlice:
             self.from_position,
             self.first_offset,
             self.items[:count],
-            self.is_alone,
+            self.suspects_max,
         )
         del self.items[:count]
         self.from_position += count
@@ -93,10 +97,20 @@ class ClaimSlicer:
         self.rejected: list[RejectedWorkRecord] = []
         self._rejected_before_first: list[RejectedWorkRecord] = []
 
-    def cut(self, batch: FetchedBatch) -> None:
-        """Add every record to a slice or to `rejected`."""
+    def take_rejected(self) -> list[RejectedWorkRecord]:
+        """Return the records that break the contract, each once."""
+        rejected, self.rejected = self.rejected, []
+        return rejected
+
+    def cut(self, batch: FetchedBatch) -> Iterator[None]:
+        """Add every record to a slice or to the rejected; pause after each RECORDS_TOGETHER."""
         reader = RecordReader(batch)
+        read = 0
         while (record := reader.next()) is not None:
+            if read >= RECORDS_TOGETHER:
+                read = 0
+                yield
+            read += 1
             try:
                 headers = record.work_headers()
                 claim_slice = self._place(record, headers)
@@ -105,7 +119,10 @@ class ClaimSlicer:
                 continue
             claim_id, position, attempt = headers.claim_id, headers.position + 1, headers.attempt
             # Nearly every record is the next one of its claim.
-            following = reader.next_of_claim(claim_id, position, headers.kind, attempt)
+            following = reader.next_of_claim(
+                claim_id, position, headers.kind, attempt, records_max=RECORDS_TOGETHER - read
+            )
+            read += len(following)
             claim_slice.items += [
                 DueItem(each, claim_id, place, attempt)
                 for place, each in enumerate(following, position)
@@ -147,7 +164,7 @@ class ClaimSlicer:
             position - placed,
             record.offset - placed,
             [*(_unreadable(rejected) for rejected in before), item],
-            is_alone=headers.is_alone,
+            suspects_max=headers.suspects_max,
         )
         self.slices.append(claim_slice)
         return claim_slice

@@ -9,11 +9,11 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import open_pool
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.cells import lift_sequences
-from dueledger.workers.handlers import HandlerForm
 from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
+from dueledger.workers.run.own_transaction import open_transactions
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator, Generator, Sequence
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 # Start, settle, heartbeat and credits; or claim, settle, heartbeat, upkeep and the check of items.
 LEDGER_CONNECTIONS: Final = 5
-TRANSACTIONS_MAX: Final = 32
-IDLE_TRANSACTION_SECONDS: Final = 5.0
 
 log = get_logger("worker")
 
@@ -39,36 +37,25 @@ class WorkerConnections(NamedTuple):
 
 @asynccontextmanager
 async def open_connections(
-    settings: WorkerSettings, handlers: Handlers
+    settings: WorkerSettings, handlers: Handlers, roles: Sequence[str]
 ) -> AsyncGenerator[WorkerConnections]:
-    """Open a worker's connections and register its actor. Raises Unavailable without Postgres."""
+    """Open a worker's connections and register its actor.
+
+    Raises Unavailable without Postgres, NotPermitted if its login lacks one of `roles`.
+    """
     name = incarnation(ActorKind.WORKER)
     dsn = settings.dsn.get_secret_value()
-    transactional = [
-        handler.options for handler in handlers if handler.form is HandlerForm.TRANSACTION
-    ]
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(
             open_pool(
                 dsn,
                 application_name=name,
                 size_max=LEDGER_CONNECTIONS,
+                roles=roles,
                 before_use=lift_sequences,
             )
         )
-        transactions = None
-        if transactional:
-            transactions = await stack.enter_async_context(
-                open_pool(
-                    dsn,
-                    application_name=name,
-                    size_max=min(TRANSACTIONS_MAX, sum(each.concurrency for each in transactional)),
-                    # Longer than a handler may be silent in its transaction.
-                    idle_transaction_seconds=max(each.timeout_seconds for each in transactional)
-                    + IDLE_TRANSACTION_SECONDS,
-                    lent_to_handlers=True,
-                )
-            )
+        transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
         async with pool.acquire() as connection:
             worker_no = await register_actor(connection, name, ActorKind.WORKER)
         yield WorkerConnections(name, worker_no, pool, transactions)

@@ -21,6 +21,7 @@ class WorkerCounts:
     settled: int = 0
     settlements_refused: int = 0  # outcomes that the ledger refused as stale
     loop_blocks: int = 0  # times the event loop was blocked for too long
+    stalls: int = 0  # times a partition was not read for longer than its queue deadline
     lapsed: int = 0  # items whose handlers were stopped because their lease lapsed
 
     def snapshot(self) -> dict[str, int]:

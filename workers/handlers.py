@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar, final
 
@@ -114,9 +114,15 @@ class Handler:
 
 @final
 class Handlers:
-    """The handlers of a worker: at most one for a kind, or for a topic of a kind."""
+    """The handlers of a worker: at most one for a kind, or for a topic of a kind.
 
-    def __init__(self) -> None:
+    `places` are the ``module:name`` from which all of them were loaded. `may_end_process` is false
+    for Dueledger's own handlers: none of them ends its process, so their suspects run like others.
+    """
+
+    def __init__(self, *, places: Sequence[str] = (), may_end_process: bool = True) -> None:
+        self.places = tuple(places)
+        self.may_end_process = may_end_process
         self._by_kind: dict[tuple[str, str | None], Handler] = {}
 
     def on(
@@ -237,6 +243,11 @@ class Handlers:
         key = (handler.kind, handler.topic)
         _require(key not in self._by_kind, f"{handler.kind!r} has a handler already")
         self._by_kind[key] = handler
+
+
+def in_one_slot(handler: Handler) -> Handler:
+    """Return the handler with one call of one item at a time."""
+    return replace(handler, options=replace(handler.options, concurrency=1, batch_max=1))
 
 
 def _is_async(function: Callable[..., object]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import orjson
 
@@ -39,6 +39,15 @@ class ConsumedWorkRecord(Protocol):
     def headers(self) -> envelope.Headers:
         """The headers, in the order written."""
         ...
+
+
+class _PayloadRecord(NamedTuple):
+    """A record of which only the payload is left; the headers were parsed."""
+
+    value: bytes
+    offset: int = 0
+    key: bytes | None = None
+    headers: envelope.Headers = ()
 
 
 class DueItem:
@@ -128,6 +137,17 @@ class DueItem:
     def json(self) -> Any:  # noqa: ANN401  # its shape is the domain's
         """Return the payload as JSON. Raises ``ValueError`` if it is not JSON."""
         return orjson.loads(self.payload)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return its headers and payload, for another process. Raises InvalidHeader."""
+        return DueItem._of_parsed, (self._headers(), bytes(self.payload))
+
+    @staticmethod
+    def _of_parsed(headers: envelope.WorkHeaders, payload: bytes) -> DueItem:
+        record = _PayloadRecord(payload)
+        item = DueItem(record, headers.claim_id, headers.position, headers.attempt)
+        item._headers_cache = headers  # of its own class
+        return item
 
     def __repr__(self) -> str:
         return f"DueItem(fence={self.fence}, position={self.position})"

@@ -20,14 +20,16 @@ from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.flow_limits import read_credits
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.poll.credit_grants import CreditGrants, initial_credits
+from dueledger.workers.poll.partition_progress import CHECK_SECONDS, PartitionProgress
 from dueledger.workers.poll.work_consumer import WorkConsumer
 from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
 from dueledger.workers.start.run_starter import RunStarter
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
+    from dueledger.workers.claim_slices import RejectedWorkRecord
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.settings import WorkerSettings
     from dueledger.workers.worker import Worker
@@ -62,20 +64,28 @@ class KafkaSource(WorkSource):
         self._consumer = WorkConsumer(
             settings, self._topics, name=connections.name, revoked=self._revoke
         )
+        self._progress = PartitionProgress(
+            connections.pool,
+            self._consumer,
+            self._queues,
+            worker.counts,
+            worker_no=connections.worker_no,
+            full=self._full,
+        )
         self._credits = CreditGrants(
             connections.pool,
             worker_no=connections.worker_no,
             window_seconds=settings.worker_credit_window_seconds,
             items_max=settings.worker_buffer_items_max * IN_FLIGHT_FACTOR,
             floors=lambda: initial_credits(self._topics_read(), pools),
+            backlogs=lambda: self._progress.backlogs,
         )
         self._starter = RunStarter(
             connections.pool,
             self._queues,
-            worker.runs,
             worker.counts,
             listener=worker,
-            find_pool=pools.find,
+            pools=pools,
             worker_no=connections.worker_no,
             lease_seconds=settings.worker_lease_seconds,
             batch_wait_seconds=settings.worker_batch_wait_seconds,
@@ -93,6 +103,7 @@ class KafkaSource(WorkSource):
         return [
             Service("worker.commit", self._commit_soon),
             Service("worker.credit", self._credits.tick),
+            Service("worker.check_partitions", self._progress.tick, CHECK_SECONDS),
         ]
 
     async def open(self) -> None:
@@ -156,18 +167,10 @@ class KafkaSource(WorkSource):
         for partition, batches in polled.items():
             slicer = ClaimSlicer()
             for batch in batches:
-                slicer.cut(batch)
-            if slicer.rejected:
-                await self._consumer.reject(partition, slicer.rejected)
-                self._worker.counts.rejected += len(slicer.rejected)
-                log.warning(
-                    LogEvent.RECORD_REJECTED,
-                    topic=partition.topic,
-                    partition=partition.partition,
-                    count=len(slicer.rejected),
-                    offset=slicer.rejected[0].record.offset,
-                    reason=str(slicer.rejected[0].error),
-                )
+                for _ in slicer.cut(batch):
+                    await self._reject(partition, slicer.take_rejected())
+                    await asyncio.sleep(0)  # heartbeats and leases are kept in between
+            await self._reject(partition, slicer.take_rejected())
             if partition not in self._consumer.assigned():
                 continue  # revoked while rejects were sent; the next member polls all of it
             queue = self._queues.setdefault(partition, PartitionQueue())
@@ -180,6 +183,22 @@ class KafkaSource(WorkSource):
             self._starter.wake()
             self._offsets_moved.set()
         return {"polled": count}
+
+    async def _reject(
+        self, partition: TopicPartitionKey, rejected: Sequence[RejectedWorkRecord]
+    ) -> None:
+        if not rejected:
+            return
+        await self._consumer.reject(partition, rejected)
+        self._worker.counts.rejected += len(rejected)
+        log.warning(
+            LogEvent.RECORD_REJECTED,
+            topic=partition.topic,
+            partition=partition.partition,
+            count=len(rejected),
+            offset=rejected[0].record.offset,
+            reason=str(rejected[0].error),
+        )
 
     async def _commit_soon(self) -> dict[str, int]:
         if not self._offsets_moved.is_set():
@@ -220,7 +239,7 @@ class KafkaSource(WorkSource):
         return set(self._topics)
 
     def _has_queued(self) -> bool:
-        return any(queue.queued for queue in self._queues.values())
+        return any(queue.has_queued for queue in self._queues.values())
 
     async def _has_due_work(self) -> bool:
         topics = sorted(self._topics_read())

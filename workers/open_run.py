@@ -25,9 +25,8 @@ class OpenRun:
     `lease_until` is monotonic and rather too early: it counts from before the request. Handlers
     must stop at `stop_at`, a little earlier. Once `is_stopped` no item ends any more. Outcomes from
     before are still sent, because only the ledger knows whether the lease was lost. `is_cancelled`:
-    this worker cancelled the handlers; any other cancellation is a handler's own. Until
-    `handler_deadline`, monotonic, items that must run alone wait for it. `topic` is the source of
-    the items, or empty.
+    this worker cancelled the handlers; any other cancellation is a handler's own. `topic` is the
+    source of the items, or empty. Of suspects at most `suspects_max` may run together.
     """
 
     __slots__ = (
@@ -39,10 +38,8 @@ class OpenRun:
         "fence",
         "first_offset",
         "from_position",
-        "handler_deadline",
         "has_snooze_until",
         "id",
-        "is_alone",
         "is_cancelled",
         "is_stopped",
         "items",
@@ -51,6 +48,7 @@ class OpenRun:
         "open_count",
         "run_no",
         "stop_at",
+        "suspects_max",
         "tasks",
         "topic",
         "unsent_count",
@@ -73,10 +71,9 @@ class OpenRun:
         self.items = claim_slice.items
         self.lease_until = lease_until
         self.stop_at = lease_until - (start.lease_seconds or 0.0) * LEASE_MARGIN
-        self.is_alone = claim_slice.is_alone
+        self.suspects_max = claim_slice.suspects_max
         self.is_cancelled = False
         self.is_stopped = False
-        self.handler_deadline = 0.0
         self.has_snooze_until = False
         self.tasks: set[asyncio.Task[None]] = set()
         self.open_count = size

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.runtime.service import run_to_stop
@@ -14,7 +14,7 @@ from dueledger.workers.kafka_source import KafkaSource
 from dueledger.workers.worker import Worker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Sequence
 
     from dueledger.ledger.runtime.service import Stop
     from dueledger.ledger.store.claims import DueFlow
@@ -23,19 +23,24 @@ if TYPE_CHECKING:
     from dueledger.workers.settings import WorkerSettings
     from dueledger.workers.work_source import WorkSource
 
+WORKER_ROLES: Final = ("worker",)
+DIRECT_WORKER_ROLES: Final = ("allocator", "upkeep", "worker")
+
 
 async def run_worker(
     settings: WorkerSettings, handlers: Handlers, stop: Stop, *, once: bool = False
 ) -> WorkerCounts:
     """Work the handlers' kinds until a stop is requested; return the counts.
 
-    With `once` it stops as soon as nothing is due. Raises Unavailable if Postgres or Kafka cannot
-    be reached at the start, InvalidSetting without handlers and topics, and WorkerStuck, after a
-    drain, if the calls of a handler never end.
+    It waits for Postgres and Kafka if they are away. With `once` it raises Unavailable then, and
+    stops as soon as nothing is due. Raises InvalidSetting without handlers and topics, and
+    WorkerStuck, after a drain, if the calls of a handler never end.
     """
     if not (len(handlers) or settings.worker_topics or settings.worker_all_topics):
         raise InvalidSetting("there is nothing to work: no handler, no topic, and not all topics")
-    return await _run_to_stop(settings, handlers, stop, partial(KafkaSource, settings), once=once)
+    make_source = partial(KafkaSource, settings)
+    work = partial(_run, settings, handlers, stop, make_source, roles=WORKER_ROLES, once=once)
+    return await _run_to_stop(work, settings, stop, once=once)
 
 
 async def run_direct_worker(
@@ -48,27 +53,30 @@ async def run_direct_worker(
 ) -> WorkerCounts:
     """Claim and work the handlers' kinds until a stop is requested; return the counts.
 
-    `admits` selects flows, for kinds that several tenants have. With `once` it stops as soon as
-    nothing can be claimed. Raises Unavailable if Postgres cannot be reached at the start,
-    InvalidSetting without handlers, and WorkerStuck, after a drain, if the calls of a handler
-    never end.
+    `admits` selects flows, for kinds that several tenants have. It waits for Postgres if that is
+    away. With `once` it raises Unavailable then, and stops as soon as nothing can be claimed.
+    Raises InvalidSetting without handlers, and WorkerStuck, after a drain, if the calls of a
+    handler never end.
     """
     if not len(handlers):
         raise InvalidSetting("there is nothing to work: no handler")
     make_source = partial(DirectSource, settings, admits=admits)
-    return await _run_to_stop(settings, handlers, stop, make_source, once=once)
+    work = partial(
+        _run, settings, handlers, stop, make_source, roles=DIRECT_WORKER_ROLES, once=once
+    )
+    return await _run_to_stop(work, settings, stop, once=once)
 
 
 async def _run_to_stop(
+    work: Callable[[], Coroutine[object, object, WorkerCounts]],
     settings: WorkerSettings,
-    handlers: Handlers,
     stop: Stop,
-    make_source: Callable[[Worker], WorkSource],
     *,
     once: bool,
 ) -> WorkerCounts:
-    work = _run(settings, handlers, stop, make_source, once=once)
-    counts = await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    counts = await run_to_stop(
+        work, stop, drain_seconds=settings.worker_drain_seconds, waits=not once
+    )
     return counts or WorkerCounts()
 
 
@@ -78,9 +86,10 @@ async def _run(
     stop: Stop,
     make_source: Callable[[Worker], WorkSource],
     *,
+    roles: Sequence[str],
     once: bool,
 ) -> WorkerCounts:
-    async with open_connections(settings, handlers) as connections:
+    async with open_connections(settings, handlers, roles) as connections:
         stop.mark_started()
         worker = Worker(settings, handlers, connections, make_source)
         with log_lifecycle(connections.name, handlers, worker.counts, settings):

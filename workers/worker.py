@@ -7,16 +7,25 @@ source → handler pools → settler.
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.runtime.service import Signals, Stop, crash_point, run_service
+from dueledger.ledger.runtime.service import (
+    Signals,
+    Stop,
+    crash_point,
+    run_service,
+    until_available,
+)
 from dueledger.ledger.runtime.waiting import forward_stop, run_unless_stopped, wait_for_event
 from dueledger.ledger.store import CONNECTION_LOST
 from dueledger.workers.counts import WorkerCounts
 from dueledger.workers.run.draining import release_unfinished, wait_for_items
 from dueledger.workers.run.handler_pools import HandlerPools
+from dueledger.workers.run.isolated_messages import Program
+from dueledger.workers.run.isolated_pool import IsolatedCalls
 from dueledger.workers.run.leases import Leases
 from dueledger.workers.run.stuck_pools import StuckPoolCheck
 from dueledger.workers.settle.settler import Settler
@@ -29,7 +38,7 @@ if TYPE_CHECKING:
     from dueledger.workers.connections import WorkerConnections
     from dueledger.workers.handlers import Handlers
     from dueledger.workers.open_run import OpenRun
-    from dueledger.workers.run.handler_pool import HandlerPool
+    from dueledger.workers.run.listener import RunPool
     from dueledger.workers.settings import WorkerSettings
     from dueledger.workers.work_source import WorkSource
 
@@ -55,8 +64,18 @@ class Worker:
         self.counts = WorkerCounts()
         self.signals = Signals()
         self.runs: dict[int, OpenRun] = {}
+        self._isolated = None
+        if handlers.places and handlers.may_end_process:
+            dsn = settings.dsn.get_secret_value()
+            self._isolated = IsolatedCalls(
+                Program(handlers.places, tuple(sys.path), dsn, connections.name, worker_no), self
+            )
         self.handler_pools = HandlerPools(
-            handlers, self, worker_no=worker_no, pool=connections.transactions
+            handlers,
+            self,
+            worker_no=worker_no,
+            pool=connections.transactions,
+            isolated=self._isolated,
         )
         self._settings = settings
         self._progress = asyncio.Event()
@@ -80,7 +99,7 @@ class Worker:
 
     # Called by the handler pools and the source.
 
-    def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
+    def on_run_opened(self, run: OpenRun, handler_pool: RunPool) -> None:
         """Extend the run's lease and call its handlers."""
         self.runs[run.run_no] = run
         handler_pool.start_run(run)
@@ -135,11 +154,14 @@ class Worker:
     async def run(self, stop: Stop, *, once: bool = False) -> None:
         """Work until a stop is requested, then drain; with `once`, request it after one pass.
 
-        Raises Unavailable if the source cannot be reached, and WorkerStuck if handlers never end.
+        It waits for its source; with `once` it raises Unavailable if that cannot be reached.
+        Raises WorkerStuck if handlers never end.
         """
         work_stop, services_stop = Stop(), Stop()
         stuck = StuckPoolCheck(
-            self.handler_pools, work_stop, stuck_seconds=self._settings.worker_stuck_seconds
+            self.handler_pools.in_this_process(),
+            work_stop,
+            stuck_seconds=self._settings.worker_stuck_seconds,
         )
         services = [
             Service("worker.settle", self.settle),
@@ -152,13 +174,16 @@ class Worker:
             Service("worker.check_pools", stuck.tick, STUCK_CHECK_SECONDS),
             *self._source.background_services(),
         ]
+        if self._isolated is not None:
+            services.append(Service("worker.isolate", self._isolated.tick))
         if once:
             services.append(self._single_pass(stop))
         service_tasks = _start(services, services_stop)
         forwarding = asyncio.create_task(forward_stop(stop, work_stop))
         input_tasks: list[asyncio.Task[None]] = []
         try:
-            if await run_unless_stopped(self._source.open(), work_stop):
+            opening = self._source.open() if once else until_available(self._source.open)
+            if await run_unless_stopped(opening, work_stop):
                 inputs = self._source.input_services()
                 input_tasks = _start(inputs, work_stop)
                 await work_stop.wait()
@@ -170,6 +195,8 @@ class Worker:
             for run in self.runs.values():
                 run.cancel_handlers()
             await self._source.stop_taking()
+            if self._isolated is not None:
+                self._isolated.close()
             services_stop.request()
             for task in (forwarding, *input_tasks):
                 task.cancel()

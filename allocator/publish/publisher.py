@@ -28,7 +28,11 @@ from aiokafka.errors import (
 )
 
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
-from dueledger.allocator.publish.producer_shutdown import close_in_background, stop_sending
+from dueledger.allocator.publish.producer_internals import (
+    allow_end_before_retry,
+    close_in_background,
+    stop_sending,
+)
 from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.topics import make_missing_topics, unavailable
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
@@ -225,6 +229,7 @@ class Publisher:
             max_batch_size=options.batch_bytes_max,
             request_timeout_ms=int(options.request_seconds * 1000),
         )
+        allow_end_before_retry(producer)
         try:
             async with asyncio.timeout(options.request_seconds):
                 await producer.start()

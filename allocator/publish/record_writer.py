@@ -31,7 +31,6 @@ _HEADERS: Final = len(envelope.WORK_HEADERS)
 _ID: Final = header_name(envelope.ID)
 _ITEM: Final = header_name(envelope.ITEM) + VARINTS[_UUID_CHARACTERS]
 _SUBJECT: Final = header_name(envelope.SUBJECT)
-_ALONE: Final = header(envelope.ALONE, b"1")
 _TRACEPARENT: Final = header_name(envelope.TRACEPARENT)
 # One call for all columns: their properties, one by one, take a tenth of the loop's time.
 _written_columns: Final = itemgetter(
@@ -172,9 +171,9 @@ class RecordWriter:
             header_start, last_headers = header_starts[0], b""
             if traceparent is not None:
                 header_start, last_headers = header_starts[1], _traceparent_header(traceparent)
-            if batch_max == 1:
+            if batch_max is not None:
                 header_start = header_starts[1 + (traceparent is not None)]
-                last_headers += _ALONE
+                last_headers += header(envelope.SUSPECT, b"%d" % batch_max)
             if flow_no != flow_before or attempt != attempt_before:
                 flow_before, attempt_before = flow_no, attempt
                 kind_headers = flow_headers[flow_no].headers_by_attempt[attempt + 1]

@@ -1,5 +1,6 @@
 -- Count the definitions that are materialised up to an instant or further. Reads all of them: for benchmarks alone.
 -- returns: one
+-- roles: owner
 -- $1 until timestamptz
 -- index: none
 -- locks: none

@@ -1,5 +1,6 @@
 -- Make schedules on the server, each in force from an instant on, with one of some `when`s in turn: the load of a benchmark.
 -- returns: zero
+-- roles: owner
 -- $1 document jsonb
 -- $2 whens jsonb[]
 -- $3 prefix text

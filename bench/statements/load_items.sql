@@ -1,5 +1,6 @@
 -- Emit items made on the server, as Scheduled, each through the same door as any other: the load of a benchmark.
 -- returns: one
+-- roles: owner
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]
 -- $3 flow_lanes text[]

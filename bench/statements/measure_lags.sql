@@ -1,5 +1,6 @@
 -- Measure how long after their time items were started, by when that was, from a sample of the runs.
 -- returns: zero or more
+-- roles: owner
 -- $1 started_from timestamptz
 -- $2 started_until timestamptz
 -- $3 every_nth_run integer

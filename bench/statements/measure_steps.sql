@@ -1,5 +1,6 @@
 -- Measure how long each step took for the completed items whose business key has a prefix.
 -- returns: one
+-- roles: owner
 -- $1 key_prefix text
 -- index: none
 -- locks: none

@@ -1,5 +1,6 @@
 -- Read what a measurement must say of its server: version, what makes a commit durable, and its clock.
 -- returns: one
+-- roles: owner
 -- index: none
 -- locks: none
 select pg_catalog.current_setting('server_version') as version,

@@ -1,5 +1,6 @@
 -- Read how large the hot tables are, and how many dead rows they hold, partitions summed.
 -- returns: zero or more
+-- roles: owner
 -- index: none
 -- locks: none
 select coalesce(parent.relname, s.relname)::text as name,

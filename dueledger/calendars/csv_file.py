@@ -14,25 +14,11 @@ from dueledger.calendars.source_calendar import (
 )
 from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
 from dueledger.ledger.errors import Problem
+from dueledger.ledger.runtime.text_file import CALENDAR_BYTES_MAX, read_text
 from dueledger.ledger.schedule.calendars import DAYS_LISTED_MAX
 
 _HEADERS: Final = (["date"], ["date", "name"])
 _ISO_DATE_CHARS: Final = 10
-_BYTES_MAX: Final = 4_194_304
-
-
-def read_text(path: Path) -> str:
-    """Read a file in UTF-8, with a byte order mark or without."""
-    raw = path.read_bytes()
-    if len(raw) > _BYTES_MAX:
-        raise_invalid_source(
-            str(path), [Problem(str(path), "", f"is longer than {_BYTES_MAX:,} bytes")]
-        )
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is not UTF-8"
-        raise_invalid_source(str(path), [Problem(str(path), "", reason, "the file in UTF-8")])
 
 
 def read_csv(
@@ -85,7 +71,7 @@ def _found(
 
 def _lines(path: Path) -> list[tuple[int, list[str], int]]:
     """Return each line's number, its fields, and how many the header has."""
-    reader = csv.reader(read_text(path).splitlines(keepends=True), strict=True)
+    reader = csv.reader(read_text(path, CALENDAR_BYTES_MAX).splitlines(keepends=True), strict=True)
     found: list[tuple[int, list[str], int]] = []
     header: list[str] | None = None
     try:

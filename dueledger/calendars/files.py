@@ -8,11 +8,12 @@ from typing import cast
 
 import orjson
 
-from dueledger.calendars.csv_file import read_csv, read_text
+from dueledger.calendars.csv_file import read_csv
 from dueledger.calendars.ics_file import read_ics
 from dueledger.calendars.source_calendar import SourceCalendar, raise_invalid_source, read_weekend
 from dueledger.ledger.definitions.calendar_document import parse_calendar
 from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.runtime.text_file import CALENDAR_BYTES_MAX, read_text
 from dueledger.ledger.schedule import Calendar
 
 
@@ -63,7 +64,7 @@ def read_given(pairs: Sequence[str], terms: CalendarFileOptions) -> dict[str, Ca
 
 def _read_json(path: Path) -> SourceCalendar:
     try:
-        document: object = orjson.loads(read_text(path))
+        document: object = orjson.loads(read_text(path, CALENDAR_BYTES_MAX))
     except orjson.JSONDecodeError as error:
         raise_invalid_source(str(path), [Problem(str(path), "", f"no JSON: {error}")])
     if not isinstance(document, dict):

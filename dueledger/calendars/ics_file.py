@@ -5,12 +5,11 @@ of day depends on a zone.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from dueledger.calendars.csv_file import read_text
 from dueledger.calendars.source_calendar import (
     DayRange,
     SourceCalendar,
@@ -19,8 +18,10 @@ from dueledger.calendars.source_calendar import (
     missing_extra,
     raise_invalid_source,
 )
+from dueledger.calendars.yearly_rule import YearlyRule, read_yearly_rule
 from dueledger.ledger.definitions.calendar_document import NAME_CHARS_MAX
 from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.runtime.text_file import CALENDAR_BYTES_MAX, read_text
 from dueledger.ledger.schedule.calendars import CLOSED_DAYS_MAX, DAYS_LISTED_MAX
 
 IcsEvent: TypeAlias = Any  # the library's type is a union of all possible property types
@@ -29,8 +30,11 @@ _DAY: Final = timedelta(days=1)
 _SHOWN_MAX: Final = 5
 _REPEATING: Final = ("RDATE", "RECURRENCE-ID")
 _LENGTHS: Final = ("DTEND", "DURATION")
-_STARTS_MAX: Final = 10_000
-"""How often one event may repeat until the last day of the calendar: daily, for 27 years."""
+_LINES_MAX: Final = 50_000
+_YEARS_MAX: Final = 100_000
+"""Years that the rules of a file may be computed for: 500 rules for two centuries each."""
+_DAYS_MAX: Final = 100_000
+"""Days of all events of a file, those outside the calendar included."""
 
 _REASON_CHARS_MAX: Final = 120
 # A property that the library could not parse raises InvalidCalendar, a ValueError, when it is used;
@@ -40,11 +44,14 @@ _UNREADABLE: Final = (OverflowError, TypeError, ValueError)
 
 @dataclass(slots=True)
 class _IcsHolidays:
-    """The holidays so far, and the events that were left out."""
+    """The holidays so far, the events that were left out, and how much was computed."""
 
+    span: DayRange
     days: dict[date, str] = field(default_factory=dict[date, str])
     cancelled: list[str] = field(default_factory=list[str])
     outside: int = 0
+    years_computed: int = 0
+    days_computed: int = 0
     problems: list[Problem] = field(default_factory=list[Problem])
 
 
@@ -61,22 +68,24 @@ def read_ics(
         from icalendar import Calendar as Ics  # noqa: PLC0415 - an extra
     except ImportError:
         raise missing_extra("ics", "An .ics file") from None
+    text = read_text(path, CALENDAR_BYTES_MAX)
+    if text.count("\n") > _LINES_MAX:
+        reason = f"has more than {_LINES_MAX:,} lines"
+        raise_invalid_source(str(path), [Problem(str(path), "", reason, "the holidays alone")])
+    check_span(first or last, last, "--valid-to")
     try:
-        calendars = Ics.from_ical(read_text(path), multiple=True)
-    except InvalidInput:
-        raise
-    except (ValueError, LookupError, TypeError) as error:
+        events = [event for each in Ics.from_ical(text, multiple=True) for event in _events(each)]
+    except (ValueError, LookupError, TypeError, RecursionError) as error:
         reason = f"is not iCalendar: {_reason(error)}"
         raise_invalid_source(str(path), [Problem(str(path), "", reason, "a .ics file")])
-    found = _IcsHolidays()
-    beginning = date.min if first is None else first
-    events: list[IcsEvent] = [event for calendar in calendars for event in _events(calendar)]
+    found = _IcsHolidays(DayRange(first or date.min, last))
     for event in events:
-        _take(found, event, DayRange(beginning, last))
+        _take(found, event)
+        if len(found.days) > DAYS_LISTED_MAX:
+            found.problems.append(Problem(str(path), "", f"has more than {DAYS_LISTED_MAX:,} days"))
+            break
     if not found.days and not found.problems:
         found.problems.append(Problem(str(path), "", "has no all-day event in the range"))
-    if len(found.days) > DAYS_LISTED_MAX:
-        found.problems.append(Problem(str(path), "", f"has more than {DAYS_LISTED_MAX:,} days"))
     if found.problems:
         raise_invalid_source(str(path), found.problems)
     span = check_span(first or min(found.days), last, "--valid-to")
@@ -93,7 +102,7 @@ def _remarks(found: _IcsHolidays) -> Iterator[str]:
         yield f"left out as outside the range: {found.outside:,} days"
 
 
-def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
+def _take(found: _IcsHolidays, event: IcsEvent) -> None:
     name = " ".join(str(event.get("SUMMARY", "")).split())[:NAME_CHARS_MAX]
     place = name or str(event.get("UID", "an event"))
     if str(event.get("STATUS", "")).upper() == "CANCELLED":
@@ -101,13 +110,15 @@ def _take(found: _IcsHolidays, event: IcsEvent, span: DayRange) -> None:
         return
     try:
         problem = next(_unusable(event, place), None)
-        days = [] if problem else _holidays(event, span)
+        days = [] if problem else _holidays(found, event)
+    except InvalidInput as refused:
+        problem, days = replace(refused.problems[0], field=place), []
     except _UNREADABLE as error:
         problem, days = Problem(place, "", f"cannot be read: {_reason(error)}"), []
     if problem:
         found.problems.append(problem)
     for day in days:
-        if day in span:
+        if day in found.span:
             known = found.days.get(day)
             found.days[day] = name if known is None else _joined(known, name)
         else:
@@ -118,17 +129,42 @@ def _reason(error: Exception) -> str:
     return " ".join(str(error).split())[:_REASON_CHARS_MAX]
 
 
-def _holidays(event: IcsEvent, span: DayRange) -> list[date]:
+def _holidays(found: _IcsHolidays, event: IcsEvent) -> list[date]:
     """Return the days of an event, some of them maybe outside of the range."""
     begin: date = event["DTSTART"].dt
     length = _length(event, begin)
     if not _DAY <= length <= CLOSED_DAYS_MAX * _DAY:
         raise ValueError(f"it is not between 1 and {CLOSED_DAYS_MAX} days long")
-    return [
-        start + number * _DAY
-        for start in _starts(event, begin, span, length)
-        for number in range(length.days)
-    ]
+    excluded = set(_excluded(event))
+    days: list[date] = []
+    for start in _starts(found, event, begin, length.days):
+        if start not in excluded:
+            days += (start + number * _DAY for number in range(length.days))
+        if found.days_computed + len(days) > _DAYS_MAX:
+            raise ValueError(f"with it the file has more than {_DAYS_MAX:,} days")
+    found.days_computed += len(days)
+    return days
+
+
+def _starts(found: _IcsHolidays, event: IcsEvent, begin: date, length: int) -> Iterator[date]:
+    """Yield the days on which it begins; for a repeated event, those in or near the range."""
+    rule = _rule(event, begin)
+    if rule is None:
+        yield begin
+        return
+    first = date.fromordinal(max(1, found.span.first.toordinal() - length + 1))
+    found.years_computed += max(0, found.span.last.year - rule.first_searched(first).year + 1)
+    if found.years_computed > _YEARS_MAX:
+        raise ValueError(f"with it the file has rules for more than {_YEARS_MAX:,} years")
+    yield from (day for day in rule.days(first, found.span.last) if day >= first)
+
+
+def _rule(event: IcsEvent, begin: date) -> YearlyRule | None:
+    rule = event.get("RRULE")
+    if rule is None:
+        return None
+    text = rule if isinstance(rule, str) else rule.to_ical().decode()
+    return read_yearly_rule(str(text), begin)
 
 
 def _joined(known: str, name: str) -> str:
@@ -154,15 +190,8 @@ def _unusable(event: IcsEvent, place: str) -> Iterator[Problem]:
         yield Problem(
             place, "", f"{other} is not supported", "RRULE:FREQ=YEARLY, or one event for each day"
         )
-    if rule is None:
-        return
-    if isinstance(rule, list) or [str(one).upper() for one in rule.get("FREQ", [])] != ["YEARLY"]:
-        reason = "does not repeat yearly"
-        yield Problem(place, "", reason, "RRULE:FREQ=YEARLY, or one event for each day")
-    elif any(interval < 1 for interval in rule.get("INTERVAL", [])):
-        yield Problem(place, "", "INTERVAL is less than 1", "INTERVAL=1")
-    elif any(isinstance(until, datetime) for until in rule.get("UNTIL", [])):
-        yield Problem(place, "", "UNTIL is a time of day", "UNTIL=20301231")
+    if isinstance(rule, list):
+        yield Problem(place, "", "has more than one RRULE", "one RRULE, or one event for each day")
 
 
 def _length(event: IcsEvent, begin: date) -> timedelta:
@@ -170,27 +199,6 @@ def _length(event: IcsEvent, begin: date) -> timedelta:
         return event["DTEND"].dt - begin
     length: Any = event["DURATION"].dt if "DURATION" in event else _DAY
     return length - length % _DAY if length >= _DAY else length
-
-
-def _starts(event: IcsEvent, begin: date, span: DayRange, length: timedelta) -> Iterator[date]:
-    """Yield the days on which it begins; for a repeated event, those in or near the range."""
-    rule = event.get("RRULE")
-    if rule is None:
-        yield begin
-        return
-    excluded = set(_excluded(event))
-    start = datetime(begin.year, begin.month, begin.day)  # noqa: DTZ001 - local days, no instants
-    from dateutil.rrule import rrulestr  # noqa: PLC0415 - of the same extra
-
-    repeated = rrulestr(rule.to_ical().decode(), dtstart=start)
-    for number, found in enumerate(repeated):
-        day = found.date()
-        if day > span.last:
-            return
-        if number == _STARTS_MAX:
-            raise ValueError(f"it repeats more than {_STARTS_MAX:,} times")
-        if day + length > span.first and day not in excluded:
-            yield day
 
 
 def _events(calendar: IcsEvent) -> list[IcsEvent]:

@@ -102,6 +102,13 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "flow": "Show and change the limits of flows.",
             },
         ),
+        **_entries(
+            "dueledger.cli.roles",
+            {
+                "grant": "Grant roles to a login.",
+                "revoke": "Revoke roles from a login.",
+            },
+        ),
         **_entries("dueledger.cli.setup", {"version": "Print the version as JSON."}),
         **(_BENCH if _IS_CHECKOUT else {}),
     },

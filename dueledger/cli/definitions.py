@@ -43,6 +43,14 @@ def define(
             "--backfill", help="Emit all items since --effective-from, even if that is long ago."
         ),
     ] = False,
+    prune: Annotated[
+        str | None,
+        typer.Option(
+            "--prune",
+            help="End definitions of this source that the files have no longer.",
+            metavar="SOURCE",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
@@ -62,7 +70,7 @@ def define(
         else:
             _show_all(changes, dry_run=dry_run)
 
-    changes = run(_define(dsn, files, since, backfill=backfill, dry_run=dry_run, show=show))
+    changes = run(_define(dsn, files, since, prune, backfill=backfill, dry_run=dry_run, show=show))
     if json_:
         print_lines(documents)
     else:
@@ -133,6 +141,7 @@ async def _define(
     dsn: str | None,
     files: list[Path],
     since: datetime | None,
+    prune: str | None,
     *,
     backfill: bool,
     dry_run: bool,
@@ -145,6 +154,7 @@ async def _define(
     from dueledger.cli.service_session import read_settings
     from dueledger.definitions.files import read_files
     from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
+    from dueledger.definitions.prune import find_pruned
     from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force
     from dueledger.definitions.topic_rules import TopicSettings
     from dueledger.ledger.errors import Conflict
@@ -152,6 +162,7 @@ async def _define(
     topic_rules = read_settings(TopicSettings).rules()
     read, sources = read_files(files)
     async with ledger_connection(dsn) as connection:
+        read += [] if prune is None else await find_pruned(connection, read, prune)
         read = await add_ledger_calendars(connection, read, sources)
         actor_no = await register_person(connection)
         put = partial(
@@ -265,6 +276,8 @@ def _headline(
     said = f"{name}, from {_local(diff.since, 'UTC')}"
     if diff.base_version is None:
         return f"{said}: new"
+    if definition.ended:
+        return f"{said}: ends, after version {diff.base_version}"
     fields = ", ".join(diff.fields) or "nothing"
     said = f"{said}, after version {diff.base_version}: {fields} changed"
     if preview.superseded:

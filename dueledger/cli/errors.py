@@ -15,12 +15,11 @@ from dueledger.stack import StackError
 # No such schema, table, function: the statements are tested on the schema they were written for.
 _UNMIGRATED: Final = frozenset({"3F000", "42P01", "42883"})
 
+_NOT_PERMITTED: Final = "42501"
+_OWNER: Final = "owner"
+"""In a statement's header: no role may run it."""
+
 _REFUSED: Final = {
-    "42501": (
-        ExitCode.FAILED,
-        "NOT_PERMITTED",
-        "The database user lacks a privilege ({error}): `grant ledger_worker to` it.",
-    ),
     "25006": (
         ExitCode.UNREACHABLE,
         "READ_ONLY",
@@ -70,21 +69,33 @@ def describe(error: Exception) -> CommandError | None:
         case _ if isinstance(error, _USAGE_ERROR):
             refused = cast("typer.BadParameter", error)
             return CommandError(ExitCode.USAGE, "USAGE", refused.format_message(), {})
-        case FileNotFoundError() | IsADirectoryError() | PermissionError():
-            message = (
-                f"{error.filename}: {error.strerror}. Give the path of a file that can be read."
-            )
-            return CommandError(
-                ExitCode.USAGE, "FILE_UNREADABLE", message, {"path": str(error.filename)}
-            )
+        case OSError() if error.filename is not None:  # one of a connection has none
+            message = visible(f"{error.filename}: {error.strerror}. Give another path.")
+            details: dict[str, object] = {"path": str(error.filename)}
+            return CommandError(ExitCode.USAGE, "FILE_UNREADABLE", message, details)
         case _ if getattr(error, "sqlstate", None) in _UNMIGRATED:
             message = (
                 f"The schema of this database is missing or too old ({_first_line(error)}). "
                 "Run `dueledger migrate`."
             )
             return CommandError(ExitCode.FAILED, "NOT_MIGRATED", message, {})
+        case _ if getattr(error, "sqlstate", None) == _NOT_PERMITTED:
+            return _not_permitted(error)
         case _:
             return _lost_connection(error) or _refused(error)
+
+
+def _not_permitted(error: Exception) -> CommandError:
+    """Name the roles that may run the refused statement, or what the server says is missing."""
+    from dueledger.ledger.store.roles import roles_of_query
+
+    roles = roles_of_query(getattr(error, "query", None) or "")
+    said = getattr(error, "hint", None) or getattr(error, "detail", None)
+    if roles and roles != [_OWNER] and not said:
+        said = f"it needs ledger_{' or ledger_'.join(roles)}: `dueledger grant ROLE TO LOGIN`"
+    message = "; ".join(filter(None, (_first_line(error), said))).rstrip(".")
+    shown = visible(f"The login lacks a privilege: {message}.")
+    return CommandError(ExitCode.FAILED, "NOT_PERMITTED", shown, {"roles": roles})
 
 
 def _refused(error: Exception) -> CommandError | None:

@@ -12,6 +12,9 @@ from dueledger.cli.output import print_document, print_rows, print_text, say
 
 if TYPE_CHECKING:
     from dueledger.importers.import_result import ImportResult
+    from dueledger.importers.source_job import NewDefinitionFields
+
+ANCHOR = "2026-01-01T00:00:00Z"
 
 app = typer.Typer(rich_markup_mode=None)
 imports = typer.Typer(
@@ -27,6 +30,24 @@ OutOption = Annotated[
 ]
 OptionalKindOption = Annotated[
     str | None, typer.Option("--kind", help="Kind of the definitions.", metavar="KIND")
+]
+ImportTenantOption = Annotated[
+    str, typer.Option("--tenant", help="Tenant that owns the definitions.")
+]
+MachineZoneOption = Annotated[
+    str | None,
+    typer.Option("--timezone", help="Timezone of its machine, for jobs that name none."),
+]
+AnchorOption = Annotated[
+    str, typer.Option("--anchor", help="Time from which fixed rates count.", metavar="T")
+]
+SourceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        help="Name of this import, for `define --prune`; default: scheduler and file name.",
+        metavar="NAME",
+    ),
 ]
 
 _COLUMNS = (
@@ -44,32 +65,26 @@ _COLUMNS = (
 @imports.command("crontab")
 def import_crontab(
     file: Annotated[Path, typer.Argument(help="A crontab.", metavar="FILE")],
-    timezone: Annotated[
-        str | None,
-        typer.Option("--timezone", help="Timezone of its machine, for lines without CRON_TZ."),
-    ] = None,
+    timezone: MachineZoneOption = None,
     system: Annotated[
         bool, typer.Option("--system", help="A system crontab: each command has a user before it.")
     ] = False,
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="Tenant that owns the definitions.")
-    ] = "crontab",
+    tenant: ImportTenantOption = "crontab",
     kind: OptionalKindOption = None,
+    source: SourceOption = None,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Convert a crontab to definitions. Exit code 4 if a line cannot be converted."""
-    from dueledger.importers.crontab import KIND, Crontab
     from dueledger.importers.crontab import import_crontab as read_crontab
+    from dueledger.ledger.runtime.text_file import DEFINITION_BYTES_MAX, read_text
 
-    try:
-        text = file.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        message = f"{file}: byte {error.start} is not UTF-8"
-        raise typer.BadParameter(message, param_hint="FILE") from None
+    text = read_text(file, DEFINITION_BYTES_MAX)
     of_system = system or file.name == "crontab" or file.absolute().parent.name == "cron.d"
-    crontab = Crontab(tenant, kind or KIND, _zone(timezone), of_system)
-    _print_import(read_crontab(text, file.name, crontab), out, as_json=json_)
+    anew = _new_fields("crontab", file, tenant, kind, source, zone=timezone)
+    _print_import(
+        read_crontab(text, file.name, anew, of_system=of_system), anew, out, as_json=json_
+    )
 
 
 @imports.command("kubernetes")
@@ -78,27 +93,120 @@ def import_kubernetes(
         Path,
         typer.Argument(help="CronJobs or Prow's periodic jobs; YAML, JSON.", metavar="FILE|DIR"),
     ],
-    anchor: Annotated[
-        str, typer.Option("--anchor", help="Time from which fixed rates count.", metavar="T")
-    ] = "2026-01-01T00:00:00Z",
+    anchor: AnchorOption = ANCHOR,
     timezone: Annotated[
         str,
         typer.Option("--timezone", help="Timezone of the controller, for jobs without timeZone."),
     ] = "UTC",
-    tenant: Annotated[
-        str, typer.Option("--tenant", help="Tenant that owns the definitions.")
-    ] = "kubernetes",
+    tenant: ImportTenantOption = "kubernetes",
     kind: OptionalKindOption = None,
+    source: SourceOption = None,
     out: OutOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Convert CronJobs to definitions. Exit code 4 if one cannot be converted."""
     from dueledger.importers.kubernetes import import_kubernetes as read_kubernetes
-    from dueledger.importers.prow_periodic import NewDefinitionFields
 
-    anew = NewDefinitionFields(tenant, options.read_due_instant(anchor, "--anchor"), kind or "")
-    found = read_kubernetes(path, anew, zone=_zone(timezone) or "UTC")
-    _print_import(found, out, as_json=json_)
+    anew = _new_fields("kubernetes", path, tenant, kind, source, zone=timezone, anchor=anchor)
+    _print_import(read_kubernetes(path, anew), anew, out, as_json=json_)
+
+
+@imports.command("systemd")
+def import_systemd(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Timers: .timer units, or what `systemctl cat` prints.", metavar="FILE|DIR"
+        ),
+    ],
+    anchor: AnchorOption = ANCHOR,
+    timezone: MachineZoneOption = None,
+    tenant: ImportTenantOption = "systemd",
+    kind: OptionalKindOption = None,
+    source: SourceOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Convert timers of systemd. Exit code 4 if one cannot be converted."""
+    from dueledger.importers.systemd import import_systemd as read_systemd
+
+    anew = _new_fields("systemd", path, tenant, kind, source, zone=timezone, anchor=anchor)
+    _print_import(read_systemd(path, anew), anew, out, as_json=json_)
+
+
+@imports.command("quartz")
+def import_quartz(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Quartz' XML; Spring's annotations, properties and YAML.", metavar="FILE|DIR"
+        ),
+    ],
+    dialect: Annotated[
+        str, typer.Option("--dialect", help="Of settings and lists: spring or quartz.")
+    ] = "spring",
+    anchor: AnchorOption = ANCHOR,
+    timezone: MachineZoneOption = None,
+    tenant: ImportTenantOption = "quartz",
+    kind: OptionalKindOption = None,
+    source: SourceOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Convert triggers of Quartz and Spring. Exit code 4 if one cannot be converted."""
+    from dueledger.importers.java_cron import JavaDialect
+    from dueledger.importers.quartz import import_quartz as read_quartz
+
+    dialects = {"spring": JavaDialect.SPRING, "quartz": JavaDialect.QUARTZ}
+    if dialect not in dialects:
+        raise typer.BadParameter("spring or quartz", param_hint="--dialect")
+    anew = _new_fields("quartz", path, tenant, kind, source, zone=timezone, anchor=anchor)
+    _print_import(read_quartz(path, anew, dialects[dialect]), anew, out, as_json=json_)
+
+
+@imports.command("eventbridge")
+def import_eventbridge(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Output of the AWS CLI, CloudFormation or Terraform as JSON; YAML, JSON.",
+            metavar="FILE|DIR",
+        ),
+    ],
+    anchor: AnchorOption = ANCHOR,
+    tenant: ImportTenantOption = "eventbridge",
+    kind: OptionalKindOption = None,
+    source: SourceOption = None,
+    out: OutOption = None,
+    json_: JsonOption = False,
+) -> None:
+    """Convert schedules of EventBridge. Exit code 4 if one cannot be converted."""
+    from dueledger.importers.eventbridge import import_eventbridge as read_eventbridge
+
+    anew = _new_fields("eventbridge", path, tenant, kind, source, zone=None, anchor=anchor)
+    _print_import(read_eventbridge(path, anew), anew, out, as_json=json_)
+
+
+def _new_fields(
+    scheduler: str,
+    path: Path,
+    tenant: str,
+    kind: str | None,
+    source: str | None,
+    *,
+    zone: str | None,
+    anchor: str = ANCHOR,
+) -> "NewDefinitionFields":
+    from dueledger.importers.source_job import NewDefinitionFields
+    from dueledger.ledger.definitions.fields import NAME_CHARS_MAX
+
+    return NewDefinitionFields(
+        tenant,
+        options.read_due_instant(anchor, "--anchor"),
+        kind or "",
+        _zone(zone),
+        source or f"{scheduler}:{path.name or path.resolve().name}"[:NAME_CHARS_MAX],
+    )
 
 
 def _zone(name: str | None) -> str | None:
@@ -109,21 +217,30 @@ def _zone(name: str | None) -> str | None:
     return name
 
 
-def _print_import(found: "ImportResult", out: Path | None, *, as_json: bool) -> None:
+def _print_import(
+    found: "ImportResult", anew: "NewDefinitionFields", out: Path | None, *, as_json: bool
+) -> None:
     from dueledger.importers.definition_yaml import definitions_text, write_definitions
+    from dueledger.importers.earlier_files import find_obsolete
 
     written = [] if out is None else write_definitions(found.jobs, out)
+    obsolete = [] if out is None else find_obsolete(out, written, anew.source)
     if as_json:
-        _print_json(found, written)
+        _print_json(found, written, obsolete)
     elif out is None and found.jobs:
         print_text(definitions_text(found.jobs))
     if not as_json:
         _print_tables(found, on_stderr=out is None)
     _summarise(found, written)
+    for path in obsolete:
+        say(
+            f"{path}: this import makes it no longer; remove it, and end its definition with "
+            f"`dueledger define FILE… --prune {anew.source}`"
+        )
     options.exit_with(ExitCode.DONE if found.jobs and not found.skipped else ExitCode.FINDINGS)
 
 
-def _print_json(found: "ImportResult", written: list[Path]) -> None:
+def _print_json(found: "ImportResult", written: list[Path], obsolete: list[Path]) -> None:
     from dataclasses import asdict
 
     from dueledger.importers.import_result import QUESTIONS
@@ -137,6 +254,7 @@ def _print_json(found: "ImportResult", written: list[Path]) -> None:
             "passed_over": found.passed_over,
             "questions": {question.value: QUESTIONS[question] for question, _ in found.questions()},
             "files": [str(path) for path in written],
+            "obsolete": [str(path) for path in obsolete],
         }
     )
 

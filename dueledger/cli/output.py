@@ -39,9 +39,14 @@ def format_document(document: object) -> bytes:
         return orjson.dumps(_in_utf8(document), default=_plain, option=options)
 
 
+def document_text(document: object) -> str:
+    """Return one JSON document as one line whose characters are visible, without its end."""
+    return escape_json(format_document(document).decode().removesuffix("\n"))
+
+
 def print_document(document: object) -> None:
     """Print one JSON document on one line."""
-    print_text(escape_json(format_document(document).decode().removesuffix("\n")) + "\n")
+    print_text(document_text(document) + "\n")
 
 
 def print_lines(documents: Iterable[object]) -> None:

@@ -9,11 +9,13 @@ import typer
 from dueledger.cli import options
 from dueledger.cli.definitions import FileArgument
 from dueledger.cli.options import DsnOption, JsonOption
-from dueledger.cli.output import print_document, print_fields, print_rows, say
+from dueledger.cli.output import document_text, print_fields, print_rows, print_text, say
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from dueledger.ledger.definitions.parsing import Definition
-    from dueledger.ledger.schedule import ScheduleWindow
+    from dueledger.ledger.schedule import Occurrence, ScheduleWindow, Skipped
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -59,7 +61,7 @@ def preview(
     """Show when a definition falls due, and what is skipped and why. Needs no database."""
     from dueledger.cli.named_calendars import add_named_calendars
     from dueledger.definitions.files import read_definitions
-    from dueledger.preview.occurrences import preview_definition, preview_document, preview_smears
+    from dueledger.preview.occurrences import preview_slices
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
     (definition,) = add_named_calendars([chosen], calendar, (weekend, valid_from, valid_to), dsn)
@@ -67,9 +69,9 @@ def preview(
     if start is not None and end is not None and end <= start:
         raise typer.BadParameter(f"{until!r} is not after --from, {since!r}", param_hint="--to")
     if event is not None:
-        window = _example(definition, event, as_json=json_)
+        windows = iter((_example(definition, event, as_json=json_),))
     else:
-        window = preview_definition(
+        windows = preview_slices(
             definition,
             since=start,
             until=end,
@@ -81,9 +83,25 @@ def preview(
             ),
         )
     if json_:
-        print_document(preview_document(window, preview_smears(definition, window)))
+        _print_json(definition, windows)
     else:
-        _print(definition, window, (start, None if count else end))
+        _print(definition, windows, (start, None if count else end))
+
+
+def _print_json(definition: "Definition", windows: "Iterator[ScheduleWindow]") -> None:
+    """Print one document, a window at a time: a long one is never in memory as a whole."""
+    from dueledger.preview.occurrences import PreviewSkipped, preview_document, preview_smears
+
+    skipped: list[PreviewSkipped] = []
+    before = '{"occurrences":['
+    for window in windows:
+        document = preview_document(window, preview_smears(definition, window))
+        skipped += document["skipped"]
+        if document["occurrences"]:
+            print_text(before + document_text(document["occurrences"])[1:-1])
+            before = ","
+    opened = "" if before == "," else before
+    print_text(f'{opened}],"skipped":{document_text(skipped)}}}\n')
 
 
 def _chosen(definitions: "list[Definition]", name: str | None) -> "Definition":
@@ -126,30 +144,39 @@ def _example(definition: "Definition", file: Path, *, as_json: bool) -> "Schedul
 
 def _print(
     definition: "Definition",
-    window: "ScheduleWindow",
+    windows: "Iterator[ScheduleWindow]",
     bounds: tuple[datetime | None, datetime | None],
 ) -> None:
-    from dueledger.ledger.schedule import AfterCompletion, Relative
+    from dueledger.ledger.schedule import AfterCompletion, Decision, Relative, ScheduleWindow
     from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
     from dueledger.preview.occurrences import preview_document, preview_smears
     from dueledger.preview.wording import change_rows, decision_words, skip_words
 
-    smears = preview_smears(definition, window)
-    document = preview_document(window, smears)
+    first: list[Occurrence] = []
+    odd: list[Occurrence] = []
+    all_skipped: list[Skipped] = []
+    found_count, last_due = 0, None
+    for window in windows:
+        first += window.occurrences[: _SHOWN_MAX - len(first)]
+        odd += (each for each in window.occurrences if each.decision is not Decision.EXACT)
+        all_skipped += window.skipped
+        found_count += len(window.occurrences)
+        last_due = max((each.due_at for each in window.occurrences), default=last_due)
+    shown_window = ScheduleWindow(tuple(first), ())
+    smears = preview_smears(definition, shown_window)
+    document = preview_document(shown_window, smears)
     rows = [
         {**shown, "decision": decision_words(found) or shown["decision"]}
-        for shown, found in zip(
-            document["occurrences"][:_SHOWN_MAX], window.occurrences[:_SHOWN_MAX], strict=True
-        )
+        for shown, found in zip(document["occurrences"], first, strict=True)
     ]
     columns = ("due_at", "nominal", "utc_offset", "decision")
     print_rows(rows, (*columns, "smear_seconds") if smears else columns, empty="Nothing falls due.")
-    if len(window.occurrences) > len(rows):
-        say(f"and {len(window.occurrences) - len(rows):,} more: --json has them all")
-    if window.skipped:
+    if found_count > len(rows):
+        say(f"and {found_count - len(rows):,} more: --json has them all")
+    if all_skipped:
         skipped = [
             {"nominal": found.nominal.isoformat(), "skipped": skip_words(found)}
-            for found in window.skipped
+            for found in all_skipped
         ]
         print_rows(skipped, ("nominal", "skipped"), empty="")
     if isinstance(definition.when, AfterCompletion):
@@ -159,9 +186,10 @@ def _print(
     start, end = bounds
     if isinstance(definition.when, Relative):
         return
-    end = end or max((found.due_at for found in window.occurrences), default=start)
+    end = end or last_due or start
     if start is not None and end is not None:
-        changes = change_rows(window, zone, max(start, DUE_MIN), min(end, DUE_END) + _SECOND)
+        odd_window = ScheduleWindow(tuple(odd), tuple(all_skipped))
+        changes = change_rows(odd_window, zone, max(start, DUE_MIN), min(end, DUE_END) + _SECOND)
         if changes:
             print_rows(changes, ("clocks_change", "to", "by", "decision"), empty="")
 

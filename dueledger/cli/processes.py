@@ -88,9 +88,9 @@ def work(
 def _work(
     paths: list[str], dsn: str | None, bootstrap_servers: str | None, *, direct: bool, once: bool
 ) -> None:
-    from dueledger.cli.handler_loading import load_handlers
     from dueledger.cli.service_session import read_settings
     from dueledger.workers.direct import DirectSettings
+    from dueledger.workers.handler_loading import load_handlers
     from dueledger.workers.process import run_direct_worker, run_worker
     from dueledger.workers.settings import WorkerSettings
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from dueledger.ledger.definitions.documents import TEXT_CHARS_MAX
 from dueledger.ledger.definitions.parsing import PROBLEMS_MAX, Definition, load_definitions
-from dueledger.ledger.errors import InvalidDefinition, Problem, shown_value
+from dueledger.ledger.errors import InvalidDefinition, Problem, UnreadableFile, shown_value
+from dueledger.ledger.runtime.text_file import DEFINITION_BYTES_MAX, read_text
 from dueledger.ledger.schedule import NO_CALENDARS, Calendar
 
 DefinitionFiles = Mapping[tuple[str, str], Path]
@@ -15,8 +15,6 @@ DefinitionFiles = Mapping[tuple[str, str], Path]
 
 SINGLE_FILE: Final[DefinitionFiles] = {}
 """If all are from one file, messages do not name it."""
-
-_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
 
 
 def read_definitions(
@@ -26,16 +24,7 @@ def read_definitions(
 
     `calendars` are those that they may name; None leaves names unresolved.
     """
-    with path.open("rb") as file:
-        read = file.read(_BYTES_MAX + 1)  # bounded: a device or a pipe may have no end
-    if len(read) > _BYTES_MAX:
-        problem = Problem(str(path), "", f"is longer than {_BYTES_MAX:,} bytes", "several files")
-        raise InvalidDefinition("The file cannot be read:", [problem])
-    try:
-        text = read.decode()
-    except UnicodeDecodeError as error:
-        problem = Problem(str(path), "", f"byte {error.start} is not UTF-8", "the file in UTF-8")
-        raise InvalidDefinition("The file cannot be read:", [problem]) from None
+    text = read_text(path, DEFINITION_BYTES_MAX)
     return load_definitions(text, source=str(path), calendars=calendars)
 
 
@@ -52,7 +41,7 @@ def read_files(paths: Sequence[Path]) -> tuple[list[Definition], DefinitionFiles
     for path in paths:
         try:
             read = read_definitions(path, calendars=None)
-        except InvalidDefinition as error:
+        except (InvalidDefinition, UnreadableFile) as error:
             problems += [_located(path, problem) for problem in error.problems]
             continue
         for one in read:

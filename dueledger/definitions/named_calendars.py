@@ -98,7 +98,9 @@ async def describe_reach(connection: Connection, definitions: Sequence[Definitio
         f"{one.definition}: calendar {one.calendar_name} ends on {last}; after that nothing is "
         "owed until a newer version is imported"
         for one in await add_ledger_calendars(connection, definitions)
-        if one.calendar_name is not None and (last := _known_until(one)) is not None
+        if one.calendar_name is not None
+        and not one.ended
+        and (last := _known_until(one)) is not None
     ]
 
 
@@ -109,7 +111,7 @@ def _known_until(definition: Definition) -> date | None:
 
 def _beyond(definition: Definition, starts: Sequence[datetime], named: str) -> Iterator[Problem]:
     observance, last = definition.observance(), _known_until(definition)
-    if observance is None:
+    if observance is None or definition.ended:
         return
     place, when = f"{named}.calendar", definition.when
     zone = load_zone(getattr(when, "timezone", "UTC"))

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach
-from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topics
+from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topic_uses, check_topics
 from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
@@ -82,8 +82,9 @@ async def put_in_force(
     now = await read_now(connection)
     definitions = await add_ledger_calendars(connection, definitions, sources)
     check_reach(definitions, effective_from or now, now, sources)
-    _check_together(definitions, sources)
-    policies = {(one.tenant, one.kind): _policy(one) for one in definitions}
+    owing = [one for one in definitions if not one.ended]  # the others decide nothing of their kind
+    _check_together(owing, sources)
+    policies = {(one.tenant, one.kind): _policy(one) for one in owing}
     # Always in the same order, so that two sessions cannot deadlock.
     in_order = sorted(range(len(definitions)), key=lambda place: _name(definitions[place]))
     results: dict[int, DefinedDocument] = {}
@@ -93,11 +94,12 @@ async def put_in_force(
             await put_kind_policy(connection, policies[kind])
             # The kind is locked: two sessions that define one kind see each other's definitions.
             await _check_against_ledger(connection, definitions, kind, sources)
+        await check_topic_uses(connection, definitions, sources)
         for place in in_order:
             results[place] = await _define(connection, definitions[place], actor_no, effective_from)
         # No other session can have written since: the kinds are locked.
         for kind in sorted(policies):
-            await _check_keys(connection, definitions, kind, sources)
+            await _check_keys(connection, owing, kind, sources)
     return [results[place] for place in range(len(definitions))]
 
 
@@ -198,7 +200,7 @@ async def _check_against_ledger(
     sources: DefinitionFiles,
 ) -> None:
     """Refuse a definition that contradicts another definition of its kind in the ledger."""
-    ours = [one for one in definitions if (one.tenant, one.kind) == kind]
+    ours = [one for one in definitions if (one.tenant, one.kind) == kind and not one.ended]
     names = [one.definition for one in definitions if one.tenant == kind[0]]
     for other in (await list_kind_policies(connection, *kind, names)).items():
         _check_parts(ours[0], _parts(ours[0]), other, sources)
@@ -274,6 +276,7 @@ def _policy(definition: Definition) -> KindPolicy:
         dispatch=definition.dispatch.method,
         http=None if http is None else http.model_dump(mode="json", exclude_none=True),
         settled_by="worker" if kafka is None else kafka.settled_by,
+        outcome_topic=None if kafka is None else kafka.outcome_topic,
         lease_seconds=None if lease is None else _whole_seconds(lease),
         attempt_max=retry.attempt_max,
         start_max=retry.start_max or max(START_MAX, retry.attempt_max),

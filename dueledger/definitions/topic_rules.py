@@ -1,4 +1,4 @@
-"""Which topics a definition may not name: those that processes use, and those of other tenants."""
+"""Which topics a definition may not name: those that processes, other tenants or kinds use."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +17,8 @@ from dueledger.ledger.kafka.envelope import (
     REJECTED_TOPIC,
     WORK_TOPIC_PREFIX,
 )
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.kinds import find_topic_uses
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +72,61 @@ class TopicSettings(BaseSettings):
 def check_topics(
     definitions: Sequence[Definition], rules: TopicRules, sources: DefinitionFiles
 ) -> None:
-    """Refuse definitions whose topic another process or another tenant uses.
+    """Refuse definitions with a topic that another process or another tenant uses.
 
     Raises InvalidInput that names each of them.
     """
     problems = [
-        Problem(
-            f"{location_of(one, sources)}.dispatch.kafka.topic",
-            shown_value(one.dispatch.kafka.topic),
-            reason,
-            "a topic of the tenant's own",
-        )
+        _problem(one, field, topic, reason, sources)
         for one in definitions
-        if one.dispatch.kafka is not None
-        and (reason := _refusal(one.dispatch.kafka.topic, one.tenant, rules)) is not None
+        for field, topic in _topics_of(one).items()
+        if (reason := _refusal(topic, one.tenant, rules)) is not None
     ]
     if problems:
         raise InvalidInput("The definitions cannot be put in force:", problems)
+
+
+async def check_topic_uses(
+    connection: Connection, definitions: Sequence[Definition], sources: DefinitionFiles
+) -> None:
+    """Refuse work in a topic of outcomes and outcomes in a work topic, once the kinds are written.
+
+    Raises InvalidInput.
+    """
+    topics = [_topics_of(one) for one in definitions]
+    work, outcomes = (
+        [each[field] for each in topics if field in each] for field in ("topic", "outcome_topic")
+    )
+    kinds = await find_topic_uses(connection, work, outcomes)
+    problems = [
+        _problem(one, field, topic, f"the kind {kinds[topic]} uses it for {other}", sources)
+        for one in definitions
+        for field, topic in _topics_of(one).items()
+        if topic in kinds
+        for other in ("outcomes" if field == "topic" else "items",)
+    ]
+    if problems:
+        raise InvalidInput("The definitions cannot be put in force:", problems)
+
+
+def _topics_of(definition: Definition) -> dict[str, str]:
+    """Return the topics that a definition names, by field."""
+    kafka = definition.dispatch.kafka
+    if kafka is None:
+        return {}
+    named = {"topic": kafka.topic, "outcome_topic": kafka.outcome_topic}
+    return {field: topic for field, topic in named.items() if topic is not None}
+
+
+def _problem(
+    definition: Definition, field: str, topic: str, reason: str, sources: DefinitionFiles
+) -> Problem:
+    return Problem(
+        f"{location_of(definition, sources)}.dispatch.kafka.{field}",
+        shown_value(topic),
+        reason,
+        "a topic of the tenant's own",
+    )
 
 
 def _refusal(topic: str, tenant: str, rules: TopicRules) -> str | None:

@@ -107,6 +107,12 @@ async def _schedule_in_force(
             definition=name,
         )
     definition = parse_definition(row.document, source=f"{tenant}/{name}", calendars=None)
+    if definition.ended:
+        raise NotFound(
+            f"{name!r} has ended for tenant {tenant!r}; define it again without `ended`",
+            tenant=tenant,
+            definition=name,
+        )
     if not definition.is_schedule:
         problem = Problem(
             "definition",

@@ -11,7 +11,8 @@ from dueledger.demo.environment import DAY, DAY_END, DemoEnvironment
 from dueledger.dev.child_processes import ALLOCATOR, INTAKE, MATERIALISER, worker
 from dueledger.dev.examples import example
 from dueledger.importers.kubernetes import TENANT, import_kubernetes
-from dueledger.importers.prow_periodic import KIND, NewDefinitionFields
+from dueledger.importers.prow_periodic import KIND
+from dueledger.importers.source_job import NewDefinitionFields
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.actors import ActorKind, register_actor

@@ -6,7 +6,6 @@ refuse, or that is ambiguous, is left out with the reason; none gets another mea
 """
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from functools import lru_cache
@@ -15,7 +14,9 @@ from typing import Final
 from pydantic import ValidationError
 from pydantic_core import PydanticCustomError
 
+from dueledger.importers.hashed_cron import HashedCron, read_hashed
 from dueledger.importers.import_result import ImportRefusal, OpenQuestion
+from dueledger.importers.source_job import TranslatedSchedule
 from dueledger.ledger.schedule import Cron, Decision, Fold, Gap, expand, zone_names
 from dueledger.ledger.schedule.cron_dialect import EXPRESSION_CHARS_MAX, CronFields, parse_cron
 from dueledger.ledger.schedule.zones import similar_zones
@@ -40,31 +41,50 @@ class Scheduler(StrEnum):
     PROW = "Prow"
 
 
-@dataclass(frozen=True, slots=True)
-class TranslatedCron:
-    """A `when`, the open questions about it, and notes on what was changed."""
-
-    when: dict[str, object]
-    questions: tuple[OpenQuestion, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
-def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedCron | ImportRefusal:
+def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedSchedule | ImportRefusal:
     """Return what `text` means to `scheduler` on clocks that show the time of `zone`."""
-    if refusal := _out_of_bounds(text, zone) or _foreign(text, scheduler):
+    if refusal := out_of_bounds(text, zone):
         return refusal
-    try:
-        fields = parse_cron(text)
-    except PydanticCustomError as error:
-        context = error.context or {}
-        return ImportRefusal(str(context["reason"]), str(context["accepted"]))
+    read = read_hashed(text) if scheduler is Scheduler.CRON else HashedCron(text)
+    if isinstance(read, ImportRefusal):
+        return read
+    text = read.expression
+    if refusal := _foreign(text, scheduler):
+        return refusal
+    fields = cron_fields(text)
+    if isinstance(fields, ImportRefusal):
+        return fields
     expression, day_rule, note = _days(text, fields, scheduler)
     when: dict[str, object] = {"cron": expression, "timezone": zone}
     if day_rule is not None:
         when["day_rule"] = day_rule
-    if _changes_ahead(zone):
-        when["gap"], when["fold"] = _clock_policy(text, scheduler)
-    questions = [OpenQuestion.DAYS] if note else []
+    translated = complete_cron(when, _clock_policy(text, scheduler))
+    if isinstance(translated, ImportRefusal):
+        return translated
+    questions = (OpenQuestion.DAYS, *translated.questions) if note else translated.questions
+    notes = tuple(each for each in (note, read.note) if each)
+    return TranslatedSchedule(translated.when, questions, notes, read.smear)
+
+
+def cron_fields(expression: str) -> CronFields | ImportRefusal:
+    """Return the fields of an expression in the product's dialect, or why it is refused."""
+    try:
+        return parse_cron(expression)
+    except PydanticCustomError as error:
+        context = error.context or {}
+        return ImportRefusal(str(context["reason"]), str(context["accepted"]))
+
+
+def complete_cron(
+    when: dict[str, object], policy: tuple[str, str]
+) -> TranslatedSchedule | ImportRefusal:
+    """Return a cron `when` with its policies for gaps and folds, if clocks change in its zone.
+
+    An expression that never matches is accepted, and asked about: it may be switched off.
+    """
+    if _changes_ahead(str(when["timezone"])):
+        when["gap"], when["fold"] = policy
+    questions: list[OpenQuestion] = []
     cron = _parsed(when)
     if isinstance(cron, ImportRefusal):
         when["sparse"] = True
@@ -74,10 +94,10 @@ def read_cron(text: str, zone: str, scheduler: Scheduler) -> TranslatedCron | Im
         return cron
     if _moved(cron):
         questions.append(OpenQuestion.CLOCKS)
-    return TranslatedCron(when, tuple(questions), (note,) if note else ())
+    return TranslatedSchedule(when, tuple(questions))
 
 
-def _out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
+def out_of_bounds(text: str, zone: str) -> ImportRefusal | None:
     """Refuse texts without parsing: too long, an unknown zone, @reboot."""
     if len(text) > EXPRESSION_CHARS_MAX or len(zone) > _ZONE_CHARS_MAX:
         reason = f"longer than {EXPRESSION_CHARS_MAX} characters, or in a zone of {_ZONE_CHARS_MAX}"

@@ -6,8 +6,8 @@ becomes a schedule whose payload has the command, for a handler that runs it.
 
 import hashlib
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -15,12 +15,11 @@ from dueledger.importers.cron_text import Scheduler, read_cron
 from dueledger.importers.import_result import (
     ImportRefusal,
     ImportResult,
-    JobInventory,
     OpenQuestion,
     ReportedLine,
 )
+from dueledger.importers.source_job import NewDefinitionFields, SourceJob, add_job, seems_secret
 
-TENANT: Final = "crontab"
 KIND: Final = "CrontabJobDue"
 
 _ENVIRONMENT: Final = re.compile(
@@ -33,26 +32,12 @@ _HEADER: Final = re.compile(r"m\s+h\s+(dom|dayofmonth)\s+mon\s+dow\b.*", re.IGNO
 _USERS_OF_SYSTEMS: Final = frozenset(
     ("root", "daemon", "nobody", "www-data", "apache", "nginx", "postgres", "mysql", "backup")
 )
-_SECRET: Final = re.compile(
-    r"(passw(or)?d|pwd|secret|token|api[_-]?key|credential)\w*[\s=:]+\S|://[^/\s:@]+:[^/\s@]+@|"
-    r"\bmysql\w*\b.*\s-p\S",
-    re.IGNORECASE,
-)
 _CHANGES_FOLDER: Final = re.compile(r"cd\s[^;&|]*(&&|;)")
 _UNESCAPED_PERCENT: Final = re.compile(r"(?<!\\)%")
+_MINUTES: Final = re.compile(r"\d{1,4}", re.ASCII)
 _NAME_CHARS_MAX: Final = 80
 _HASH_CHARS: Final = 6
 _ROW_CHARS_MAX: Final = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Crontab:
-    """What a crontab does not contain. Without `zone`, `CRON_TZ` must name one."""
-
-    tenant: str = TENANT
-    kind: str = KIND
-    zone: str | None = None
-    of_system: bool = False
 
 
 @dataclass(slots=True)
@@ -62,6 +47,7 @@ class _Environment:
     zone: str | None = None
     mail_to: str | None = None
     command_zone: str | None = None
+    random_delay: timedelta | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,23 +70,32 @@ class _CrontabReader:
     comments: list[str] = field(default_factory=list[str])
 
 
-def import_crontab(text: str, source: str, crontab: Crontab) -> ImportResult:
-    """Import every job of a crontab, or list why not; note what every other line means."""
+def import_crontab(
+    text: str, file: str, anew: NewDefinitionFields, *, of_system: bool = False
+) -> ImportResult:
+    """Import every job of a crontab, or list why not; note what every other line means.
+
+    Without `anew.zone`, `CRON_TZ` must name a zone. In a crontab of the system each command has a
+    user before it.
+    """
     reading = _CrontabReader()
     rows = text.split("\n")
     for number, row in enumerate(rows, start=1):
-        _read_row(reading, f"{source}:{number}", row.removesuffix("\r"), crontab)
+        _read_row(
+            reading, f"{file}:{number}", row.removesuffix("\r"), anew.zone, of_system=of_system
+        )
     if rows[-1].strip() and not rows[-1].lstrip().startswith("#"):
         meaning = "the last line has no newline; several crons ignore it: check whether it ran"
-        reading.found.reported.append(ReportedLine(f"{source}:{len(rows)}", "", meaning))
-    names = _names(reading.lines)
-    for line, name in zip(reading.lines, names, strict=True):
-        _add_job(reading.found, line, name, crontab)
+        reading.found.reported.append(ReportedLine(f"{file}:{len(rows)}", "", meaning))
+    for line in reading.lines:
+        _add_line(reading.found, line, anew)
     reading.found.skipped.sort(key=lambda one: int(one.where.rpartition(":")[2]))
     return reading.found
 
 
-def _read_row(reading: _CrontabReader, where: str, row: str, crontab: Crontab) -> None:
+def _read_row(
+    reading: _CrontabReader, where: str, row: str, zone: str | None, *, of_system: bool
+) -> None:
     text = row.strip()
     if len(text) > _ROW_CHARS_MAX:
         reason = f"is longer than {_ROW_CHARS_MAX:,} characters, and crons cut lines at a thousand"
@@ -113,11 +108,11 @@ def _read_row(reading: _CrontabReader, where: str, row: str, crontab: Crontab) -
     elif found := _ENVIRONMENT.fullmatch(row):
         name, value = found["name"].strip("\"'"), found["value"].strip().strip("\"'")
         reading.found.reported.append(
-            ReportedLine(where, name, _set(reading.environment, name, value, crontab))
+            ReportedLine(where, name, _set(reading.environment, name, value, zone))
         )
         reading.comments.clear()
     else:
-        _read_job(reading, where, text, crontab)
+        _read_job(reading, where, text, of_system=of_system)
         reading.comments.clear()
 
 
@@ -142,7 +137,7 @@ def _looks_like_times(times: str) -> bool:
     )
 
 
-def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> str:
+def _set(environment: _Environment, name: str, value: str, zone: str | None) -> str:
     """Read an environment line, and note what it means here. Values may be secrets."""
     match name:
         case "CRON_TZ":
@@ -150,7 +145,7 @@ def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> 
             return f"the jobs after it are read in {value}; Debian's cron ignores the line"
         case "TZ":
             environment.command_zone = value
-            if crontab.zone is None and environment.zone is None:
+            if zone is None and environment.zone is None:
                 return (
                     f"{value} for commands; cronie and Debian's cron read schedules in the "
                     "machine's zone, Solaris in this one: choose with --timezone"
@@ -160,12 +155,21 @@ def _set(environment: _Environment, name: str, value: str, crontab: Crontab) -> 
             environment.mail_to = value or None
             return "receives the output; used as the owner of the jobs after it"
         case "RANDOM_DELAY":
-            return f"delays every start by up to {value} random minutes: use `smear` instead"
+            environment.random_delay = _minutes(value)
+            delayed = "delays every start by up to as many random minutes: `smear`"
+            return (
+                delayed if environment.random_delay else "delays no start: not a number of minutes"
+            )
         case _:
             return "for commands: set it where the handler runs"
 
 
-def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) -> None:
+def _minutes(value: str) -> timedelta | None:
+    minutes = int(value) if _MINUTES.fullmatch(value) else 0
+    return timedelta(minutes=minutes) if minutes else None
+
+
+def _read_job(reading: _CrontabReader, where: str, text: str, *, of_system: bool) -> None:
     found = _TIMES.fullmatch(text)
     if found is None:
         macro = text.split(maxsplit=1)[0] if text.startswith("@") else ""
@@ -175,7 +179,7 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
         reading.found.skip_job(where, macro, refusal)
         return
     times, command, user = found["times"], found["rest"], None
-    if crontab.of_system:
+    if of_system:
         user, command = (*command.split(maxsplit=1), "")[:2]
         if not _USER.fullmatch(user) or not command:
             refusal = ImportRefusal(
@@ -187,7 +191,6 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
         reason = f"`{command.split()[0]}` is a user, as in a system crontab"
         reading.found.skip_job(where, times, ImportRefusal(reason, "--system"))
         return
-    environment = reading.environment
     reading.lines.append(
         _CrontabJob(
             where,
@@ -195,13 +198,13 @@ def _read_job(reading: _CrontabReader, where: str, text: str, crontab: Crontab) 
             user,
             command,
             " ".join(reading.comments) or None,
-            _Environment(environment.zone, environment.mail_to, environment.command_zone),
+            replace(reading.environment),
         )
     )
 
 
-def _add_job(found: ImportResult, line: _CrontabJob, name: str, crontab: Crontab) -> None:
-    zone = line.environment.zone or crontab.zone
+def _add_line(found: ImportResult, line: _CrontabJob, anew: NewDefinitionFields) -> None:
+    zone = line.environment.zone or anew.zone
     if zone is None and line.times.lower() != "@reboot":
         reason = "the crontab does not name the time zone of its machine"
         found.skip_job(line.where, line.times, ImportRefusal(reason, "--timezone Europe/Berlin"))
@@ -210,36 +213,27 @@ def _add_job(found: ImportResult, line: _CrontabJob, name: str, crontab: Crontab
     if isinstance(read, ImportRefusal):
         found.skip_job(line.where, line.times, read)
         return
+    if line.environment.random_delay is not None:
+        read = replace(read, smear=(read.smear or timedelta()) + line.environment.random_delay)
     command, stdin = _percent(line.command)
     payload: dict[str, object] = {"command": command}
     payload |= {"stdin": stdin} if stdin is not None else {}
     payload |= {"user": line.user} if line.user else {}
     payload |= {"description": line.description} if line.description else {}
-    document: dict[str, object] = {
-        "definition": name,
-        "tenant": crontab.tenant,
-        "kind": crontab.kind,
-        "business_key": name,
-        "when": read.when,
-        **({"labels": {"user": line.user}, "lane": "user"} if line.user else {}),
-        "payload": payload,
-    }
-    questions = [
-        *read.questions,
-        OpenQuestion.RETRIES,
-        OpenQuestion.MISSED,
-        OpenQuestion.DUPLICATES,
-    ]
-    if _SECRET.search(line.command):
-        questions.append(OpenQuestion.SECRET)
-    notes = [*read.notes, "% in the command is a new line"] if stdin is not None else read.notes
-    known = JobInventory(
+    job = SourceJob(
+        where=line.where,
+        name=_name(line),
+        kind=KIND,
+        schedule=read,
+        payload=payload,
+        labels={"user": line.user} if line.user else {},
+        lane="user" if line.user else None,
         owner=line.environment.mail_to or line.user,
         description=line.description,
-        questions=tuple(questions),
-        notes=tuple(notes),
+        questions=(OpenQuestion.SECRET,) if seems_secret(line.command) else (),
+        notes=("% in the command is a new line",) if stdin is not None else (),
     )
-    found.add_job(line.where, document, known)
+    add_job(found, job, anew)
 
 
 def _percent(command: str) -> tuple[str, str | None]:
@@ -249,17 +243,14 @@ def _percent(command: str) -> tuple[str, str | None]:
     return first.replace("\\%", "%").rstrip(), stdin
 
 
-def _names(lines: list[_CrontabJob]) -> list[str]:
-    """Name each job after its program, and after its text if other jobs have the same program.
+def _name(line: _CrontabJob) -> str:
+    """Name a job by its program and the text of its line, with the zone above it.
 
-    The same line has the same name anywhere in the file.
+    Other lines do not change it: a name that they changed would be a second definition of the job.
     """
-    programs = [_program(line.command) for line in lines]
-    times = Counter(programs)
-    return [
-        program if times[program] == 1 else f"{program}-{_mark(line)}"
-        for line, program in zip(lines, programs, strict=True)
-    ]
+    said = "\n".join((line.times, line.user or "", line.command, line.environment.zone or ""))
+    mark = hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]
+    return f"{_program(line.command)}-{mark}"
 
 
 def _program(command: str) -> str:
@@ -268,8 +259,3 @@ def _program(command: str) -> str:
     words = [word for word in command.split() if "=" not in word] or ["job"]
     name = PurePosixPath(words[0]).name or words[0]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-")[:_NAME_CHARS_MAX] or "job"
-
-
-def _mark(line: _CrontabJob) -> str:
-    said = "\n".join((line.times, line.user or "", line.command, line.environment.zone or ""))
-    return hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]

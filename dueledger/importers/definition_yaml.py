@@ -8,7 +8,8 @@ from typing import Final
 import yaml
 
 from dueledger.importers.import_result import ImportedJob
-from dueledger.ledger.errors import InvalidInput, Problem
+from dueledger.ledger.errors import InvalidInput, Problem, UnreadableFile
+from dueledger.ledger.runtime.text_file import DEFINITION_BYTES_MAX, read_text
 from dueledger.ledger.visible_text import visible_lines
 
 _PLAIN: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*", re.ASCII)
@@ -81,9 +82,7 @@ def write_definitions(jobs: Iterable[ImportedJob], folder: Path) -> list[Path]:
 
 
 def _check_unchanged(texts: Mapping[Path, str]) -> None:
-    changed = [
-        path for path, text in texts.items() if path.exists() and path.read_bytes() != text.encode()
-    ]
+    changed = [path for path, text in texts.items() if path.exists() and not _has(path, text)]
     if changed:
         problems = [
             Problem(str(path), "", "exists with other content", "another folder")
@@ -92,6 +91,13 @@ def _check_unchanged(texts: Mapping[Path, str]) -> None:
         raise InvalidInput(
             f"{len(changed)} files exist with other content; none was written:", problems
         )
+
+
+def _has(path: Path, text: str) -> bool:
+    try:
+        return read_text(path, DEFINITION_BYTES_MAX) == text
+    except UnreadableFile:  # a pipe, a folder
+        return False
 
 
 def _refused(path: Path, reason: str, accepted: str) -> InvalidInput:

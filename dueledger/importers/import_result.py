@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import UTC, date, datetime, time
 from enum import StrEnum
 from typing import Final
 
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition
-from dueledger.ledger.schedule import AfterCompletion, Cron, Every
+from dueledger.ledger.schedule import AfterCompletion, At, Cron, Every, Rrule
 
 UNKNOWN: Final = "unknown"
 
@@ -191,6 +191,11 @@ def frequency(definition: Definition) -> str:
         case Cron() as when:
             yearly = _days_a_year(when) * _times_a_day(when)
             return _rate(yearly)
+        case Rrule() as when:
+            first, last = (datetime.combine(day, time(), UTC) for day in _DAYS)
+            return _rate(when.estimate(first, last) / _YEARS)
+        case At():
+            return "once"
         case _:
             return UNKNOWN
 

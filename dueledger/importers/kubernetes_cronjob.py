@@ -11,17 +11,16 @@ from typing import Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
-from dueledger.importers.cron_text import Scheduler, TranslatedCron, read_cron
-from dueledger.importers.import_result import (
-    ImportRefusal,
-    ImportResult,
-    JobInventory,
-    OpenQuestion,
-    refusal_of,
+from dueledger.importers.cron_text import Scheduler, read_cron
+from dueledger.importers.import_result import ImportRefusal, ImportResult, OpenQuestion
+from dueledger.importers.source_job import (
+    NewDefinitionFields,
+    SourceJob,
+    TranslatedSchedule,
+    add_job,
+    fixed_rate,
+    unreadable,
 )
-from dueledger.importers.prow_periodic import NewDefinitionFields, fixed_rate, unreadable
-from dueledger.ledger.definitions.parsing import parse_definition
-from dueledger.ledger.errors import InvalidDefinition
 from dueledger.ledger.schedule.expressions import parse_period, period_text
 
 KIND: Final = "CronJobDue"
@@ -93,10 +92,9 @@ def import_cronjob(
     where: str,
     document: Mapping[str, object],
     anew: NewDefinitionFields,
-    zone: str,
     found: ImportResult,
 ) -> None:
-    """Import one CronJob, or list why not. `zone` is the zone of the controller's clock."""
+    """Import one CronJob, or list why not. `anew.zone` is the zone of the controller's clock."""
     try:
         job = CronJob.model_validate(document)
     except ValidationError as error:
@@ -107,51 +105,41 @@ def import_cronjob(
         refusal = ImportRefusal(reason, "import it without `suspend` when it should run")
         found.skip_job(where, job.name, refusal)
         return
-    read = _when(job, anew, zone)
+    read = _when(job, anew)
     if isinstance(read, ImportRefusal):
         found.skip_job(where, job.name, read)
         return
     namespace = job.metadata.namespace
-    definition: dict[str, object] = {
-        "definition": job.name,
-        "tenant": anew.tenant,
-        "kind": anew.kind or KIND,
-        "business_key": job.name,
-        "when": read.when,
-        **({"labels": {"namespace": namespace}, "lane": "namespace"} if namespace else {}),
-        "overlap": _OVERLAPS[job.spec.concurrencyPolicy or "Allow"],
-        "payload": {"cronjob": job.name},
-    }
-    questions, notes = list(read.questions), list(read.notes)
     limit = job.spec.jobTemplate.spec.activeDeadlineSeconds
-    questions += [OpenQuestion.RETRIES, OpenQuestion.DUPLICATES]
+    seconds = job.spec.startingDeadlineSeconds
+    notes: list[str] = []
     if limit is not None:
-        questions.append(OpenQuestion.TIME_LIMIT)
         notes.append(f"time limit {limit} s (activeDeadlineSeconds)")
-    catch_up = _catch_up(job, definition)
-    if isinstance(catch_up, ImportRefusal):
-        questions.append(OpenQuestion.MISSED)
-        notes.append(
-            f"startingDeadlineSeconds: {job.spec.startingDeadlineSeconds} is not converted: "
-            f"{catch_up.reason}"
-        )
-    elif catch_up:
-        definition["catch_up"] = catch_up
-    else:
-        questions.append(OpenQuestion.MISSED)
-    known = JobInventory(
+    if seconds == 0:
+        notes.append("startingDeadlineSeconds: 0 is not converted: it would prevent every start")
+    window = {"window": period_text(timedelta(seconds=seconds))} if seconds else {}
+    imported = SourceJob(
+        where=where,
+        name=job.name,
+        kind=KIND,
+        schedule=read,
+        payload={"cronjob": job.name},
+        labels={"namespace": namespace} if namespace else {},
+        lane="namespace" if namespace else None,
+        overlap=_OVERLAPS[job.spec.concurrencyPolicy or "Allow"],
+        catch_up={"policy": "latest", **window} if window else None,
         owner=_label_value(job, _OWNER_KEYS),
         criticality=_label_value(job, _CRITICALITY_KEYS)
         or job.spec.jobTemplate.spec.template.spec.priorityClassName,
         duplicates="Kubernetes may start it twice",
         description=(job.metadata.annotations or {}).get("description"),
-        questions=tuple(questions),
+        questions=() if limit is None else (OpenQuestion.TIME_LIMIT,),
         notes=tuple(notes),
     )
-    found.add_job(where, definition, known)
+    add_job(found, imported, anew)
 
 
-def _when(job: CronJob, anew: NewDefinitionFields, zone: str) -> TranslatedCron | ImportRefusal:
+def _when(job: CronJob, anew: NewDefinitionFields) -> TranslatedSchedule | ImportRefusal:
     text, named = job.spec.schedule.strip(), job.spec.timeZone
     if named is not None and not named.strip():
         reason = "has an empty `timeZone`, which Kubernetes refuses"
@@ -163,13 +151,13 @@ def _when(job: CronJob, anew: NewDefinitionFields, zone: str) -> TranslatedCron 
         named, text = prefix["zone"], prefix["rest"].strip()
     if text.lower().startswith("@every"):
         return _every(job, text, anew.anchor)
-    read = read_cron(text, named or zone, Scheduler.KUBERNETES)
+    read = read_cron(text, named or anew.zone or "UTC", Scheduler.KUBERNETES)
     if isinstance(read, ImportRefusal) or named is not None:
         return read
-    return TranslatedCron(read.when, (*read.questions, OpenQuestion.ZONE), read.notes)
+    return TranslatedSchedule(read.when, (*read.questions, OpenQuestion.ZONE), read.notes)
 
 
-def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | ImportRefusal:
+def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedSchedule | ImportRefusal:
     """Count from the last start, which a cluster's export has, or else from a spread phase."""
     try:
         period = parse_period(text[len("@every") :].strip())
@@ -178,7 +166,7 @@ def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | Import
         return ImportRefusal(f"`{text}`: {context['reason']}", str(context["accepted"]))
     start = job.status.lastScheduleTime or job.metadata.creationTimestamp
     if start is None:
-        return TranslatedCron(fixed_rate(period, anchor, job.name), (OpenQuestion.PHASE,))
+        return TranslatedSchedule(fixed_rate(period, anchor, job.name), (OpenQuestion.PHASE,))
     try:
         since = start.astimezone(UTC).replace(microsecond=0)
         if job.status.lastScheduleTime is None:
@@ -191,23 +179,7 @@ def _every(job: CronJob, text: str, anchor: datetime) -> TranslatedCron | Import
         "every": period_text(period),
         "anchor": since.isoformat().replace("+00:00", "Z"),
     }
-    return TranslatedCron(when)
-
-
-def _catch_up(
-    job: CronJob, definition: Mapping[str, object]
-) -> dict[str, object] | ImportRefusal | None:
-    """Return the catch-up of `startingDeadlineSeconds`, or why a definition cannot express it."""
-    seconds = job.spec.startingDeadlineSeconds
-    if not seconds:
-        return None if seconds is None else ImportRefusal("zero would prevent every start")
-    window = period_text(timedelta(seconds=seconds))
-    catch_up: dict[str, object] = {"policy": "latest", "window": window}
-    try:
-        parse_definition({**definition, "catch_up": catch_up})
-    except InvalidDefinition as error:
-        return refusal_of(error)
-    return catch_up
+    return TranslatedSchedule(when)
 
 
 def _label_value(job: CronJob, keys: tuple[str, ...]) -> str | None:

@@ -5,20 +5,21 @@ rate whose phase is spread by the job's name. `minimum_interval` counts from its
 `after_completion`. Prow starts no job while the one before it runs: `overlap: skip`.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from dueledger.importers.cron_text import Scheduler, TranslatedCron, read_cron
-from dueledger.importers.import_result import (
-    ImportRefusal,
-    ImportResult,
-    JobInventory,
-    OpenQuestion,
+from dueledger.importers.cron_text import Scheduler, read_cron
+from dueledger.importers.import_result import ImportRefusal, ImportResult, OpenQuestion
+from dueledger.importers.source_job import (
+    NewDefinitionFields,
+    SourceJob,
+    TranslatedSchedule,
+    add_job,
+    fixed_rate,
+    unreadable,
 )
 from dueledger.ledger.errors import shown_value
 from dueledger.ledger.schedule.expressions import Period, period_text
@@ -59,15 +60,6 @@ class Periodic(BaseModel):
         return self
 
 
-@dataclass(frozen=True, slots=True)
-class NewDefinitionFields:
-    """Fields that a job lacks for its definition. Without `kind`, each job type has its own."""
-
-    tenant: str
-    anchor: datetime
-    kind: str = ""
-
-
 def import_periodics(
     jobs: Iterable[tuple[str, object]], anew: NewDefinitionFields, found: ImportResult | None = None
 ) -> ImportResult:
@@ -91,50 +83,31 @@ def _add_job(
         found.skip_job(where, periodic.name, read)
         return
     labels = {"team": periodic.team, "area": periodic.area}
-    document: dict[str, object] = {
-        "definition": periodic.name,
-        "tenant": anew.tenant,
-        "kind": anew.kind or KIND,
-        "business_key": periodic.name,
-        "when": read.when,
-        "labels": {name: value for name, value in labels.items() if value},
-        **({"lane": "area"} if periodic.area else {}),
-        "overlap": "skip",
-    }
     limit = periodic.timeout or periodic.decoration_config.timeout
-    questions = [
-        *read.questions,
-        OpenQuestion.RETRIES,
-        OpenQuestion.MISSED,
-        OpenQuestion.DUPLICATES,
-    ]
-    known = JobInventory(
+    job = SourceJob(
+        where=where,
+        name=periodic.name,
+        kind=KIND,
+        schedule=read,
+        payload={},
+        labels={name: value for name, value in labels.items() if value},
+        lane="area" if periodic.area else None,
+        overlap="skip",
         owner=periodic.team,
         criticality=_criticality(periodic),
-        questions=(*questions, OpenQuestion.TIME_LIMIT) if limit else tuple(questions),
-        notes=(*read.notes, f"time limit {limit}") if limit else read.notes,
+        questions=(OpenQuestion.TIME_LIMIT,) if limit else (),
+        notes=(f"time limit {limit}",) if limit else (),
     )
-    found.add_job(where, document, known)
+    add_job(found, job, anew)
 
 
-def _when(periodic: Periodic, anchor: datetime) -> TranslatedCron | ImportRefusal:
+def _when(periodic: Periodic, anchor: datetime) -> TranslatedSchedule | ImportRefusal:
     if periodic.cron is not None:
         return read_cron(periodic.cron, "UTC", Scheduler.PROW)
     if periodic.minimum_interval is not None:
-        return TranslatedCron({"after_completion": period_text(periodic.minimum_interval)})
+        return TranslatedSchedule({"after_completion": period_text(periodic.minimum_interval)})
     period = cast("timedelta", periodic.interval)  # one of the three, or the model refuses
-    return TranslatedCron(fixed_rate(period, anchor, periodic.name), (OpenQuestion.PHASE,))
-
-
-def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, object]:
-    """Return a fixed rate with a phase by name, to the minute, the same on every run."""
-    minutes = int(period.total_seconds()) // 60
-    number = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big")
-    phase = timedelta(minutes=number % minutes) if minutes else timedelta()
-    return {
-        "every": period_text(period),
-        "anchor": (anchor + phase).astimezone(UTC).isoformat().replace("+00:00", "Z"),
-    }
+    return TranslatedSchedule(fixed_rate(period, anchor, periodic.name), (OpenQuestion.PHASE,))
 
 
 def _criticality(periodic: Periodic) -> str | None:
@@ -150,17 +123,3 @@ def _criticality(periodic: Periodic) -> str | None:
 def _name(job: object) -> str:
     name = cast("Mapping[str, object]", job).get("name") if isinstance(job, Mapping) else job
     return name if isinstance(name, str) else shown_value(name)
-
-
-def unreadable(error: ValidationError) -> ImportRefusal:
-    """Return what is wrong with a job, without quoting it."""
-    reasons: list[str] = []
-    accepted: list[str] = []
-    for one in error.errors(include_url=False, include_input=False):
-        context = one.get("ctx") or {}
-        place = ".".join(map(str, one["loc"]))
-        reason = one["msg"].removeprefix("Value error, ")
-        reasons.append(f"{place}: {reason}" if place else reason)
-        if "accepted" in context:
-            accepted.append(str(context["accepted"]))
-    return ImportRefusal("; ".join(reasons), "; ".join(accepted) or None)

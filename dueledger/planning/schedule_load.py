@@ -5,10 +5,10 @@ future event, or on the end of another item, are named and not counted.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
 from dueledger.ledger.definitions.parsing import Definition
@@ -18,7 +18,7 @@ from dueledger.ledger.rules.schedule_drafts import cycle_of
 from dueledger.ledger.schedule import CHAINED, DATED, Occurrence
 from dueledger.ledger.schedule.smear import smear_seconds
 from dueledger.ledger.store.pending_load import CountedSchedule
-from dueledger.preview.occurrences import preview_definition
+from dueledger.preview.occurrences import preview_slices
 
 QUARTER_MINUTES: Final = 15
 MINUTE: Final = timedelta(minutes=1)
@@ -140,15 +140,15 @@ def _times(
     as_defined, smeared = array("i"), array("i")
     if first >= last:
         return DueMinutes(source, as_defined, smeared)
-    window = preview_definition(each.definition, since=first, until=last, effective_date=None)
-    if len(window.occurrences) > capacity:
-        raise WindowTooLarge(
-            f"From {start.isoformat()} to {end.isoformat()} there are more than "
-            f"{OCCURRENCES_MAX:,} occurrences; use a shorter window or one --kind."
-        )
-    for found, seconds in _spread(
-        each.definition, window.occurrences, smear if own is None else own
-    ):
+    windows = preview_slices(each.definition, since=first, until=last, effective_date=None)
+    occurrences = (found for window in windows for found in window.occurrences)
+    for found, seconds in _spread(each.definition, occurrences, smear if own is None else own):
+        capacity -= 1
+        if capacity < 0:
+            raise WindowTooLarge(
+                f"From {start.isoformat()} to {end.isoformat()} there are more than "
+                f"{OCCURRENCES_MAX:,} occurrences; use a shorter window or one --kind."
+            )
         late = found.due_at + timedelta(seconds=seconds)
         if start <= late < end:
             smeared.append((late - start) // MINUTE)
@@ -159,11 +159,13 @@ def _times(
 
 
 def _spread(
-    definition: Definition, occurrences: Sequence[Occurrence], smear: timedelta
+    definition: Definition, occurrences: Iterable[Occurrence], smear: timedelta
 ) -> Iterator[tuple[Occurrence, int]]:
     """Yield the delay of each in seconds: by its id, and less than the time to the next."""
-    gaps = [after.due_at - before.due_at for before, after in pairwise(occurrences)]
-    for found, gap in zip(occurrences, [*gaps, smear], strict=False):
+    for found, following in pairwise(chain(occurrences, (None,))):
+        if found is None:
+            return
+        gap = smear if following is None else following.due_at - found.due_at
         item = item_id(
             definition.tenant,
             definition.kind,

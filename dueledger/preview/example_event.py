@@ -11,6 +11,7 @@ from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
 from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.runtime.text_file import EVENT_BYTES_MAX, read_text
 
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -26,12 +27,7 @@ class EventEffect:
 
 def example_event(path: Path, definition: Definition) -> DomainEvent:
     """Read an event with CloudEvents' attribute names; the default `type` is the rule's."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise _refused(
-            str(path), f"byte {error.start} is not UTF-8", "the event in UTF-8"
-        ) from None
+    text = read_text(path, EVENT_BYTES_MAX)
     value, *others = [one.value for one in read_documents(text, source=str(path))]
     if others or not isinstance(value, Mapping):
         raise _refused(str(path), "is not one event", '{"type": …, "data": {…}}')

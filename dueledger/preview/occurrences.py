@@ -1,6 +1,6 @@
 """When a definition is due: computed with the materialiser's code, without a database."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Final, NotRequired, TypedDict
 
@@ -8,6 +8,7 @@ from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.rules.schedule_drafts import draft_window
 from dueledger.ledger.schedule import (
+    RECURRING,
     AfterCompletion,
     Occurrence,
     Relative,
@@ -16,7 +17,7 @@ from dueledger.ledger.schedule import (
     due_for,
     expand,
 )
-from dueledger.ledger.schedule.when import DUE_END, OCCURRENCES_MAX
+from dueledger.ledger.schedule.when import DUE_END, OCCURRENCES_MAX, expand_in_slices
 
 _FIRST_SPAN: Final = timedelta(hours=1)
 _INSTANT: Final = timedelta(microseconds=1)
@@ -62,11 +63,35 @@ def preview_definition(
     `count` limits them from `since` on; `until` is then optional. A fixed delay is shown as if each
     item ended at the instant at which it is due.
     """
+    if definition.ended:
+        return ScheduleWindow((), ())
     if count is None or isinstance(definition.when, Relative):
         return _window(definition, since, until, effective_date)
     if since is None:
         raise _lacking("--from", "--count needs a start", "2027-03-01T00:00:00Z")
     return _first(definition, since, until or DUE_END, count)
+
+
+def preview_slices(
+    definition: Definition,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    effective_date: date | None,
+    count: int | None = None,
+) -> Iterator[ScheduleWindow]:
+    """Yield the same in windows of some ten thousands of occurrences, if that can be.
+
+    A calendar may end inside the window: then it is expanded at once, and refused at once.
+    """
+    when = definition.when
+    at_once = definition.observance() is not None or count is not None or definition.ended
+    if isinstance(when, RECURRING) and since is not None and until is not None and not at_once:
+        return expand_in_slices(when, since, until)
+    whole = preview_definition(
+        definition, since=since, until=until, effective_date=effective_date, count=count
+    )
+    return iter((whole,))
 
 
 def preview_smears(definition: Definition, window: ScheduleWindow) -> list[int]:

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final, Literal, Self
 
 import orjson
-from pydantic import Field, JsonValue, PrivateAttr, model_validator
+from pydantic import Field, JsonValue, PrivateAttr, StrictBool, model_validator
 from pydantic_core import PydanticCustomError
 
 from dueledger.ledger.definitions.fields import (
@@ -80,6 +80,12 @@ class Definition(DocumentPart):
     definition: DefinitionName
     tenant: Token
     kind: Token
+    source: DefinitionName | None = Field(
+        default=None, description="the import that made it; `define --prune` ends those of one"
+    )
+    ended: StrictBool = Field(
+        default=False, description="nothing is owed from when this version is in force"
+    )
     event: EventType | None = Field(
         default=None, description="type of the events that owe an item; none: a schedule"
     )
@@ -266,7 +272,7 @@ def _check_reach(when: When, calendar: Calendar) -> None:
 def _check_falls_due(definition: Definition) -> None:
     """Refuse a schedule that is never due. Calendars by name are checked by `define`."""
     when, rule = definition.when, definition.calendar
-    if not isinstance(when, RECURRING) or getattr(when, "sparse", False):
+    if definition.ended or not isinstance(when, RECURRING) or getattr(when, "sparse", False):
         return
     if (rule is not None and rule.name is not None) or ever_due(when, definition.observance()):
         return

@@ -20,6 +20,7 @@ from dueledger.ledger.kafka.envelope import (
     OUTCOME_TOPIC,
     REJECTED_TOPIC,
     REPAIR_TOPIC,
+    WORK_TOPIC_PREFIX,
 )
 from dueledger.ledger.kind_defaults import BACKOFF_BASE_SECONDS, BACKOFF_CAP_SECONDS
 from dueledger.ledger.schedule.expressions import Period, value_error
@@ -179,6 +180,11 @@ class KafkaDispatch(DocumentPart):
         description="by handlers of workers, or by consumers of the topic that report to "
         "due-outcomes",
     )
+    outcome_topic: Topic | None = Field(
+        default=None,
+        description="settled by topic: outcomes are accepted from this topic alone, instead of "
+        "due-outcomes",
+    )
     lease: Period | None = Field(
         default_factory=_default_lease,
         description="settled by topic: items without an outcome after this long are handed out "
@@ -192,8 +198,26 @@ class KafkaDispatch(DocumentPart):
             raise value_error("is reserved", "a topic of the kind's own, such as due.orders")
         return topic
 
+    @field_validator("outcome_topic")
+    @classmethod
+    def _outcome_topic_is_free(cls, topic: str | None) -> str | None:
+        if topic is None:
+            return None
+        accepted = "a topic for outcomes alone, such as outcomes.orders"
+        if topic in _RESERVED_TOPICS or topic.startswith(_RESERVED_PREFIXES):
+            raise value_error("is reserved", accepted)
+        if topic.startswith(WORK_TOPIC_PREFIX):
+            raise value_error(f"begins with {WORK_TOPIC_PREFIX}, as work topics do", accepted)
+        return topic
+
     @model_validator(mode="after")
-    def _lease_of_topic(self) -> Self:
+    def _for_topics(self) -> Self:
+        if self.outcome_topic is not None and self.settled_by != "topic":
+            reason = "workers report no outcomes by Kafka"
+            raise field_error("outcome_topic", reason, "nothing here, or `settled_by: topic`")
+        if self.outcome_topic == self.topic:
+            reason = "is the topic of the items"
+            raise field_error("outcome_topic", reason, "another topic, such as outcomes.orders")
         if self.lease is not None and self.settled_by != "topic":
             reason = "a worker's lease is the worker's own setting"
             raise field_error("lease", reason, "nothing here, or `settled_by: topic`")

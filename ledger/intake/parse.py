@@ -4,7 +4,6 @@ Both modes give the same event. An event that breaks the contract is refused wit
 attribute, as the sender spells it. Pure.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -13,6 +12,7 @@ from typing import Any, Final, cast
 import orjson
 
 from dueledger.ledger.errors import InvalidEvent, InvalidHeader, Problem, shown_value
+from dueledger.ledger.identity import TENANT_SHAPE
 from dueledger.ledger.kafka.envelope import CONTENT_TYPE, SOURCE_PREFIX, SPECVERSION, TRACEPARENT
 from dueledger.ledger.rules.event_rules import DomainEvent
 
@@ -21,7 +21,6 @@ BATCHED: Final = "application/cloudevents-batch"
 VALUE_BYTES_MAX: Final = 262_144
 ATTRIBUTE_BYTES_MAX: Final = 1024
 """Source and id are in one index, whose rows Postgres limits to 2,704 bytes."""
-TENANT_SHAPE: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 
 _PREFIX: Final = "ce_"
 _TENANT: Final = "duetenant"

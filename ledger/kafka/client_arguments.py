@@ -7,15 +7,16 @@ so that new ones are used without a restart. Secrets are in no message.
 import asyncio
 from pathlib import Path
 from ssl import SSLContext, SSLError, create_default_context
+from stat import S_ISREG
 from typing import Final, TypedDict, final
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConfigurationError
 
-from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings, SaslMechanism, variable_of
+from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 
-_SECRET_BYTES_MAX: Final = 65_536
 _UNUSABLE: Final = "Kafka cannot be used with these settings:"
 
 
@@ -123,28 +124,20 @@ def _certificate_fault(error: SSLError) -> str:
 def _check_readable(setting: str, path: Path) -> None:
     """Raise InvalidSetting for a file that cannot be read: OpenSSL does not name it."""
     try:
-        with path.open("rb"):
-            pass
+        if is_file := S_ISREG(path.stat().st_mode):
+            path.open("rb").close()
     except OSError as error:
-        raise _unreadable(setting, path, error) from None
+        reason = f"cannot be read: {error.strerror or type(error).__name__}"
+        raise _unusable(setting, path, reason) from None
+    if not is_file:  # OpenSSL would wait for the writer of a pipe
+        raise _unusable(setting, path, "is not a file")
 
 
 def _read_secret(setting: str, path: Path) -> str:
     try:
-        with path.open("rb") as file:
-            secret = file.read(_SECRET_BYTES_MAX + 1)
-    except OSError as error:
-        raise _unreadable(setting, path, error) from None
-    if len(secret) > _SECRET_BYTES_MAX:
-        raise _unusable(setting, path, f"is longer than {_SECRET_BYTES_MAX:,} bytes")
-    try:
-        return secret.decode()
-    except UnicodeDecodeError:
-        raise _unusable(setting, path, "is not UTF-8") from None
-
-
-def _unreadable(setting: str, path: Path, error: OSError) -> InvalidSetting:
-    return _unusable(setting, path, f"cannot be read: {error.strerror or type(error).__name__}")
+        return read_text(path, SECRET_BYTES_MAX)
+    except UnreadableFile as error:
+        raise _unusable(setting, path, error.reason) from None
 
 
 def _unusable(setting: str, path: Path, reason: str) -> InvalidSetting:

@@ -40,8 +40,8 @@ DUE_AT: Final = "ce_dueat"
 ITEM: Final = "ce_dueitem"
 ATTEMPT: Final = "ce_dueattempt"
 TRACEPARENT: Final = "traceparent"
-# Only on a suspect item: its worker died with it, so it must run alone in its process.
-ALONE: Final = "ce_duealone"
+# Only on a suspect, an item whose worker died with it: how many of them may run together.
+SUSPECT: Final = "ce_duesuspect"
 
 # The order in which the allocator writes headers: first the claim's and the position, then headers
 # that many items share, last an item's own. Readers must not rely on it.
@@ -71,6 +71,8 @@ REJECTED_REASON: Final = "due_rejected_reason"
 REJECTED_ORIGIN: Final = "due_rejected_origin"
 REJECTED_COUNT: Final = "due_rejected_count"
 
+_COUNT_DIGITS_MAX: Final = 9
+
 # `+00:00`, which isoformat() writes for UTC.
 _OFFSET_CHARACTERS: Final = 6
 
@@ -92,7 +94,7 @@ class WorkHeaders(NamedTuple):
     attempt: int
     content_type: str
     traceparent: str | None
-    is_alone: bool = False
+    suspects_max: int | None = None
 
     @property
     def fence(self) -> int:
@@ -121,12 +123,12 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
     if names in {WORK_HEADERS, _WORK_HEADERS_TRACED}:
         values = [value for _, value in headers]
         traceparent = values[-1] if len(values) > len(WORK_HEADERS) else None
-        is_alone = False
+        suspects_max = None
     else:
         by_name = dict(headers)
         values = [by_name.get(name) for name in WORK_HEADERS]
         traceparent = by_name.get(TRACEPARENT)
-        is_alone = by_name.get(ALONE) == b"1"
+        suspects_max = _suspects_max(by_name.get(SUSPECT))
     if None in values:
         raise _first_fault(values)
     fence, token, position, kind, attempt, version, _, content, tenant = cast(
@@ -155,7 +157,7 @@ def parse_work_headers(headers: Headers) -> WorkHeaders:
             int(attempt),
             content.decode(),
             None if traceparent is None else traceparent.decode(),
-            is_alone,
+            suspects_max,
         )
     except ValueError:
         raise _first_fault(values) from None
@@ -227,6 +229,13 @@ def _digits(value: bytes) -> int:
     if not value.isdigit():
         raise ValueError("not a whole number in ASCII digits")
     return int(value)
+
+
+def _suspects_max(value: bytes | None) -> int | None:
+    """Return how many suspects may run together; one if the number cannot be read."""
+    if value is None:
+        return None
+    return max(1, int(value)) if value.isdigit() and len(value) <= _COUNT_DIGITS_MAX else 1
 
 
 @lru_cache(maxsize=4096)

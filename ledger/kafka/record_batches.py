@@ -191,9 +191,9 @@ class RecordReader:
         return KafkaRecord(body, start, end, self._base_offset + index)
 
     def next_of_claim(
-        self, claim_id: ClaimId, position: int, kind: str, attempt: int
+        self, claim_id: ClaimId, position: int, kind: str, attempt: int, *, records_max: int
     ) -> list[KafkaRecord]:
-        """Return the next records while they continue the claim, in order.
+        """Return the next records while they continue the claim, in order, up to `records_max`.
 
         The first has `position`. All have this claim, kind and attempt, and the allocator's order
         of headers; the first record that differs ends the list. The hottest loop of the worker.
@@ -201,7 +201,7 @@ class RecordReader:
         body, at, index = self._body, self._at, self._index
         base_offset, end_max = self._base_offset, len(body)
         before, after = claim_headers(claim_id), kind_and_attempt(kind, attempt)
-        count = min(self._size - index, (end_max - at) // (len(before) + len(after)))
+        count = min(self._size - index, (end_max - at) // (len(before) + len(after)), records_max)
         found: list[KafkaRecord] = []
         append = found.append
         for prefix, position_header in zip(

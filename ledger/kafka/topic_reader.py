@@ -1,11 +1,11 @@
-"""A reader of one topic in a consumer group: polls, rejects poison, commits offsets last.
+"""A reader of topics in a consumer group: polls, rejects poison, commits offsets last.
 
 The caller polls, writes to the ledger, rejects unusable records, and only then commits. After a
 crash in between, the records are polled again.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -34,7 +34,7 @@ PolledRecords: TypeAlias = Mapping[TopicPartition, Sequence[ConsumedRecord]]
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """Topic, group and limits of a reader. Poison goes to `rejected_topic`."""
+    """First topic, group and limits of a reader. Poison goes to `rejected_topic`."""
 
     topic: str
     rejected_topic: str
@@ -63,6 +63,17 @@ class TopicReader(ConsumerRebalanceListener):
         self._positions_known = True
         self._failed_partitions: list[TopicPartition] = []
         self._log = get_logger("intake")
+        self.subscribe({options.topic})
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """The topics that it reads."""
+        return self._topics
+
+    def subscribe(self, topics: Collection[str]) -> None:
+        """Read these topics, and no others, from the next assignment on."""
+        self._topics = frozenset(topics)
+        self._consumer.subscribe(sorted(topics), listener=self)
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
         """Drop what was fetched of them: whoever has them next begins at the committed offset."""
@@ -174,7 +185,6 @@ async def open_reader(
     )
     rejects = RejectSender(settings, options.rejected_topic, client=client)
     reader = TopicReader(consumer, rejects, options)
-    consumer.subscribe([options.topic], listener=reader)
     async with started(consumer), aclosing(rejects):
         yield reader
 

@@ -19,6 +19,7 @@ async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Ma
         settings.dsn.get_secret_value(),
         application_name=name,
         size_max=1,
+        roles=("materialiser",),
         profile=PlanProfile.ANALYTIC,
     ) as pool:
         async with pool.acquire() as connection:
@@ -31,7 +32,7 @@ async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Ma
 
 async def run_materialiser(settings: MaterialiserSettings, stop: Stop) -> None:
     """Materialise until a stop is requested. Any number of processes may run."""
-    await run_to_stop(_run(settings, stop), stop)
+    await run_to_stop(lambda: _run(settings, stop), stop)
 
 
 async def _run(settings: MaterialiserSettings, stop: Stop) -> None:

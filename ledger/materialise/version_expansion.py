@@ -103,7 +103,8 @@ def expand_version(
     """
     start, until = row.materialised_until, row.until
     when = definition.when
-    if isinstance(when, Relative):  # now an event rule, before a schedule: it has no occurrences
+    # An event rule may follow a schedule; it has no occurrences.
+    if isinstance(when, Relative) or definition.ended:
         return _expansion(row, until, ScheduleDrafts([], []))
     if isinstance(when, AfterCompletion):
         return replace(

@@ -3,23 +3,19 @@
 from pathlib import Path
 from typing import Final
 
-from dueledger.ledger.errors import InvalidSetting, Problem
+from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
+from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 
 DSN_FILE_VARIABLE: Final = "DUELEDGER_DSN_FILE"
-_BYTES_MAX: Final = 65_536
 
 
 def read_dsn_file(path: Path) -> str:
     """Return the address in a file. Raises InvalidSetting, which shows nothing of its content."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_BYTES_MAX + 1)
-        dsn = content.decode().strip()
-    except OSError as error:
-        raise _unusable(path, error.strerror or type(error).__name__) from None
-    except UnicodeDecodeError:
-        raise _unusable(path, "is not UTF-8") from None
-    if not dsn or len(content) > _BYTES_MAX or len(dsn.split()) > 1:
+        dsn = read_text(path, SECRET_BYTES_MAX).strip()
+    except UnreadableFile as error:
+        raise _unusable(path, error.reason) from None
+    if not dsn or len(dsn.split()) > 1:
         raise _unusable(path, "is not one address")
     return dsn
 

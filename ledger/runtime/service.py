@@ -14,10 +14,14 @@ from contextlib import suppress
 from time import monotonic
 from typing import Final, TypeVar
 
+from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 
 BACKOFF_CAP_SECONDS: Final = 5.0
 BACKOFF_BASE_SECONDS: Final = 0.1
+BACKOFF_DOUBLINGS_MAX: Final = 20
+AWAITED_CAP_SECONDS: Final = 10.0
+AWAITED_LOG_SECONDS: Final = 60.0
 
 DRAIN_SECONDS: Final = 10.0
 """Drain time of a process that has no drain setting."""
@@ -65,16 +69,45 @@ class Stop:
             loop.add_signal_handler(number, self.request)
 
 
+async def until_available(connect: Callable[[], Awaitable[_T]]) -> _T:
+    """Call `connect` until it does not raise Unavailable; log that it waits, once a minute."""
+    failures = 0
+    log_at = float("-inf")
+    while True:
+        try:
+            return await connect()
+        except Unavailable as error:
+            if monotonic() >= log_at:
+                log_at = monotonic() + AWAITED_LOG_SECONDS
+                get_logger("process").warning(
+                    LogEvent.SERVICE_AWAITED, message=error.message, failures=failures + 1
+                )
+            failures += 1
+            await asyncio.sleep(_backoff_seconds(failures, AWAITED_CAP_SECONDS))
+
+
+def _backoff_seconds(failures: int, cap_seconds: float) -> float:
+    pause = min(cap_seconds, BACKOFF_BASE_SECONDS * 2 ** min(failures, BACKOFF_DOUBLINGS_MAX))
+    return pause * random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+
+
 async def run_to_stop(
-    work: Coroutine[object, object, _T], stop: Stop, *, drain_seconds: float = DRAIN_SECONDS
+    start: Callable[[], Coroutine[object, object, _T]],
+    stop: Stop,
+    *,
+    drain_seconds: float = DRAIN_SECONDS,
+    waits: bool = True,
 ) -> _T | None:
     """Run a process's work to its end, or for a bounded time after a stop was requested.
+
+    While it cannot connect, because Postgres or Kafka is away, `start` is called again; unless
+    `waits`, it raises Unavailable.
 
     After `drain_seconds` and `CLOSE_SECONDS` the work is cancelled, even if it waits for a server
     that does not answer. Deadlines and leases then release its items. Before `stop.mark_started()`
     the work only connects; a stop cancels it at once. Returns None if the work was cancelled.
     """
-    task = asyncio.create_task(work)
+    task = asyncio.create_task(until_available(start) if waits else start())
     stopping = asyncio.create_task(stop.wait())
     timed_out = False
     try:
@@ -129,8 +162,7 @@ async def run_service(
             failures = 0
         except Exception as error:  # noqa: BLE001 - the service loop survives every error of a tick
             failures += 1
-            pause = min(BACKOFF_CAP_SECONDS, BACKOFF_BASE_SECONDS * 2**failures)
-            pause *= random.uniform(0.5, 1.0)  # noqa: S311 - jitter, no secret
+            pause = _backoff_seconds(failures, BACKOFF_CAP_SECONDS)
             log.warning(
                 LogEvent.TICK_FAILED,
                 error=type(error).__name__,

@@ -87,6 +87,15 @@ class Cron(LocalRule):
         return parse_cron(self.cron)
 
     @property
+    def begins(self) -> datetime:
+        """Return a local time before which it has no occurrence: its start, or its first year."""
+        years = self.fields.years if self.fields.restricts_year else ()
+        if self.start is None:
+            return datetime(years[0], 1, 1) if years else _REFERENCE  # noqa: DTZ001 -- as its start
+        following = (datetime(year, 1, 1) for year in years if year > self.start.year)  # noqa: DTZ001
+        return self.start if self.start.year in years else next(following, self.start)
+
+    @property
     def ruling(self) -> ResolutionPolicy:
         """Return how its local times are resolved to instants."""
         return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold)
@@ -115,7 +124,7 @@ class Cron(LocalRule):
             )
         if self.sparse:
             return self
-        begin = self.start or _REFERENCE
+        begin = self.begins
         last = begin + _SEARCH
         first = self._plan.first_nominal(begin, last if self.end is None else min(last, self.end))
         if first is not None and first.year < begin.year + _DENSE_YEARS:

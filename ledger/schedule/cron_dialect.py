@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Never
 
-from dueledger.ledger.schedule.expressions import value_error
+from dueledger.ledger.schedule.expressions import DUE_YEAR_MAX, DUE_YEAR_MIN, value_error
 
 EXPRESSION_CHARS_MAX: Final = 500
-_FIELDS_WITHOUT_SECONDS: Final = 5
+_FIELDS: Final = 5
 _FIELDS_WITH_SECONDS: Final = 6
+_FIELDS_WITH_YEARS: Final = 7
 _NTH_MAX: Final = 5
 
 _MACROS: Final = {
@@ -62,33 +63,37 @@ _HOUR: Final = _CronField("hour", 0, 23)
 _DAY: Final = _CronField("day of month", 1, 31)
 _MONTH: Final = _CronField("month", 1, 12, _MONTH_NAMES)
 _WEEKDAY: Final = _CronField("day of week", 0, 6, _WEEKDAY_NAMES)
+_YEAR: Final = _CronField("year", DUE_YEAR_MIN, DUE_YEAR_MAX)
 
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
     """A cron expression as numbers. Weekdays count from Sunday, 0; every tuple ascends.
 
-    `days` and `weekdays` have all values if the field restricts nothing. `nth_weekdays` has the
-    (weekday, n) of ``#``, `last_weekdays` those of ``L5``; if either is given, it is the whole
-    restriction by weekday. `wildcard`: a time field has ``*`` or all of its values, so that the
-    expression means "every so often", not "at a time of day".
+    `days` and `weekdays` have all values if the field restricts nothing. `last_days` has the n of
+    ``L-n``, 0 for ``L``; `nearest_weekdays` the n of ``nW``, and -n for ``L-nW``, 0 for ``LW``.
+    `nth_weekdays` has the (weekday, n) of ``#``, `last_weekdays` those of ``L5``; if either is
+    given, it is the whole restriction by weekday. `wildcard`: a time field has ``*`` or all of its
+    values, so that the expression means "every so often", not "at a time of day".
     """
 
     seconds: tuple[int, ...]
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
     days: tuple[int, ...]
-    last_day: bool
+    last_days: tuple[int, ...]
+    nearest_weekdays: tuple[int, ...]
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
     nth_weekdays: tuple[tuple[int, int], ...]
     last_weekdays: tuple[int, ...]
+    years: tuple[int, ...]
     wildcard: bool
 
     @property
     def restricts_day(self) -> bool:
         """Return whether the day-of-month field excludes days."""
-        return self.last_day or self.days != _DAY.all
+        return self.days != _DAY.all
 
     @property
     def restricts_weekday(self) -> bool:
@@ -96,31 +101,46 @@ class CronFields:
         return bool(self.nth_weekdays or self.last_weekdays) or self.weekdays != _WEEKDAY.all
 
     @property
+    def restricts_year(self) -> bool:
+        """Return whether the expression names years."""
+        return self.years != _YEAR.all
+
+    @property
     def canonical(self) -> str:
-        """Return the numbers in the form that croniter reads unambiguously: seconds last."""
+        """Return the numbers in the form that croniter reads unambiguously: seconds, years last.
+
+        croniter reads neither `W` nor `L-n`.
+        """
         weekdays = [f"{day}#{nth}" for day, nth in self.nth_weekdays]
         weekdays += [f"l{day}" for day in self.last_weekdays]
-        days = [] if self.last_day and self.days == _DAY.all else [*map(str, self.days)]
-        days += ["l"] if self.last_day else []
+        days = [] if self.days == _DAY.all else [*map(str, self.days)]
+        days += [_from_end(number) for number in self.last_days]
+        days += [f"{day if day > 0 else _from_end(-day)}w" for day in self.nearest_weekdays]
         fields = [
             _listed(self.minutes, _MINUTE),
             _listed(self.hours, _HOUR),
-            ",".join(days) if self.last_day else _listed(self.days, _DAY),
+            ",".join(days) or "*",
             _listed(self.months, _MONTH),
             ",".join(weekdays) or _listed(self.weekdays, _WEEKDAY),
         ]
-        if self.seconds != (0,):
+        if self.seconds != (0,) or self.restricts_year:
             fields.append(_listed(self.seconds, _SECOND))
+        if self.restricts_year:
+            fields.append(_listed(self.years, _YEAR))
         return " ".join(fields)
 
 
 @lru_cache(maxsize=4096)
 def parse_cron(expression: str) -> CronFields:
-    """Read an expression of 5 fields, or 6 with seconds first. An error says what to write."""
+    """Read an expression of 5 fields, 6 with seconds first, or 7 with years last as well.
+
+    An error says what to write.
+    """
     texts = _split(expression)
+    years_text = texts.pop() if len(texts) == _FIELDS_WITH_YEARS else "*"
     seconds_text, *texts = texts if len(texts) == _FIELDS_WITH_SECONDS else ["0", *texts]
     minutes_text, hours_text, days_text, months_text, weekdays_text = texts
-    days, last_day = _days(days_text)
+    days, last_days, nearest_weekdays = _days(days_text)
     weekdays, nth_weekdays, last_weekdays = _weekdays(weekdays_text)
     times = ((seconds_text, _SECOND), (minutes_text, _MINUTE), (hours_text, _HOUR))
     seconds, minutes, hours = (_numbers(text, field) for text, field in times)
@@ -129,11 +149,13 @@ def parse_cron(expression: str) -> CronFields:
         minutes=minutes,
         hours=hours,
         days=days,
-        last_day=last_day,
+        last_days=last_days,
+        nearest_weekdays=nearest_weekdays,
         months=_numbers(months_text, _MONTH),
         weekdays=weekdays,
         nth_weekdays=nth_weekdays,
         last_weekdays=last_weekdays,
+        years=_numbers(years_text, _YEAR),
         wildcard=any("*" in text or _numbers(text, field) == field.all for text, field in times),
     )
     if (nth_weekdays or last_weekdays) and fields.restricts_day:
@@ -147,8 +169,9 @@ def parse_cron(expression: str) -> CronFields:
 def stars_time(expression: object) -> bool:
     """Return whether the minute or the hour begins with `*`, as Debian's cron checks."""
     text = expression.strip().lower() if isinstance(expression, str) else ""
-    texts = _MACROS.get(text, text).split()[-_FIELDS_WITHOUT_SECONDS:]
-    return any(each.startswith("*") for each in texts[:2])
+    texts = _MACROS.get(text, text).split()
+    of_day = texts[1:3] if len(texts) > _FIELDS else texts[:2]
+    return any(each.startswith("*") for each in of_day)
 
 
 _YEARS: Final = re.compile(r"(19|20|21)\d\d([-,/]\d+)*", re.ASCII)
@@ -173,20 +196,19 @@ def _split(expression: str) -> list[str]:
             )
         text = _MACROS[text]
     texts = text.split()
-    if len(texts) == _FIELDS_WITH_SECONDS + 1:
-        raise value_error(
-            "has seven fields: years are not accepted", "six fields, and `end:` for an end"
-        )
     if len(texts) == _FIELDS_WITH_SECONDS and _YEARS.fullmatch(texts[-1]):
-        raise value_error(
-            "has a year as the last field: years are not accepted", "`end:` for an end"
-        )
-    if len(texts) not in {_FIELDS_WITHOUT_SECONDS, _FIELDS_WITH_SECONDS}:
+        raise value_error("has years in six fields", "seven fields, with `0` first for the second")
+    if len(texts) not in {_FIELDS, _FIELDS_WITH_SECONDS, _FIELDS_WITH_YEARS}:
         raise value_error(
             f"has {len(texts)} fields instead of five",
-            "minute hour day-of-month month day-of-week, or six with seconds first",
+            "minute hour day-of-month month day-of-week, six with seconds first, or seven with "
+            "years last",
         )
     return texts
+
+
+def _from_end(number: int) -> str:
+    return f"l-{number}" if number else "l"
 
 
 def _listed(numbers: tuple[int, ...], field: _CronField) -> str:
@@ -266,6 +288,8 @@ def _starred(text: str, field: _CronField, step: int) -> tuple[int, ...]:
 def _ranged(low: int, high: int, step: int, field: _CronField) -> tuple[int, ...]:
     if low <= high:
         numbers = range(low, high + 1, step)
+    elif field is _YEAR:
+        _refuse(field, f"{low}-{high}", "the range is descending", f"`{high}-{low}`")
     else:  # 22-2, sat-tue: past the end, continued at the start
         around = [*range(low, field.high + 1), *range(field.low, high + 1)]
         numbers = around[::step]
@@ -289,10 +313,8 @@ def _refuse_part(text: str, field: _CronField) -> Never:
             field,
             text,
             "`H` and `R` choose by hash or at random, differently in each system",
-            f"a fixed {field.name}",
+            f"a fixed {field.name}, and `smear:` to spread items of many definitions",
         )
-    if field is _DAY and "w" in text:
-        _refuse(field, text, "`W` is not accepted", "fixed days of the month")
     names = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
     _refuse(
         field,
@@ -302,18 +324,31 @@ def _refuse_part(text: str, field: _CronField) -> Never:
     )
 
 
-def _days(text: str) -> tuple[tuple[int, ...], bool]:
-    parts = text.split(",")
-    numbered = [part for part in parts if part != "l"]
-    for part in numbered:
-        if "l" in part and "w" not in part:
-            _refuse(
-                _DAY, part, "`L` is accepted alone: the last day of the month", "`L`, or fixed days"
-            )
-    if not numbered:
-        return _DAY.all, True
-    days = _numbers(",".join(numbered), _DAY)
-    return days, len(numbered) < len(parts) and days != _DAY.all
+_COUNTED_DAY: Final = re.compile(r"(?:l(?:-(?P<back>\d{1,2}))?|(?P<day>\d{1,2}))(?P<nearest>w)?")
+
+
+def _days(text: str) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the plain days, those counted from the end, and those of `W`."""
+    numbered: list[str] = []
+    last: set[int] = set()
+    nearest: set[int] = set()
+    for part in text.split(","):
+        found = _COUNTED_DAY.fullmatch(part)
+        if found is None and ("l" in part or "w" in part):
+            _refuse(_DAY, part, "is not understood", "`L`, `L-3`, `15W` or `LW`")
+        if found is None or part.isdigit():
+            numbered.append(part)
+            continue
+        back = int(found["back"] or 0)
+        if found["back"] and not 1 <= back < _DAY.high:
+            _refuse(_DAY, part, "no month has that day", "`L`, or `L-1` to `L-30`")
+        day = -back if found["day"] is None else _number(found["day"], part, _DAY)
+        if found["nearest"]:
+            nearest.add(day)
+        else:
+            last.add(back)
+    days = _numbers(",".join(numbered), _DAY) if numbered else ()
+    return (days, (), ()) if days == _DAY.all else (days, _sorted(last), _sorted(nearest))
 
 
 _NTH: Final = re.compile(r"(?P<day>[a-z]{3}|\d)#(?P<nth>\d)", re.ASCII)

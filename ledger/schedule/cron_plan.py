@@ -16,7 +16,6 @@ _UNITS: Final = (1, 60, 3600)  # seconds of a second, a minute, an hour
 _CYCLE_START: Final = date(2024, 1, 1)  # weekdays and leap days come round again after 28 years
 _CYCLE_END: Final = date(2052, 12, 31)
 _DAYS_A_WEEK: Final = 7
-_DAYS_OF_MONTH: Final = 31
 _MONTHS: Final = 12
 _TIMES_MANY: Final = 1440  # of a day; only a few plans with seconds are kept
 
@@ -27,13 +26,14 @@ TimesOfDay = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 class CronPlan:
     """A compiled expression. `either`: a day matches if one of the two day fields does."""
 
-    __slots__ = ("_any_day_rule", "_days", "_fields", "_has_many_times", "_months")
+    __slots__ = ("_any_day_rule", "_days", "_fields", "_has_many_times", "_months", "_years")
 
     def __init__(self, fields: CronFields, *, either: bool) -> None:
         self._fields = fields
         self._any_day_rule = either
         self._has_many_times = prod(map(len, self.of_day())) > _TIMES_MANY
         self._months = frozenset(fields.months)
+        self._years = frozenset(fields.years)
         self._days: dict[tuple[int, int], tuple[int, ...]] = {}  # a month has 28 shapes, no more
 
     def days(self, first: date, last: date) -> Iterator[tuple[int, int, Sequence[int]]]:
@@ -41,7 +41,7 @@ class CronPlan:
         year, month = first.year, first.month
         begin, end = (first.year, first.month), (last.year, last.month)
         while (year, month) <= end:
-            if month in self._months:
+            if month in self._months and year in self._years:
                 shape = monthrange(year, month)
                 found = self._days.get(shape)
                 if found is None:
@@ -98,7 +98,10 @@ class CronPlan:
     def _days_apart(self) -> int | None:
         least: int | None = None
         before: int | None = None
-        for year, month, days in self.days(_CYCLE_START, _CYCLE_END):
+        first, last = _CYCLE_START, _CYCLE_END
+        if self._fields.restricts_year:
+            first, last = date(self._fields.years[0], 1, 1), date(self._fields.years[-1], 12, 31)
+        for year, month, days in self.days(first, last):
             for ordinal in (date(year, month, day).toordinal() for day in days):
                 if before is not None and (least is None or ordinal - before < least):
                     least = ordinal - before
@@ -121,17 +124,31 @@ def _days_of_month(
 ) -> tuple[int, ...]:
     """Return the days that match in a month of this shape, as `monthrange` gives it."""
     monday_first, length = shape
-    named = _named(fields, length)
+    named = _named(fields, monday_first, length)
     weekly = _by_weekday(fields, (monday_first + 1) % _DAYS_A_WEEK, length)
     union = either and fields.restricts_day and fields.restricts_weekday
     return tuple(sorted(named | weekly if union else named & weekly))
 
 
-def _named(fields: CronFields, length: int) -> set[int]:
-    if fields.last_day and len(fields.days) == _DAYS_OF_MONTH:
-        return {length}  # `L` alone leaves `days` whole
+def _named(fields: CronFields, monday_first: int, length: int) -> set[int]:
     days = {day for day in fields.days if day <= length}
-    return {*days, length} if fields.last_day else days
+    days |= {length - back for back in fields.last_days if back < length}
+    for number in fields.nearest_weekdays:
+        day = number if number > 0 else length + number
+        if 1 <= day <= length:
+            days.add(_nearest_weekday(day, monday_first, length))
+    return days
+
+
+def _nearest_weekday(day: int, monday_first: int, length: int) -> int:
+    """Return the day from Monday to Friday that is nearest to `day` in the same month."""
+    match (monday_first + day - 1) % _DAYS_A_WEEK:
+        case 5:  # Saturday
+            return day - 1 if day > 1 else day + 2
+        case 6:
+            return day + 1 if day < length else day - 2
+        case _:
+            return day
 
 
 def _by_weekday(fields: CronFields, first: int, length: int) -> set[int]:

@@ -269,17 +269,7 @@ class _WindowExpansion:
 
     def _counted(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day that count: an instant of theirs is not after the last."""
-        times, last = self._rule.times_on(day), self._ruling.last_instant
-        if last is None or not times:
-            return times
-        midnight, edge = midnight_of(day), last.astimezone(UTC).replace(tzinfo=None)
-        if midnight + _DAY + SCAN_MARGIN <= edge:
-            return times
-        if midnight - SCAN_MARGIN > edge:
-            return ()
-        resolved = resolve_all([midnight + of_day for of_day in times], *self._ruling.policy)
-        counted = {found.nominal for found in resolved if instant_of(found) <= last}
-        return tuple(of_day for of_day in times if midnight + of_day in counted)
+        return self._ruling.counted(day, self._rule.times_on(day))
 
     def _check_known(self, observance: Observance, found: ScheduleWindow) -> None:
         """Raise if days outside the calendar may have occurrences in the window."""

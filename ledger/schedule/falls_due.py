@@ -54,7 +54,9 @@ def _begin(when: Recurring) -> datetime:
             begin = when.at
         case Every():
             begin = max(when.anchor, when.start or when.anchor)
-        case Cron() | Rrule() | Business():
+        case Cron():
+            begin = when.begins
+        case Rrule() | Business():
             begin = when.start or _REFERENCE
     return max(begin.replace(tzinfo=UTC) - SCAN_MARGIN, DUE_MIN)
 

@@ -6,7 +6,7 @@ a stored definition keeps its meaning even if a later version changes the preset
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
 from enum import StrEnum
 from typing import Any, ClassVar, Final, cast
 from zoneinfo import ZoneInfo
@@ -14,7 +14,10 @@ from zoneinfo import ZoneInfo
 from pydantic import BaseModel, ConfigDict, model_validator
 
 from dueledger.ledger.schedule.expressions import field_error
-from dueledger.ledger.schedule.resolution import Fold, Gap
+from dueledger.ledger.schedule.local_times import LocalTimesOfDay, midnight_of
+from dueledger.ledger.schedule.resolution import SCAN_MARGIN, Fold, Gap, instant_of, resolve_all
+
+_DAY: Final = timedelta(days=1)
 
 
 class Preset(StrEnum):
@@ -43,6 +46,21 @@ class ResolutionPolicy:
     def policy(self) -> tuple[ZoneInfo, Gap, Fold]:
         """Return the arguments of `resolve`."""
         return self.zone, self.gap, self.fold
+
+    def counted(self, day: date, times: LocalTimesOfDay) -> LocalTimesOfDay:
+        """Return the times of a day that count: an instant of theirs is not after the last."""
+        if self.last_instant is None or not times:
+            return times
+        midnight = midnight_of(day)
+        last = self.last_instant.astimezone(UTC)
+        edge = last.replace(tzinfo=None)
+        if midnight + _DAY + SCAN_MARGIN <= edge:
+            return times
+        if midnight - SCAN_MARGIN > edge:
+            return ()
+        resolved = resolve_all([midnight + of_day for of_day in times], *self.policy)
+        counted = {found.nominal for found in resolved if instant_of(found) <= last}
+        return tuple(of_day for of_day in times if midnight + of_day in counted)
 
 
 def check_bounds(start: datetime | None, end: datetime | None) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from functools import lru_cache
+from math import gcd
 from typing import Final
 
 from dueledger.ledger.schedule.local_times import LocalTimesOfDay, days_between, times_between
@@ -34,6 +35,8 @@ class Recurrence:
 
     def days(self, first: date, last: date) -> Iterator[date]:
         """Yield in order its days from `first` to `last`; COUNT is ignored."""
+        if not _has_times(self.rule, self.start):
+            return iter(())
         first, last = days_between(first, last, self.start, self._until)
         if self._picks:
             return self._picked_days(first, last)
@@ -131,6 +134,50 @@ class Recurrence:
                 return _times_of_minutes(self.rule, self.start, self._first_period(day))
             case _:
                 return _times(self.rule, self.start)
+
+
+@lru_cache(maxsize=1024)
+def _has_times(rule: RecurrenceRule, start: datetime) -> bool:
+    """Return whether a period can have a time at all: by arithmetic, no day is searched.
+
+    A minute or hour must be one that INTERVAL comes to, and a position one of the largest set.
+    """
+    minutes, seconds = rule.minutes or (start.minute,), rule.seconds or (start.second,)
+    hours = rule.hours or (start.hour,)
+    match rule.frequency:
+        case Frequency.MINUTELY:
+            largest = len(seconds)
+            step = gcd(rule.interval, _DAY_MINUTES)
+            begin = start.hour * _HOUR_MINUTES + start.minute
+            reached = {minute % _DAY_MINUTES for minute in range(begin, begin + _DAY_MINUTES, step)}
+            if not any(
+                (not rule.hours or minute // _HOUR_MINUTES in rule.hours)
+                and (not rule.minutes or minute % _HOUR_MINUTES in rule.minutes)
+                for minute in reached
+            ):
+                return False
+        case Frequency.HOURLY:
+            largest = len(minutes) * len(seconds)
+            step = gcd(rule.interval, _DAY_HOURS)
+            if rule.hours and all((hour - start.hour) % step for hour in rule.hours):
+                return False
+        case _:
+            largest = len(hours) * len(minutes) * len(seconds) * _days_max(rule)
+    return not rule.positions or min(map(abs, rule.positions)) <= largest
+
+
+def _days_max(rule: RecurrenceRule) -> int:
+    """Return how many days a period has at most."""
+    weekly = len(rule.weekdays) or 7
+    match rule.frequency:
+        case Frequency.DAILY:
+            return 1
+        case Frequency.WEEKLY:
+            return len(rule.weekdays) or 1
+        case Frequency.MONTHLY:
+            return min(31, 5 * weekly)
+        case _:
+            return min(366, 53 * weekly)
 
 
 @lru_cache(maxsize=1024)

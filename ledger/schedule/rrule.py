@@ -1,18 +1,26 @@
 """`when: {rrule: …}`: a recurrence rule of RFC 5545 over local time.
 
 `start` is the lower bound and fills in what the rule leaves open, such as the time of day. It is an
-occurrence itself only if it matches the rule.
+occurrence itself only if it matches the rule. `rdate` adds local times; `exdate` removes times, of
+`rdate` too. Neither changes what COUNT and UNTIL mean.
 """
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
-from itertools import islice
+from heapq import merge
+from itertools import groupby, islice
 from typing import Annotated, Final, Self
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
-from dueledger.ledger.schedule.expressions import LocalTime, ZoneName, field_error
+from dueledger.ledger.schedule.expressions import (
+    LocalTime,
+    ZoneName,
+    field_error,
+    local_time_text,
+)
 from dueledger.ledger.schedule.local_rule import LocalRule, ResolutionPolicy, check_bounds
 from dueledger.ledger.schedule.local_times import (
     LocalTimesOfDay,
@@ -34,6 +42,7 @@ from dueledger.ledger.schedule.rrule_text import Frequency, parse_rrule
 from dueledger.ledger.schedule.zone_offsets import day_offsets
 from dueledger.ledger.schedule.zones import load_zone
 
+DATES_MAX: Final = 1_000
 _DENSE_YEARS: Final = 8  # as for cron
 _SCAN_END: Final = datetime(2200, 1, 3)  # noqa: DTZ001 -- naive by design; past every due year
 _TOGETHER: Final = 64
@@ -53,12 +62,21 @@ def _checked(text: str) -> str:
     return parse_rrule(text).text
 
 
+DateList = Annotated[
+    tuple[LocalTime, ...],
+    AfterValidator(lambda dates: tuple(sorted(set(dates)))),
+    Field(max_length=DATES_MAX),
+]
+
+
 class Rrule(LocalRule):
     """Nominal times by a recurrence rule. COUNT counts occurrences, not times skipped by a gap."""
 
     rrule: Annotated[StrictStr, AfterValidator(_checked)]
     start: LocalTime
     end: LocalTime | None = Field(default=None, description="exclusive, beside COUNT or UNTIL")
+    rdate: DateList = Field(default=(), description="local times beside those of the rule")
+    exdate: DateList = Field(default=(), description="local times that are not due")
     timezone: ZoneName
     sparse: StrictBool = Field(
         default=False, description="accept a rule that may not match for eight years"
@@ -72,6 +90,7 @@ class Rrule(LocalRule):
         until = parse_rrule(self.rrule).until
         if until is not None and self._ends_before_start(until):
             raise field_error("rrule", "UNTIL is before `start`", "an UNTIL after the start")
+        self._check_rdate()
         if not self.sparse:
             self._check_dense()
         count = parse_rrule(self.rrule).count
@@ -85,6 +104,17 @@ class Rrule(LocalRule):
             _ = self.ruling  # only under this policy the rule may have no occurrence at all
         return self
 
+    def _check_rdate(self) -> None:
+        for each in self.rdate:
+            if each < self.start or each >= self._end:
+                reason = f"{local_time_text(each)} is before `start`, or not before `end`"
+                raise field_error("rdate", reason, "a time between them")
+        rule = parse_rrule(self.rrule)
+        ends_at_instant = rule.count is not None or (rule.until is not None and rule.until.tzinfo)
+        if self.rdate and ends_at_instant and self.fold is Fold.BOTH:
+            reason = "beside COUNT or an UNTIL with Z, `fold: both` may end between two instants"
+            raise field_error("rdate", reason, "`fold: first`, or a local UNTIL")
+
     def _ends_before_start(self, until: datetime) -> bool:
         if until.tzinfo is None:
             return until < self.start
@@ -94,7 +124,7 @@ class Rrule(LocalRule):
         horizon = self.start.replace(year=self.start.year + _DENSE_YEARS, day=1)
         first = self._first(self.start, horizon)
         until = parse_rrule(self.rrule).until
-        if first is not None and until is not None and until.tzinfo is not None:
+        if first and until is not None and until.tzinfo is not None and not self.rdate:
             first = first if first.due_at <= until else None
         if first is None:
             raise field_error(
@@ -110,21 +140,49 @@ class Rrule(LocalRule):
     @cached_property
     def ruling(self) -> ResolutionPolicy:
         """Return how its local times are resolved, and the instant after which none counts."""
-        zone = load_zone(self.timezone)
-        rule = parse_rrule(self.rrule)
-        if rule.until is not None and rule.until.tzinfo is not None:
-            return ResolutionPolicy(zone, self.gap, self.fold, rule.until)
-        if rule.count is None:
-            return ResolutionPolicy(zone, self.gap, self.fold)
-        return ResolutionPolicy(zone, self.gap, self.fold, self._last(rule.count))
+        # Times of `rdate` may be after the last of the rule: then `times_on` ends it.
+        return (
+            replace(self._ruling_of_rule, last_instant=None) if self.rdate else self._ruling_of_rule
+        )
+
+    @cached_property
+    def _ruling_of_rule(self) -> ResolutionPolicy:
+        rule, last = parse_rrule(self.rrule), None
+        if rule.count is not None:
+            last = self._last(rule.count)
+        elif rule.until is not None and rule.until.tzinfo is not None:
+            last = rule.until
+        return ResolutionPolicy(load_zone(self.timezone), self.gap, self.fold, last)
 
     def days(self, first: date, last: date) -> Iterator[date]:
         """Yield its days from `first` to `last`, even those after `ruling.last_instant`."""
-        return self._recurrence.days(*days_between(first, last, None, self._end))
+        first, last = days_between(first, last, None, self._end)
+        days = self._recurrence.days(first, last)
+        if not self.rdate:
+            return days
+        added = (each.date() for each in self.rdate if first <= each.date() <= last)
+        return (day for day, _ in groupby(merge(days, added)))
 
     def times_on(self, day: date) -> LocalTimesOfDay:
         """Return its times on a day, even those after `ruling.last_instant`."""
-        return times_between(self._recurrence.times_on(day), day, None, self._end)
+        times = self._recurrence.times_on(day)
+        if self.rdate:
+            times = self._ruling_of_rule.counted(day, times)
+        if day in self._dates_by_day:
+            added, removed = self._dates_by_day[day]
+            of_rule = times if day in self._recurrence.days(day, day) else ()
+            times = tuple(sorted({*of_rule, *added} - removed))
+        return times_between(times, day, None, self._end)
+
+    @cached_property
+    def _dates_by_day(self) -> dict[date, tuple[set[timedelta], set[timedelta]]]:
+        """Return the times that each day has more, and those that it does not have."""
+        found: dict[date, tuple[set[timedelta], set[timedelta]]] = {}
+        for place, dates in enumerate((self.rdate, self.exdate)):
+            for each in dates:
+                midnight = midnight_of(each.date())
+                found.setdefault(each.date(), (set(), set()))[place].add(each - midnight)
+        return found
 
     def nominals(self, low: datetime, high: datetime) -> Iterator[datetime]:
         """Yield its local times in [low, high), in order, even after `ruling.last_instant`."""
@@ -137,10 +195,12 @@ class Rrule(LocalRule):
     def estimate(self, start: datetime, end: datetime) -> float:
         """Return about how many occurrences are in [start, end), computed from the rule alone."""
         rule = parse_rrule(self.rrule)
+        low, high = start.replace(tzinfo=None), end.replace(tzinfo=None)
+        added = sum(low <= each < high for each in self.rdate)
         periods = (end - start) / timedelta(days=1) / _DAYS_OF[rule.frequency] / rule.interval
         if rule.positions:
-            return periods * len(rule.positions)
-        return periods * self._of_period()
+            return added + periods * len(rule.positions)
+        return added + periods * self._of_period()
 
     def _of_period(self) -> float:
         """Return about how many times a period has."""
@@ -177,8 +237,9 @@ class Rrule(LocalRule):
         skipped = 0
         begin = self.start.replace(tzinfo=UTC)
         many = self.estimate(begin, begin + timedelta(days=30)) > _FEW
-        for day in self.days(self.start.date(), _SCAN_END.date()):
-            times, midnight = self.times_on(day), midnight_of(day)
+        for day in self._recurrence.days(self.start.date(), self._end.date()):
+            times = times_between(self._recurrence.times_on(day), day, None, self._end)
+            midnight = midnight_of(day)
             steady = self._constant_offset(day) if many else None
             edge = midnight.replace(tzinfo=UTC) - SCAN_MARGIN
             passed = sorted(near if steady is not None else (at for at in near if at < edge))

@@ -131,7 +131,8 @@ def _split(text: str) -> dict[str, str]:
     rule = text.strip().upper()
     if "\n" in rule or rule.startswith(("DTSTART", "EXDATE", "RDATE", "EXRULE")):
         raise value_error(
-            "has several lines of a calendar file", "the rule alone; `start:` for its DTSTART"
+            "has several lines of a calendar file",
+            "the rule alone; `start:`, `exdate:` and `rdate:` beside it",
         )
     parts: dict[str, str] = {}
     for part in rule.removeprefix("RRULE:").split(";"):

@@ -7,7 +7,7 @@ CHAINED, one in KINDS and one in `Recurring` or `When`. `falls_due.py`, `smear.p
 of the definitions treat some kinds apart.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -31,6 +31,8 @@ from dueledger.ledger.schedule.rrule import Rrule
 OCCURRENCES_MAX: Final = 2_000_000
 _SHARED_OCCURRENCES_MAX: Final = 100  # of 1,024 windows some 25 MB at most
 _SHARED_MAX: Final = timedelta(days=31)
+_SLICE_OCCURRENCES: Final = 20_000
+_SLICE_MIN: Final = timedelta(hours=1)
 DUE_MIN: Final = datetime(1970, 1, 1, tzinfo=UTC)
 DUE_END: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
@@ -94,12 +96,7 @@ def expand(
     low, high = max(start, DUE_MIN), min(end, DUE_END)
     if low >= high:
         return ScheduleWindow((), ())
-    estimate = when.estimate(low, high)
-    if estimate > OCCURRENCES_MAX:
-        raise WindowTooLarge(
-            f"From {low.isoformat()} to {high.isoformat()} there are more than "
-            f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window."
-        )
+    estimate = _estimate(when, low, high)
     if isinstance(when, Business):
         return when.observed(low, high, observance or _WEEKDAYS)
     if observance is not None:
@@ -109,6 +106,31 @@ def expand(
     if estimate <= _SHARED_OCCURRENCES_MAX and high - low <= _SHARED_MAX:
         return _expand_shared(when, low, high)  # pyright: ignore[reportArgumentType] - frozen
     return expand_window(when, when.ruling, None, (low, high))
+
+
+def _estimate(when: Recurring, low: datetime, high: datetime) -> float:
+    estimate = when.estimate(low, high)
+    if estimate > OCCURRENCES_MAX:
+        raise WindowTooLarge(
+            f"From {low.isoformat()} to {high.isoformat()} there are more than "
+            f"{OCCURRENCES_MAX:,} occurrences; ask for a shorter window."
+        )
+    return estimate
+
+
+def expand_in_slices(when: Recurring, start: datetime, end: datetime) -> Iterator[ScheduleWindow]:
+    """Yield windows that together are that of `expand` without a calendar, in order.
+
+    Each has some ten thousands of occurrences at most, so that a long window takes little memory.
+    Raises WindowTooLarge before the first.
+    """
+    low, last = max(start, DUE_MIN), min(end, DUE_END)
+    left = _estimate(when, low, last) if low < last else 0.0
+    while low < last:
+        span = max(_SLICE_MIN, (last - low) * min(1.0, _SLICE_OCCURRENCES / max(left, 1.0)))
+        high = min(last, low + span)
+        yield expand(when, low, high)
+        low, left = high, when.estimate(high, last)
 
 
 @lru_cache(maxsize=1024)

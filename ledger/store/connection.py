@@ -1,7 +1,7 @@
 """Connections and pools: codecs, pinned plans, and errors of a lost connection."""
 
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from enum import StrEnum
 from types import SimpleNamespace
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
 import asyncpg
 import orjson
 
-from dueledger.ledger.errors import InvalidSetting, Problem, Unavailable
+from dueledger.ledger.errors import InvalidSetting, NotPermitted, Problem, Unavailable
+from dueledger.ledger.store.statements import statement
 
 if TYPE_CHECKING:
     from asyncpg.pool import PoolConnectionProxy
@@ -168,6 +169,7 @@ async def open_pool(
     profile: PlanProfile = PlanProfile.HOT,
     idle_transaction_seconds: float = _IDLE_TRANSACTION_SECONDS,
     lent_to_handlers: bool = False,
+    roles: Sequence[str] = (),
     before_use: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> AsyncGenerator[Pool]:
     """Open a pool of connections with the ledger's codecs and plan settings.
@@ -179,8 +181,8 @@ async def open_pool(
     disconnected process would keep its rows locked, from reapers too. Analytic transactions lock
     nothing and have no limit.
 
-    Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed.
-    No message contains the DSN.
+    Raises Unavailable if Postgres cannot be reached, InvalidSetting if the DSN cannot be parsed,
+    NotPermitted if the login lacks one of `roles`. No message contains the DSN.
     """
     settings = _settings(application_name, profile)
     if profile is PlanProfile.HOT:
@@ -211,12 +213,24 @@ async def open_pool(
         raise _malformed() from None
     try:
         is_open = True
-        if before_use is not None:
+        if roles or before_use is not None:
             async with pool.acquire() as first:  # after opening: its errors are not of connecting
-                await before_use(first)
+                await _require_roles(first, roles)
+                if before_use is not None:
+                    await before_use(first)
         yield pool
     finally:
         pool.terminate()
+
+
+async def _require_roles(connection: Connection, roles: Sequence[str]) -> None:
+    """Raise NotPermitted if the connection's login lacks one of the roles of its process."""
+    rows = await connection.fetch(statement("list_missing_roles"), roles)
+    if rows:
+        login, missing = rows[0]["login"], [row["role"] for row in rows]
+        names = " and ".join(f"ledger_{role}" for role in missing)
+        message = f"{login} lacks {names}: `dueledger grant {' '.join(missing)} TO {login}`"
+        raise NotPermitted(message, login=login, roles=missing)
 
 
 @final

@@ -60,12 +60,16 @@ class DefinitionToMaterialise:
 
 
 class VersionState(StrEnum):
-    """The state of a version. REJECTED: in force or pending, but it cannot be expanded."""
+    """The state of a version. REJECTED: in force or pending, but it cannot be expanded.
+
+    ENDED: in force, and it says that nothing is owed.
+    """
 
     PENDING = "pending"
     IN_FORCE = "in force"
     SUPERSEDED = "superseded"
     REJECTED = "rejected"
+    ENDED = "ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,9 @@ class DefinitionVersion:
             return VersionState.SUPERSEDED
         if self.failure is not None:
             return VersionState.REJECTED
-        return VersionState.PENDING if self.effective_from > self.now else VersionState.IN_FORCE
+        if self.effective_from > self.now:
+            return VersionState.PENDING
+        return VersionState.ENDED if self.document.get("ended") else VersionState.IN_FORCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,6 +232,14 @@ async def list_versions(
     """List versions by definition, the newest first. `newest_only` omits superseded ones."""
     rows = await connection.fetch(statement("list_versions"), tenant, name, newest_only, limit)
     return [DefinitionVersion(**row) for row in rows]
+
+
+async def list_source_definitions(
+    connection: Connection, tenants: Sequence[str], source: str, *, limit: int
+) -> list[dict[str, Any]]:
+    """List the newest documents of the definitions of a source that have not ended, by name."""
+    rows = await connection.fetch(statement("list_source_definitions"), tenants, source, limit)
+    return [row["document"] for row in rows]
 
 
 async def read_versions(

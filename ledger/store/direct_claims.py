@@ -13,13 +13,13 @@ from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.store.claims import PendingFloor
 from dueledger.ledger.store.connection import Connection, Record
 from dueledger.ledger.store.error_mapping import mapped_unseen_partition
-from dueledger.ledger.store.runs import RunId
+from dueledger.ledger.store.runs import RunId, RunIsolation
 from dueledger.ledger.store.statements import statement
 
 DIRECT_TOPIC: Final = "direct"
 """The topic of a direct claim."""
 DIRECT_PARTITION: Final = -1
-_RUN_FIELDS: Final = 15
+_RUN_FIELDS: Final = 16
 _DUE_ATS: Final = 12
 _EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 
@@ -54,8 +54,8 @@ class LazyInstants(Sequence[datetime]):
 class DirectRun:
     """A claim started as one run: the item at position p (from 1) is at p − 1 of each column.
 
-    `withdrawn` positions ended at this start. `traceparents` is None if no item has one. The fields
-    have the order of claim_and_start_items.
+    `withdrawn` positions ended at this start. `traceparents` is None if no item has one, and
+    `batch_max` unless they are suspects. The fields have the order of claim_and_start_items.
     """
 
     run_no: int
@@ -73,6 +73,7 @@ class DirectRun:
     due_ats: Sequence[datetime]
     payloads: Sequence[bytes]
     traceparents: Sequence[str | None] | None
+    batch_max: int | None
 
     @property
     def claim_id(self) -> ClaimId:
@@ -125,6 +126,7 @@ async def claim_and_start_items(
     lease_seconds: float,
     limited: bool = False,
     suspects: bool = False,
+    isolation: RunIsolation | None = None,
 ) -> DirectClaimResult:
     """Claim due rows, up to each flow's quota, and start them: one claim and run per group.
 
@@ -132,7 +134,8 @@ async def claim_and_start_items(
     end of their runs, None for none. `flow_nos` ascend, otherwise ValueError. With `apart`, each
     item of the flow has a claim of its own. Limited flows are skipped unless `limited`; then they
     must be locked and measured in the same transaction, and each has a group of its own. With
-    `suspects` only the suspects of one flow are claimed, at most as many as may run together.
+    `suspects` only the suspects of one flow are claimed, at most as many as may run together, for
+    the given isolation.
 
     Raises UnseenPartition if a partition is newer than the plan: nothing is claimed then, and a new
     transaction finds the partition.
@@ -154,6 +157,7 @@ async def claim_and_start_items(
             lease_seconds,
             [floor.retry_at for floor in floors],
             run_seconds,
+            isolation,
         )
     runs: list[DirectRun] = []
     scans: list[FlowScan] = []

@@ -13,11 +13,11 @@ from dueledger.ledger.store.statements import statement
 class KindPolicy:
     """The work policy of a kind. None keeps the stored value, or the default.
 
-    With a `dispatch` the policy is complete: None then removes `http`, `run_seconds` and
-    `total_seconds`. `dispatch` is kafka, direct or http (`http` has the endpoint); `settled_by` is
-    worker or topic; `queue_late` and `run_late` are retry or park; `ordering` is none or key.
-    `run_seconds` is the hard end of a run. No item is retried later than `total_seconds` after its
-    due_at.
+    With a `dispatch` the policy is complete: None then removes `http`, `run_seconds`,
+    `total_seconds` and `outcome_topic`. `dispatch` is kafka, direct or http (`http` has the
+    endpoint); `settled_by` is worker or topic; `queue_late` and `run_late` are retry or park;
+    `ordering` is none or key. `run_seconds` is the hard end of a run. No item is retried later than
+    `total_seconds` after its due_at.
     """
 
     tenant: str
@@ -41,6 +41,7 @@ class KindPolicy:
     ordering: str | None = None
     failure_holds: bool | None = None
     streak_max: int | None = None
+    outcome_topic: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,7 @@ async def put_kind_policy(connection: Connection, policy: KindPolicy) -> int:
             policy.ordering,
             policy.failure_holds,
             policy.streak_max,
+            policy.outcome_topic,
         )
 
 
@@ -106,3 +108,20 @@ async def list_http_kinds(connection: Connection, limit: int) -> list[HttpKind]:
     """List the kinds that are sent to an HTTP endpoint."""
     rows = await connection.fetch(statement("list_http_kinds"), limit)
     return [HttpKind(**row) for row in rows]
+
+
+async def list_outcome_topics(connection: Connection) -> list[str]:
+    """List the topics that definitions name for the outcomes of their kinds."""
+    rows = await connection.fetch(statement("list_outcome_topics"))
+    return [row["outcome_topic"] for row in rows]
+
+
+async def find_topic_uses(
+    connection: Connection, work_topics: Sequence[str], outcome_topics: Sequence[str]
+) -> dict[str, str]:
+    """Find topics that kinds use for something else; return each with one of these kinds.
+
+    A work topic may not have outcomes, and a topic of outcomes may not have work.
+    """
+    rows = await connection.fetch(statement("find_topic_uses"), work_topics, outcome_topics)
+    return {row["topic"]: row["kind"] for row in rows}

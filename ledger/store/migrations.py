@@ -15,19 +15,25 @@ from dueledger.ledger.errors import Conflict
 from dueledger.ledger.store.cells import assign_cell
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.partitions import AHEAD, MOVED_ROWS_MAX, make_partitions
-from dueledger.ledger.store.statements import SQL_ROOT
+from dueledger.ledger.store.server_version import require_supported_server
+from dueledger.ledger.store.statements import SQL_ROOT, statement
 
-_LOCK: Final = 0x6475656C6467
 _INCLUDED: Final = re.compile(r"^\\ir (\S+)$", re.MULTILINE)
 _TIMEOUTS: Final = "set local lock_timeout = '10s'; set local statement_timeout = '10min'"
 _JOURNAL: Final = """
-create schema if not exists ledger_migration;
-create table if not exists ledger_migration.applied (
-  name text primary key,
-  checksum text not null,
-  applied_at timestamptz not null default statement_timestamp()
-)
+do $$ begin
+  create schema if not exists ledger_migration;
+  create table if not exists ledger_migration.applied (
+    name text primary key,
+    checksum text not null,
+    applied_at timestamptz not null default statement_timestamp()
+  );
+exception when unique_violation or duplicate_schema or duplicate_table then
+  null;  -- another process has just made it
+end $$
 """
+_LOCK: Final = "lock table ledger_migration.applied in share row exclusive mode"
+"""One process at a time. Only its owner can hold others up; an advisory lock is open to all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,37 +77,40 @@ async def migrate(
 
     Raises Conflict, and applies nothing, if the ledger has another cell, if an
     applied file has been changed since (put the change into a new migration), or if a file was not
-    applied and one with a higher number was.
+    applied and one with a higher number was. Raises UnsupportedServer on a server that is too old.
     """
-    await connection.execute("select pg_advisory_lock($1)", _LOCK)
-    try:
-        await connection.execute(_JOURNAL)
-        rows = await connection.fetch("select name, checksum from ledger_migration.applied")
-        done = {row["name"]: row["checksum"] for row in rows}
-        migrations = read_migrations()
-        _require_unchanged(migrations, done)
-        _require_in_order(migrations, done)
-        fresh: list[str] = []
-        for migration in migrations:
-            if migration.name in done:
-                continue
-            async with connection.transaction():
-                await connection.execute(_TIMEOUTS)
-                await connection.execute(migration.text)
-                await assign_cell(connection, cell_no)
-                await connection.execute(
-                    "insert into ledger_migration.applied (name, checksum) values ($1, $2)",
-                    migration.name,
-                    migration.checksum,
-                )
-            fresh.append(migration.name)
-            applied(migration.name)
+    await require_supported_server(connection)
+    await connection.execute(_JOURNAL)
+    fresh: list[str] = []
+    for migration in read_migrations():
         async with connection.transaction():
+            await connection.execute(_LOCK)
+            if not await _is_missing(connection, migration):
+                continue
+            await connection.execute(_TIMEOUTS)
+            await connection.execute(migration.text)
             await assign_cell(connection, cell_no)
-        await make_partitions(connection, ahead=ahead, rows_max=rows_max)
-    finally:
-        await connection.execute("select pg_advisory_unlock($1)", _LOCK)
+            await connection.execute(
+                "insert into ledger_migration.applied (name, checksum) values ($1, $2)",
+                migration.name,
+                migration.checksum,
+            )
+        fresh.append(migration.name)
+        applied(migration.name)
+    async with connection.transaction():
+        await connection.execute(_LOCK)
+        await assign_cell(connection, cell_no)
+    await make_partitions(connection, ahead=ahead, rows_max=rows_max)
     return fresh
+
+
+async def _is_missing(connection: Connection, migration: Migration) -> bool:
+    """Return whether to apply it; raise Conflict if it does not fit what was applied."""
+    rows = await connection.fetch(statement("list_applied_migrations"))
+    done = {row["name"]: row["checksum"] for row in rows}
+    _require_unchanged(read_migrations(), done)
+    _require_in_order(read_migrations(), done)
+    return migration.name not in done
 
 
 async def pending_migrations(connection: Connection) -> list[str]:
@@ -109,7 +118,7 @@ async def pending_migrations(connection: Connection) -> list[str]:
     known = await connection.fetchval("select to_regclass('ledger_migration.applied')")
     if known is None:
         return [migration.name for migration in read_migrations()]
-    rows = await connection.fetch("select name from ledger_migration.applied")
+    rows = await connection.fetch(statement("list_applied_migrations"))
     done = {row["name"] for row in rows}
     return [migration.name for migration in read_migrations() if migration.name not in done]
 

@@ -21,15 +21,16 @@ NO_CLAIM: Final = ClaimId(0, datetime(1970, 1, 1, tzinfo=UTC), "")
 class OutcomeRefusal(StrEnum):
     """Why a reported outcome changed nothing.
 
-    UNKNOWN: no claim has this fence, or its claim has fewer items. MISMATCH: the claim of this
-    fence has another token, or another item has this position. WRONG_SETTLER: workers settle this
-    kind. STALE: its claim or run was closed before. CONFLICT: the item ended differently under the
-    same fence.
+    UNKNOWN: its claim has fewer items. MISMATCH: no claim has this fence, time and token, or
+    another item has this position. WRONG_SETTLER: workers settle this
+    kind. WRONG_TOPIC: the kind names another topic for outcomes. STALE: its claim or run was
+    closed before. CONFLICT: the item ended differently under the same fence.
     """
 
     UNKNOWN = "unknown"
     MISMATCH = "mismatch"
     WRONG_SETTLER = "wrong_settler"
+    WRONG_TOPIC = "wrong_topic"
     STALE = "stale"
     CONFLICT = "conflict"
 
@@ -62,9 +63,10 @@ class ClaimedItem:
 class OutcomeTarget:
     """The claim, item and run that a claim's id, a position and an item id name.
 
-    `size` None: no claim has that id; `is_given`: a claim has its fence. `topic_actor_no` None:
-    workers settle it. `item` None: the position has another item or none. `run` None: its topic
-    never started it; `waiting` is then whether its claim is open.
+    `size` None: no claim has that id. `topic_actor_no` None: workers settle it. `item` None: the
+    position has another item or none. `run` None: its topic never started it;
+    `waiting` is then whether its claim is open. `outcome_topic` is the one that the item's kind
+    names, None for that of the settings.
     """
 
     size: int | None
@@ -72,7 +74,7 @@ class OutcomeTarget:
     item: ClaimedItem | None
     run: TopicRun | None
     waiting: bool
-    is_given: bool
+    outcome_topic: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +91,15 @@ class RefusedOutcome:
 
 
 class ReportedPlace(NamedTuple):
-    """What a reported outcome names: a position of a claim, and the item there."""
+    """What a reported outcome names: a position of a claim, and the item there.
+
+    `outcome_topic` is where it was reported, None for the topic of the settings.
+    """
 
     claim_id: ClaimId
     position: int
     item: UUID
+    outcome_topic: str | None = None
 
 
 async def start_topic_runs(
@@ -105,14 +111,18 @@ async def start_topic_runs(
     position.
     """
     rows = await connection.fetch(
-        statement("start_topic_runs"), *_columns(places), *_claimed_between(places)
+        statement("start_topic_runs"),
+        *_columns(places),
+        *_claimed_between(places),
+        *_items_between(places),
+        [place.outcome_topic for place in places],
     )
     return {row["fence"]: row["run_no"] for row in rows}
 
 
 async def lock_topic_runs(connection: Connection, places: Sequence[ReportedPlace]) -> None:
     """Lock the open runs of these claims, so that the next read of them stays valid."""
-    fences, claimed_ats, tokens, _, _ = _columns(places)
+    fences, claimed_ats, tokens, *_ = _columns(places)
     await connection.fetch(
         statement("lock_topic_runs"), fences, claimed_ats, tokens, *_claimed_between(places)
     )
@@ -123,7 +133,10 @@ async def find_outcome_targets(
 ) -> list[OutcomeTarget]:
     """Find the target of each reported outcome, in input order. Call it after the lock."""
     rows = await connection.fetch(
-        statement("find_outcome_targets"), *_columns(places), *_claimed_between(places)
+        statement("find_outcome_targets"),
+        *_columns(places),
+        *_claimed_between(places),
+        *_items_between(places),
     )
     return [_target(row) for row in rows]
 
@@ -146,6 +159,12 @@ def _claimed_between(places: Sequence[ReportedPlace]) -> tuple[datetime, datetim
     )
 
 
+def _items_between(places: Sequence[ReportedPlace]) -> tuple[UUID, UUID]:
+    """Return the bounds of the ids, which begin with the effective date."""
+    items = [place.item for place in places]
+    return min(items), max(items)
+
+
 def _target(row: Record) -> OutcomeTarget:
     return OutcomeTarget(
         row["size"],
@@ -153,7 +172,7 @@ def _target(row: Record) -> OutcomeTarget:
         _item(row) if row["matches"] else None,
         _run(row) if row["run_no"] is not None else None,
         row["waiting"],
-        row["is_given"],
+        row["outcome_topic"],
     )
 
 

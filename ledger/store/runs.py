@@ -24,16 +24,26 @@ class RunId(NamedTuple):
     claimed_at: datetime
 
 
+class RunIsolation(StrEnum):
+    """Where the suspects of a run are, apart from other items.
+
+    PROCESS: in a process of their own, so that the end of their worker proves nothing. SLOT: one
+    at a time in their worker's process, so that its end makes them the likely cause.
+    """
+
+    PROCESS = "process"
+    SLOT = "slot"
+
+
 class StartRefusal(StrEnum):
     """Why a start changed nothing and was recorded.
 
-    UNKNOWN: no claim has this fence. MISMATCH: the claim of this fence has another token or time;
-    the record is of commits that a restored ledger lost, of another ledger, or forged.
+    MISMATCH: no claim has this fence, time and token; the record is of commits that a restored
+    ledger lost, of another ledger, or forged.
     WRONG_SETTLER: only another worker, or the consumers of its topic, may work the claim. STALE:
     the claim was closed before these positions were started.
     """
 
-    UNKNOWN = "unknown"
     MISMATCH = "mismatch"
     WRONG_SETTLER = "wrong_settler"
     STALE = "stale"
@@ -127,6 +137,7 @@ async def start_runs(
     worker_no: int,
     lease_seconds: float,
     run_items_max: Sequence[int] | None = None,
+    isolations: Sequence[RunIsolation | None] | None = None,
 ) -> list[StartResult]:
     """Start one slice of each claim; return results in input order. Fences ascend, each once.
 
@@ -147,6 +158,7 @@ async def start_runs(
         worker_no,
         lease_seconds,
         *first_and_last(claimed_ats),
+        isolations or [None] * len(sizes),
     )
     claimed_at = {claim_id.fence: claim_id.claimed_at for claim_id in claim_ids}
     return [_start_result(row, claimed_at[row["fence"]]) for row in rows]

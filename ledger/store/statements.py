@@ -20,12 +20,16 @@ class StatementParameter:
 
 @dataclass(frozen=True, slots=True)
 class SqlStatement:
-    """A statement with its header. `indexes` are those it must use; `locks` is prose."""
+    """A statement with its header.
+
+    `indexes` are those it must use; `locks` is prose; each of `roles` alone may run it.
+    """
 
     name: str
     text: str
     sentence: str
     returns: str
+    roles: tuple[str, ...]
     parameters: tuple[StatementParameter, ...]
     indexes: tuple[str, ...]
     locks: str
@@ -68,6 +72,7 @@ def parse_statement(path: Path) -> SqlStatement:
         text=text,
         sentence=header[0].removeprefix("-- "),
         returns=_field(name, header, "returns"),
+        roles=tuple(_field(name, header, "roles").split(", ")),
         parameters=tuple(parameters),
         indexes=() if indexes == "none" else tuple(indexes.split(", ")),
         locks=_field(name, header, "locks"),

@@ -59,7 +59,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         if version.definition.event is not None:
             continue
         expectation.covered.add(version.key)
-        if isinstance(version.definition.when, AfterCompletion):
+        if isinstance(version.definition.when, AfterCompletion) and not version.definition.ended:
             expectation.chained.add(version.definition_no)
         horizon = version.horizon(as_of)
         missed = expectation.missed.get(version.definition_no, ())

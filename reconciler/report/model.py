@@ -16,6 +16,7 @@ from dueledger.ledger.finding_types import (
     Resolution,
     Severity,
 )
+from dueledger.ledger.visible_text import escape_json
 
 SCHEMA_VERSION: Final = "1.0"
 FINDINGS_SHOWN_MAX: Final = 10_000
@@ -266,13 +267,14 @@ class ReconciliationReport(_ReportPart):
         return sum(row.count for row in self.rejected_writes if row.reason == "stale")
 
     def as_json(self) -> bytes:
-        """Return the canonical JSON: keys sorted, UTF-8, instants in UTC, a newline at the end."""
-        return (
-            orjson.dumps(
-                self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
-            )
-            + b"\n"
+        """Return the canonical JSON: keys sorted, UTF-8, instants in UTC, a newline at the end.
+
+        Characters that cannot be seen are escapes.
+        """
+        document = orjson.dumps(
+            self.model_dump(mode="json"), option=orjson.OPT_SORT_KEYS | orjson.OPT_INDENT_2
         )
+        return escape_json(document.decode()).encode() + b"\n"
 
 
 def report_schema() -> bytes:

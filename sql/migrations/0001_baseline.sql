@@ -1,16 +1,22 @@
 -- The baseline: the files of sql/schema, in an order that loads.
 
-\ir ../schema/roles.sql
+\ir ../schema/ledger.sql
+\ir ../schema/functions/make_role.sql
+\ir ../schema/functions/grant_role.sql
 \ir ../schema/functions/clock.sql
 \ir ../schema/functions/identity.sql
 
 \ir ../schema/tables/cell.sql
+\ir ../schema/tables/lock_row.sql
 \ir ../schema/tables/state.sql
 \ir ../schema/tables/actor.sql
+\ir ../schema/tables/emitter_tenant.sql
 \ir ../schema/tables/kind.sql
 \ir ../schema/tables/flow.sql
 \ir ../schema/tables/pause.sql
 \ir ../schema/tables/credit.sql
+\ir ../schema/tables/partition_backoff.sql
+\ir ../schema/tables/stalled_partition.sql
 \ir ../schema/tables/definition.sql
 \ir ../schema/tables/calendar.sql
 \ir ../schema/tables/tz_change.sql
@@ -27,6 +33,7 @@
 \ir ../schema/tables/reconciliation.sql
 \ir ../schema/tables/finding.sql
 
+\ir ../schema/functions/lock_rows.sql
 \ir ../schema/functions/partition_start.sql
 \ir ../schema/functions/make_partition.sql
 \ir ../schema/functions/finish_month.sql
@@ -36,7 +43,10 @@
 \ir ../schema/functions/lift_sequence.sql
 \ir ../schema/functions/list_sequences.sql
 \ir ../schema/functions/find_claim.sql
+\ir ../schema/functions/calling_role.sql
+\ir ../schema/functions/find_items.sql
 \ir ../schema/functions/register_actor.sql
+\ir ../schema/functions/emitting_actor.sql
 \ir ../schema/functions/ensure_flows.sql
 \ir ../schema/functions/emit_items.sql
 \ir ../schema/functions/emit.sql
@@ -45,11 +55,24 @@
 \ir ../schema/functions/revise_items.sql
 \ir ../schema/functions/move_items.sql
 \ir ../schema/functions/not_before.sql
+\ir ../schema/functions/partition_backoff_span.sql
 \ir ../schema/functions/record_outcomes.sql
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
+\ir ../schema/functions/record_findings.sql
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/accounting.sql
 
-\ir ../schema/grants.sql
+\ir ../schema/roles/allocator.sql
+\ir ../schema/roles/approver.sql
+\ir ../schema/roles/auditor.sql
+\ir ../schema/roles/emitter.sql
+\ir ../schema/roles/intake.sql
+\ir ../schema/roles/materialiser.sql
+\ir ../schema/roles/operator.sql
+\ir ../schema/roles/outcome_intake.sql
+\ir ../schema/roles/reconciler.sql
+\ir ../schema/roles/simulator.sql
+\ir ../schema/roles/upkeep.sql
+\ir ../schema/roles/worker.sql

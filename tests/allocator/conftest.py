@@ -21,6 +21,7 @@ from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from tests.claim_ids import run_ids
 from tests.databases import DatabasePool, MakeDatabase
+from tests.logins import with_login
 
 PARTITIONS = 4
 PLENTY = 1_000_000
@@ -43,7 +44,7 @@ def make_database(served_database_pool: DatabasePool) -> MakeDatabase:
 def settings(database: str, bootstrap_servers: str) -> AllocatorSettings:
     """Reaping at every tick; otherwise as shipped."""
     return AllocatorSettings(
-        dsn=SecretStr(database),
+        dsn=SecretStr(with_login(database, "allocator")),
         bootstrap_servers=bootstrap_servers,
         allocator_reap_seconds=1e-6,
         allocator_topic_suspend_seconds=1e-6,

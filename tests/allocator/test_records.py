@@ -106,8 +106,8 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
         "P-1 Zürich".encode(), b"household 9", b"P-3", b"P-4", b"P-5",
     ]  # fmt: skip
     assert [record.value for record in found] == [each[8].encode() for each in rows]
-    more = [(), (), (envelope.TRACEPARENT,), (envelope.TRACEPARENT, envelope.ALONE)]
-    for record, headers in zip(found, [*more, (envelope.ALONE,)], strict=True):
+    more = [(), (), *[(envelope.TRACEPARENT, envelope.SUSPECT)] * 2, (envelope.SUSPECT,)]
+    for record, headers in zip(found, more, strict=True):
         assert tuple(name for name, _ in record.headers) == (*envelope.WORK_HEADERS, *headers)
     headers = [envelope.parse_work_headers(record.headers) for record in found]
     assert [each.position for each in headers] == [1, 2, 3, 4, 5]
@@ -116,6 +116,7 @@ def test_kafkas_own_client_reads_every_record_of_a_batch_as_it_was_written(
         "tenant-1", "tenant-2", "tenant-1", "tenant-1", "tenant-1",
     ]  # fmt: skip
     assert [each.attempt for each in headers] == [1, 5, 1, 1, 1]
+    assert [each.suspects_max for each in headers] == [None, None, 8, 1, 1]
     assert [each.traceparent for each in headers] == [None, None, TRACEPARENT, TRACEPARENT, None]
     assert {(each.claim_id, each.item, each.cycle) for each in headers} == {
         (CLAIM_ID, ITEM, "2027")

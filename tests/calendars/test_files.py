@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
@@ -123,12 +124,23 @@ def test_all_day_events_are_holidays_and_yearly_ones_repeat_within_the_range(wri
         (_DAY + "DURATION:P1D|DURATION:P2D", "more than one DURATION"),
         (_DAY + "DTEND;VALUE=PERIOD:20271224T000000Z/P1D", "cannot be read: "),
         (_DAY + "DURATION:x", "cannot be read: "),
-        (_DAY + "RRULE:FREQ=YEARL", "cannot be read: "),
-        (_DAY + "RRULE:FREQ=YEARLY;C1UNT=3", "cannot be read: unknown parameter"),
-        (_DAY + "RRULE:FREQ=YEARLY;INTERVAL=0", "INTERVAL is less than 1"),
+        (_DAY + "RRULE:FREQ=YEARL", "`YEARL` is not a frequency"),
+        (_DAY + "RRULE:FREQ=YEARLY;C1UNT=3", "`C1UNT` is not a part of a rule"),
+        (_DAY + "RRULE:FREQ=YEARLY;INTERVAL=0", "INTERVAL `0` is outside its range"),
+        (_DAY + "RRULE:FREQ=YEARLY;INTERVAL=1000000", "INTERVAL `1000000` is outside its range"),
+        (_DAY + "RRULE:FREQ=YEARLY;COUNT=10001", "COUNT `10001` is outside its range"),
+        (_DAY + "RRULE:FREQ=YEARLY;BYMONTHDAY=32", "BYMONTHDAY `32` is outside its range"),
+        (_DAY + "RRULE:FREQ=YEARLY;BYEASTER=0", "`BYEASTER` is not a part of a rule"),
+        (_DAY + "RRULE:FREQ=YEARLY;BYHOUR=9", "BYHOUR is not supported"),
+        (_DAY + "RRULE:FREQ=YEARLY;BYWEEKNO=20;BYDAY=MO", "BYWEEKNO is not supported"),
+        (_DAY + "RRULE:FREQ=YEARLY;UNTIL=20281231T000000", "UNTIL is a time of day"),
+        (_DAY + "RRULE:FREQ=YEARLY;UNTIL=20271331", "UNTIL '20271331' is not a day"),
+        (_DAY + "RRULE:FREQ=SECONDLY", "FREQ=SECONDLY is finer than a minute"),
+        (_DAY + "RRULE:FREQ=HOURLY;BYMONTH=2;BYMONTHDAY=30", "does not repeat yearly"),
+        (_DAY + "RRULE:FREQ=YEARLY|RRULE:FREQ=YEARLY", "more than one RRULE"),
         (_DAY + "RRULE:FREQ=YEARLY|EXDATE:x", "cannot be read: "),
         ("DTSTART;VALUE=DATE:99991231|DURATION:P9D", "cannot be read: "),
-        ("DTSTART;VALUE=DATE:00010101|RRULE:FREQ=YEARLY;BYDAY=MO", "repeats more than 10,000"),
+        ("DTSTART;VALUE=DATE:00010101|RRULE:FREQ=YEARLY;BYDAY=MO", "more than 100,000 days"),
     ],
 )
 def test_an_event_that_is_no_whole_days_is_refused_by_its_name(
@@ -137,6 +149,49 @@ def test_an_event_that_is_no_whole_days_is_refused_by_its_name(
     ((place, reason),) = refusal(write("us.ics", ics(("Odd", lines))))
     assert place == "Odd"
     assert said in reason
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30",
+        "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;COUNT=3",
+        "FREQ=YEARLY;BYMONTH=2;BYDAY=5MO;BYMONTHDAY=30;INTERVAL=999999",
+        "FREQ=YEARLY;BYMONTH=2;BYMONTHDAY=30;BYSETPOS=-1",
+    ],
+)
+def test_a_rule_that_no_day_matches_has_no_days(write: Write, rule: str) -> None:
+    text = ics(("Never", f"DTSTART;VALUE=DATE:16010101|RRULE:{rule}"))
+    assert refusal(write("us.ics", text)) == [(ANY, "has no all-day event in the range")]
+
+
+def test_a_rule_ends_after_its_count_and_on_its_last_day(write: Write) -> None:
+    text = ics(
+        (
+            "Count",
+            "DTSTART;VALUE=DATE:20250601|RRULE:FREQ=YEARLY;COUNT=3|EXDATE;VALUE=DATE:20260601",
+        ),
+        ("Until", "DTSTART;VALUE=DATE:20250701|RRULE:FREQ=YEARLY;UNTIL=20270701"),
+        ("Picked", "DTSTART;VALUE=DATE:20200907|RRULE:FREQ=YEARLY;BYMONTH=9;BYDAY=MO;BYSETPOS=1"),
+        ("Gone", "DTSTART;VALUE=DATE:19500701|RRULE:FREQ=YEARLY;UNTIL=19600701"),
+        ("Over new year", "DTSTART;VALUE=DATE:20201231|DURATION:P2D|RRULE:FREQ=YEARLY"),
+    )
+    found = read_ics(write("us.ics", text), WEEKEND, date(2027, 1, 1), LAST)
+    assert [day.isoformat() for day in found.document.holidays] == [
+        *("2027-01-01", "2027-06-01", "2027-07-01", "2027-09-06", "2027-12-31", "2028-01-01"),
+        *("2028-09-04", "2028-12-31"),
+    ]
+
+
+def test_a_file_of_more_than_a_calendar_can_have_is_refused_before_it_is_computed(
+    write: Write,
+) -> None:
+    never = "DTSTART;VALUE=DATE:00010101|RRULE:FREQ=YEARLY;COUNT=1;BYMONTH=2;BYMONTHDAY=30"
+    reasons = {reason for _, reason in refusal(write("us.ics", ics(*[("Never", never)] * 100)))}
+    assert reasons == {"cannot be read: with it the file has rules for more than 100,000 years"}
+    lines = ics(("Long", "DTSTART;VALUE=DATE:20271224" + "|X:1" * 60_000))
+    ((_, reason),) = refusal(write("us.ics", lines))
+    assert reason == "has more than 50,000 lines"
 
 
 def test_what_is_no_icalendar_is_refused(write: Write) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.logins import with_login
+
 Command = Callable[..., Any]
 DESIGN = Path(__file__).parents[2] / "docs/design.md"
 
@@ -20,6 +22,12 @@ calendar: {name: us, roll: skip}
 """
 FILES = ("--weekend", "sat,sun", "--valid-to", "2099-12-31", "--valid-from", "2026-01-01")
 KEY = ("--tenant", "acme")
+
+
+@pytest.fixture
+def database(database: str) -> str:
+    """Run the commands under an operator's login."""
+    return with_login(database, "operator")
 
 
 @pytest.fixture

@@ -153,6 +153,16 @@ def test_an_unreachable_server_has_an_exit_code_of_its_own(
     assert cause in ran.err
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("materialise",), ("work", "--direct", "dueledger.examples.insurer.handlers:handlers")],
+)
+def test_one_pass_does_not_wait_for_an_unreachable_server(
+    dueledger: Command, command: tuple[str, ...]
+) -> None:
+    assert dueledger(*command, "--once", DUELEDGER_DSN=UNREACHABLE).code == 3
+
+
 def test_a_missing_database_has_an_exit_code_of_its_own(dueledger: Command, database: str) -> None:
     ran = dueledger("items", "--dsn", f"{database}_not")
     assert ran.code == 3

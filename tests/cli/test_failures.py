@@ -11,6 +11,12 @@ from dueledger.cli.errors import describe
 from dueledger.cli.exit_codes import ExitCode
 from dueledger.cli.session import register_person
 from dueledger.ledger.errors import InvalidSetting
+from dueledger.ledger.store.statements import statement
+
+
+def _refused(name: str) -> asyncpg.PostgresError:
+    fields = {"C": "42501", "M": "permission denied for table due_item"}
+    return asyncpg.PostgresError.new(fields, query=statement(name))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +50,9 @@ def test_other_errors_are_not_reported_as_a_broken_connection(error: Exception) 
 @pytest.mark.parametrize(
     ("error", "code", "said"),
     [
-        (asyncpg.InsufficientPrivilegeError("permission denied"), "NOT_PERMITTED", "grant"),
+        (_refused("show_item"), "NOT_PERMITTED", "needs ledger_auditor or ledger_operator"),
+        (_refused("settle_runs"), "NOT_PERMITTED", "needs ledger_outcome_intake or ledger_worker"),
+        (asyncpg.InsufficientPrivilegeError("permission denied"), "NOT_PERMITTED", "permission"),
         (asyncpg.ReadOnlySQLTransactionError("cannot execute INSERT"), "READ_ONLY", "primary"),
         (asyncpg.DeadlockDetectedError("deadlock detected"), "DEADLOCK", "Repeat the command"),
     ],

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.logins import with_login
+
 Command = Callable[..., Any]
 
 OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
@@ -17,6 +19,12 @@ kind: BookClosingDue
 business_key: books
 when: {cron: "0 2 * * *", timezone: Europe/Berlin}
 """
+
+
+@pytest.fixture
+def database(database: str) -> str:
+    """Run the commands under an operator's login."""
+    return with_login(database, "operator")
 
 
 def test_a_flow_is_paused_explained_and_resumed(dueledger_on: Command) -> None:

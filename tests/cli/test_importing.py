@@ -35,7 +35,8 @@ def test_only_definitions_are_on_stdout_and_what_is_left_out_is_reported(
     ran = dueledger("import", "crontab", crontab, "--timezone", "Europe/Berlin")
     assert ran.code == 4
     [definition] = load_definitions(ran.out, source="stdout")
-    assert definition.definition == "remind"
+    assert definition.definition.startswith("remind-")
+    assert definition.source == "crontab:tab"
     assert "# Sends what is owed today" in ran.out
     assert "left out tab:4 @reboot: @reboot is not a time" in ran.err
     assert "1 converted, 1 left out" in ran.err
@@ -45,13 +46,13 @@ def test_an_import_as_json_is_one_document(dueledger: Command, crontab: str) -> 
     ran = dueledger("import", "crontab", crontab, "--timezone", "UTC", "--json")
     assert ran.code == 4
     document = ran.document
-    assert [one["definition"] for one in document["definitions"]] == ["remind"]
+    [name] = [one["definition"] for one in document["definitions"]]
     assert [(one["where"], one["text"]) for one in document["left_out"]] == [("tab:4", "@reboot")]
     assert [one["text"] for one in document["reported"]] == ["MAILTO"]
     [row] = document["inventory"]
     assert row == {
         "where": "tab:3",
-        "definition": "remind",
+        "definition": name,
         "owner": "ops@example.com",
         "criticality": "unknown",
         "frequency": "1 a day",
@@ -70,14 +71,90 @@ def test_files_in_a_folder_are_never_overwritten_once_somebody_changed_one(
         arguments = ("--timezone", "UTC", "--out", str(tmp_path / "definitions"), "--json")
         return dueledger("import", "crontab", crontab, *arguments)
 
-    assert run().document["files"] == [str(tmp_path / "definitions/remind.yaml")]
+    [file] = run().document["files"]
     assert run().code == 4  # the same again
-    written = tmp_path / "definitions/remind.yaml"
+    written = Path(file)
+    assert written.parent == tmp_path / "definitions"
     written.write_text(written.read_text("utf-8") + "lane: user\n", encoding="utf-8")
     refused = run()
     assert refused.code == 2
     assert refused.document["error"]["details"]["problems"][0]["field"] == str(written)
     assert written.read_text("utf-8").endswith("lane: user\n")
+
+
+def test_files_that_an_import_makes_no_longer_are_listed(
+    dueledger: Command, crontab: str, tmp_path: Path
+) -> None:
+    def run(*more: str) -> Any:  # noqa: ANN401 - what the command printed
+        arguments = ("--timezone", "UTC", "--out", str(tmp_path / "all"), "--json", *more)
+        return dueledger("import", "crontab", crontab, *arguments).document
+
+    [earlier] = run()["files"]
+    (tmp_path / "all/mine.yaml").write_text("definition: mine", encoding="utf-8")
+    Path(crontab).write_text("30 7 * * * /opt/bin/remind --all\n", encoding="utf-8")
+    assert run("--source", "another")["obsolete"] == []
+    for each in (tmp_path / "all").glob("remind-*"):
+        if str(each) != earlier:
+            each.unlink()
+    assert run()["obsolete"] == [earlier]
+
+
+def test_a_grown_crontab_runs_no_job_twice(
+    dueledger_on: Command, crontab: str, tmp_path: Path
+) -> None:
+    def define(text: str, *more: str) -> Any:  # noqa: ANN401 - what the command printed
+        Path(crontab).write_text(text, encoding="utf-8")
+        written = dueledger_on("import", "crontab", crontab, "--timezone", "UTC")
+        (tmp_path / "all.yaml").write_text(written.out, encoding="utf-8")
+        return dueledger_on("define", str(tmp_path / "all.yaml"), *more)
+
+    def in_force() -> dict[str, str]:
+        rows = dueledger_on("definitions", "--json").lines
+        return {row["document"]["payload"]["command"]: row["state"] for row in rows}
+
+    first = "30 6 * * * dump a\n"
+    assert define(first).code == 0
+    grown = define(first + "0 8 * * * dump b\n", "--json")
+    assert [one["changed"] for one in grown.lines] == [False, True], "the first keeps its name"
+    shrunk = ("0 8 * * * dump b\n", "--prune", "crontab:tab")
+    shown = define(*shrunk, "--dry-run")
+    assert "version 2, from" in shown.err
+    assert "ends, after version 1" in shown.err
+    assert "removed" in shown.out
+    assert in_force() == {"dump a": "in force", "dump b": "in force"}
+    assert define(*shrunk).code == 0
+    assert in_force() == {"dump a": "ended", "dump b": "in force"}
+    again = define(*shrunk, "--json")
+    assert [one["changed"] for one in again.lines] == [False], "what has ended is not ended again"
+    assert define(first, "--prune", "crontab:tab").code == 0
+    assert in_force() == {"dump a": "in force", "dump b": "ended"}
+
+
+def test_what_ends_does_not_decide_about_its_kind(
+    dueledger_on: Command, crontab: str, tmp_path: Path
+) -> None:
+    def define(text: str, more: str, *options: str) -> Any:  # noqa: ANN401 - what it printed
+        Path(crontab).write_text(text, encoding="utf-8")
+        written = dueledger_on("import", "crontab", crontab, "--timezone", "UTC").out
+        (tmp_path / "all.yaml").write_text(written + more, encoding="utf-8")
+        return dueledger_on("define", str(tmp_path / "all.yaml"), *options)
+
+    assert define("30 6 * * * dump a\n", "").code == 0
+    retry = "retry: {attempt_max: 3}\n"
+    assert define("30 7 * * * dump a\n", retry).code != 0, "two of a kind, which differ"
+    assert define("30 7 * * * dump a\n", retry, "--prune", "crontab:tab").code == 0
+    assert define("30 7 * * * dump a\n", retry).code == 0
+
+
+def test_a_source_that_no_file_names_ends_nothing(
+    dueledger_on: Command, crontab: str, tmp_path: Path
+) -> None:
+    written = dueledger_on("import", "crontab", crontab, "--timezone", "UTC")
+    (tmp_path / "all.yaml").write_text(written.out, encoding="utf-8")
+    ran = dueledger_on("define", str(tmp_path / "all.yaml"), "--prune", "crontab:tub", "--json")
+    assert ran.code == 2
+    [problem] = ran.document["error"]["details"]["problems"]
+    assert (problem["field"], problem["accepted"]) == ("--prune", "crontab:tab")
 
 
 def test_a_zone_that_there_is_not_is_refused_with_the_nearest(
@@ -93,6 +170,28 @@ def test_all_jobs_of_the_kubernetes_project_are_converted(dueledger: Command) ->
     assert ran.code == 0
     assert len(ran.document["definitions"]) == len(ran.document["inventory"]) == 1335
     assert ran.document["left_out"] == []
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "arguments", "converted"),
+    [
+        ("systemd", ("--timezone", "Europe/Berlin"), 7),
+        ("quartz", ("--timezone", "Europe/Berlin"), 14),
+        ("eventbridge", (), 8),
+    ],
+)
+def test_folders_of_other_schedulers_are_converted_and_read_back(
+    dueledger: Command, tmp_path: Path, scheduler: str, arguments: tuple[str, ...], converted: int
+) -> None:
+    files = CHECKOUT / "tests/importers/files" / scheduler
+    out = ("--out", str(tmp_path / "out"), "--source", "old", "--json")
+    ran = dueledger("import", scheduler, str(files), *arguments, *out)
+    assert ran.code == 4
+    assert len(ran.document["definitions"]) == len(ran.document["inventory"]) == converted
+    assert ran.document["left_out"]
+    for path in ran.document["files"]:
+        [definition] = load_definitions(Path(path).read_text("utf-8"), source=path)
+        assert definition.source == "old"
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(1335, marks=pytest.mark.full)])

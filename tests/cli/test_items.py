@@ -4,9 +4,19 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from tests.logins import with_login
+
 Command = Callable[..., Any]
 
 OWED = ("--tenant", "acme", "--kind", "ReminderDue", "--effective-date", "2027-03-01")
+
+
+@pytest.fixture
+def database(database: str) -> str:
+    """Run the commands under an operator's login."""
+    return with_login(database, "operator")
 
 
 def test_emitting_again_returns_the_same_item(dueledger_on: Command) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.logins import with_login
+
 Command = Callable[..., Any]
 
 DEFINITIONS = """
@@ -24,6 +26,12 @@ when: {cron: "30 2 * * *", timezone: UTC}
 """
 NOW = "2026-01-01"
 WINDOW = ("--from", "2027-03-01", "--to", "2027-03-02")
+
+
+@pytest.fixture
+def database(database: str) -> str:
+    """Run the commands under an operator's login."""
+    return with_login(database, "operator")
 
 
 @pytest.fixture

@@ -16,11 +16,10 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.runtime.log import LogEvent
-from dueledger.ledger.store.items import read_accounting
 
 from .rules import DERIVE, PREPARE, RULES
 from .serve import POISON
-from .site import PARTITIONS
+from .short_times import PARTITIONS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
     from .site import Site
 
-IDENTITY: Final = "G2 the accounting identity"
 COPIED: Final = "test-copied"  # header of what a test published again itself
 POLL_MILLISECONDS: Final = 200
 SHOWN_MAX: Final = 3
@@ -75,8 +73,6 @@ async def broken_rules(site: Site, connection: Connection) -> list[str]:
         if rows:
             shown = [dict(row) for row in rows[:SHOWN_MAX]]
             found.append(f"{rule}: {len(rows)} break it, such as {shown}")
-    accounts = await read_accounting(connection)
-    found += [f"{IDENTITY}: {account}" for account in accounts if account.difference]
     return found
 
 
@@ -91,6 +87,8 @@ async def _load(site: Site, connection: Connection) -> None:
             (id_, draft.kind, draft.business_key.startswith(POISON))
             for id_, draft in site.emitted.items()
         ],
+        "occurrence": list(site.occurrences),
+        "asked": [(id_, event.label, done) for id_, event, done in site.asked],
         "effect": [tuple(effect) for effect in effects],
         "record": [
             (

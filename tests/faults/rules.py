@@ -8,6 +8,8 @@ from typing import Final
 PREPARE: Final = """
 set enable_seqscan = on;
 create temp table emitted (id uuid, kind text, poisonous boolean);
+create temp table occurrence (kind text, cycle text);
+create temp table asked (id uuid, event text, done boolean);
 create temp table effect (
   item uuid, fence bigint, position integer, attempt integer, at timestamptz);
 create temp table record (
@@ -18,7 +20,9 @@ create temp table unsent (fence bigint);
 """
 DERIVE: Final = """
 create temp table item as
-  select i.item_no, i.id, i.due_at, k.name as kind, k.ordering,
+  select i.item_no, i.id, i.due_at, i.overlap, i.definition_no, k.name as kind,
+    split_part(i.cycle, '~', 1) as cycle, k.ordering,
+    k.failure_holds,
     coalesce(i.partition_key, i.business_key) as key
   from ledger.due_item i join ledger.flow using (flow_no) join ledger.kind k using (kind_no);
 create temp table handed as
@@ -33,11 +37,17 @@ create temp table worked as
   from ledger.run r
   join handed h on h.fence = r.fence and h.position between r.from_position and r.to_position;
 create temp table ended as
-  select t.item_no, t.run_no, e.name as event, s.terminal, t.actor_no, t.at, i.id, i.kind
+  select t.item_no, t.run_no, e.name as event, s.terminal, t.actor_no, t.at,
+    t.detail ->> 'reason' as reason, i.id, i.kind
   from ledger.transition t
   join item i using (item_no)
   join ledger.transition_event e on e.event = t.event
   join ledger.state s on s.state = e.after_state;
+create temp table live as
+  select i.* from item i
+  where i.definition_no is not null and not exists (
+    select from ended t
+    where t.item_no = i.item_no and t.event = 'superseded' and t.reason = 'version');
 create index on item (item_no);
 create index on handed (fence, position);
 create index on handed (item_no, fence);
@@ -56,7 +66,8 @@ RULES: Final = {
         group by e.id having count(i.item_no) <> 1
     """,
     "G1 nothing is owed that nobody emitted": """
-        select i.id from item i where not exists (select from emitted e where e.id = i.id)
+        select i.id from item i
+        where i.definition_no is null and not exists (select from emitted e where e.id = i.id)
     """,
     "G2 each item stands in exactly one place": """
         with place as (
@@ -66,6 +77,11 @@ RULES: Final = {
         select i.id, count(p.item_no) from item i left join place p using (item_no)
         group by i.id having count(p.item_no) <> 1
     """,
+    "G2 the accounting identity": """
+        select * from ledger.accounting
+        where items <> pending + handed_out + running + reviews
+          + completed + cancelled + superseded + skipped + written_off
+    """,
     "G2 what is parked says why, in its row and in the journal": """
         select r.item_no, r.reason from ledger.review r
         where r.reason = ''
@@ -74,6 +90,26 @@ RULES: Final = {
     "G2 only poison is parked": """
         select i.id, r.reason from ledger.review r join item i using (item_no)
         where not exists (select from emitted e where e.id = i.id and e.poisonous)
+    """,
+    "G2 what was withdrawn had been asked to end so, or gave way to another": """
+        select t.id, t.event, t.reason from ended t join item i using (item_no)
+        where t.event in ('cancelled', 'superseded', 'written_off')
+          and not exists (select from asked a where a.id = t.id and a.event = t.event)
+          and not (t.event = 'cancelled' and t.reason = 'overlap' and i.overlap is not null)
+          and not (t.event = 'superseded' and t.reason = 'version' and i.definition_no is not null)
+    """,
+    "G2 what was skipped gave way to another of its key that was handed out": """
+        select t.id, t.reason from ended t join item i using (item_no)
+        where t.event = 'skipped' and (
+          t.reason is distinct from 'overlap' or i.overlap not in (2, 3, 4)
+          or not exists (
+            select from item o join handed h on h.item_no = o.item_no
+            where o.kind = i.kind and o.key = i.key and o.item_no <> i.item_no))
+    """,
+    "G7 what was answered as withdrawn has ended so": """
+        select a.id, a.event from asked a
+        where a.done and not exists (
+          select from ended t where t.id = a.id and t.event = a.event and t.terminal)
     """,
     "G2 what waits again says why in the journal": """
         select p.item_no from ledger.pending p
@@ -127,8 +163,8 @@ RULES: Final = {
         select t.id, t.run_no, count(*) from ended t join worked w using (item_no, run_no)
         group by t.id, t.run_no
         having count(*) > 1
-          or bool_or(t.actor_no <> w.worker_no and t.event not in ('timed_out', 'parked')
-            and not w.by_topic)
+          or bool_or(t.actor_no <> w.worker_no and not w.by_topic
+            and t.event not in ('timed_out', 'parked', 'cancelled', 'superseded'))
     """,
     "G4 what completed did so under its newest fence": """
         select t.id, w.fence from ended t
@@ -137,16 +173,37 @@ RULES: Final = {
           w.fence is null or exists (
             select from handed h where h.item_no = t.item_no and h.fence > w.fence))
     """,
-    "G4 items of one key run one after another, where their kind asks for it": """
+    "G4 items of one key run one after another, where order or overlap asks for it": """
         select * from (
           select w.id, w.run_no, w.started_at, i.key,
             lag(w.run_no) over by_key as run_before, lag(t.at) over by_key as ended_before
           from worked w
           join item i using (item_no)
           left join ended t using (item_no, run_no)
-          where i.ordering = 'key'
+          where i.ordering = 'key' or i.overlap is not null
           window by_key as (partition by i.kind, i.key order by w.run_no)) w
         where run_before is not null and (ended_before is null or started_at < ended_before)
+    """,
+    "G4 between the attempts of an item none of its key runs, where failures hold": """
+        select * from (
+          select s.*, lag(s.ended_at) over by_key as before
+          from (
+            select i.id, i.kind, i.key, min(w.run_no) as first_run, min(w.started_at) as began_at,
+              (select max(t.at) from ended t where t.item_no = i.item_no) as ended_at
+            from worked w join item i using (item_no)
+            where (i.ordering = 'key' or i.overlap is not null) and i.failure_holds
+            group by i.item_no, i.id, i.kind, i.key) s
+          window by_key as (partition by s.kind, s.key order by s.first_run)) s
+        where began_at < before
+    """,
+    "G4 no key is held by an item that ended": """
+        select h.serial, t.id, t.event from ledger.held_key h join ended t using (item_no)
+        where t.terminal
+    """,
+    "G4 no item waits for a key that nobody holds": """
+        select p.item_no from ledger.pending p
+        where p.available_at = 'infinity'
+          and not exists (select from ledger.held_key h where h.serial = p.serial)
     """,
     "G4 what was answered stale is recorded": """
         select r.* from refusal r where not exists (
@@ -154,11 +211,13 @@ RULES: Final = {
           where x.verb = r.verb and (r.run_no is null or x.run_no = r.run_no)
             and (r.fence is null or x.fence is null or x.fence = r.fence))
     """,
-    "G5 all but poison is completed, and worked": """
+    "G5 all but poison is completed, and worked, unless it was withdrawn or skipped": """
         select e.id, e.kind from emitted e
         where not e.poisonous and not (
           exists (select from ended t where t.id = e.id and t.event = 'completed')
           and exists (select from effect f where f.item = e.id))
+          and not exists (select from ended t where t.id = e.id
+            and t.event in ('cancelled', 'superseded', 'skipped'))
     """,
     "G6 what completed was worked under that fence": """
         select t.id, w.fence, w.position from ended t join worked w using (item_no, run_no)
@@ -183,6 +242,17 @@ RULES: Final = {
         select w.id, w.run_no from worked w
         where w.closed_at is not null and not exists (
           select from ended t where t.item_no = w.item_no and t.run_no = w.run_no)
+    """,
+    "G13 each occurrence that its version owes is one item, and completed": """
+        select o.cycle, count(t.item_no) from occurrence o
+        left join live i on i.kind = o.kind and i.cycle = o.cycle
+        left join ended t on t.item_no = i.item_no and t.event = 'completed'
+        group by o.kind, o.cycle having count(i.item_no) <> 1 or count(t.item_no) <> 1
+    """,
+    "G13 what its version does not owe was handed out before, or ended by a version": """
+        select i.id, i.due_at from live i
+        where not exists (select from occurrence o where o.kind = i.kind and o.cycle = i.cycle)
+          and not exists (select from handed h where h.item_no = i.item_no)
     """,
     "Kafka: what was worked came from there": """
         select e.* from effect e join handed h using (fence, position)

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import asyncpg
 
-from dueledger import Completed, DueItem, Handlers, Retry, Snooze, Verdict
+from dueledger import Completed, DueItem, Handlers, Park, Retry, Snooze, Verdict
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
@@ -24,10 +24,12 @@ from dueledger.workers.settings import WorkerSettings
 EVIDENCE_VARIABLE = "DUELEDGER_EVIDENCE_DSN"
 HANDLER_VARIABLE = "DUELEDGER_HANDLER_SECONDS"
 FAILURES_VARIABLE = "DUELEDGER_FAILURES_PER_THOUSAND"
+PARKED_VARIABLE = "DUELEDGER_PARKED_PER_THOUSAND"
 DIRECT = "--direct"
 POISON = "poison"
 BACKOFF: "Backoff" = {"backoff_base_seconds": 0.05, "backoff_cap_seconds": 0.5}
 SNOOZED: set[UUID] = set()
+PARKED: set[UUID] = set()
 Evidence: TypeAlias = "asyncpg.Pool[asyncpg.Record]"
 
 
@@ -52,7 +54,7 @@ async def note(evidence: Evidence, items: Sequence[DueItem]) -> None:
 
 
 def verdict_of(item: DueItem) -> Verdict:
-    """Complete, but for a share that fails the first time and another that first waits."""
+    """Complete, but for shares of the items that first fail, wait or are parked."""
     if item.business_key.startswith(POISON):
         raise ValueError("poison")
     share = int(os.environ.get(FAILURES_VARIABLE, "0"))
@@ -62,6 +64,9 @@ def verdict_of(item: DueItem) -> Verdict:
     if share <= chance < 2 * share and item.id not in SNOOZED:
         SNOOZED.add(item.id)
         return Snooze(seconds=0.05, reason="as configured")
+    if chance >= 1000 - int(os.environ.get(PARKED_VARIABLE, "0")) and item.id not in PARKED:
+        PARKED.add(item.id)
+        return Park("as configured")
     return Completed({"pid": os.getpid()})
 
 
@@ -98,6 +103,17 @@ def threaded(handlers: Handlers, kind: str, evidence: Evidence) -> None:
         return verdict_of(item)
 
 
+def unsteady(handlers: Handlers, kind: str, evidence: Evidence) -> None:
+    """Work one by one; a fifth of the items fails the first time."""
+
+    @handlers.on(kind, concurrency=32, **BACKOFF)
+    async def work(item: DueItem) -> Verdict:
+        await note(evidence, [item])
+        if item.attempt == 1 and item.id.int % 5 == 0:
+            return Retry(0.05, reason="unsteady")
+        return verdict_of(item)
+
+
 def transaction(handlers: Handlers, kind: str, evidence: Evidence) -> None:
     """Have an effect in the transaction that completes the item."""
 
@@ -110,7 +126,9 @@ def transaction(handlers: Handlers, kind: str, evidence: Evidence) -> None:
         return verdict_of(item)
 
 
-REGISTER = {register.__name__: register for register in (batch, single, threaded, transaction)}
+REGISTER = {
+    register.__name__: register for register in (batch, single, threaded, unsteady, transaction)
+}
 
 
 async def main(assignments: Sequence[str], *, is_direct: bool) -> None:

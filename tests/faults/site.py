@@ -15,48 +15,40 @@ from uuid import UUID
 
 import asyncpg
 
-from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.drafts import ItemDraft, Overlap
 from dueledger.ledger.runtime.log import LogEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.items import emit_items
+from dueledger.ledger.store.flows import FlowLimits, FlowScope, ensure_flow, set_flow_limits
+from dueledger.ledger.store.items import (
+    ItemRequestResult,
+    RequestResult,
+    emit_items,
+    withdraw_items,
+)
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from tests.forks import ForkServer
 
+from .named_handlers import KINDS_VARIABLE
 from .programs import Program, eventually
 from .proxy import HOST
 from .serve import DIRECT, EVIDENCE_VARIABLE
 from .servers import Servers, with_address
+from .short_times import PARTITIONS, POLICY, SETTINGS
 
 SERVE: Final = Path(__file__).with_name("serve.py")
+NAMED_HANDLERS: Final = "tests.faults.named_handlers:handlers"
 FOREIGN: Final = Path(__file__).with_name("foreign.py")
 TENANT: Final = "acme"
-REQUEST_SECONDS: Final = 2.0
-PARTITIONS: Final = 4
-SHARED_KEYS: Final = 20  # by which the items of serial kinds wait for each other
+SHARED_KEYS: Final = 20  # of each serial kind: its items wait for each other
 LONG_AGO: Final = datetime(2026, 1, 1, tzinfo=UTC)
 EVIDENCE: Final = """
 create table effect (
   item uuid not null, fence bigint not null, position integer not null, attempt integer not null,
   worker integer not null, at timestamptz not null default clock_timestamp())
 """
-# All times are as short as possible, so that every deadline passes during a test.
-SETTINGS: Final = {
-    "DUELEDGER_TOPIC_PARTITIONS": str(PARTITIONS),
-    "DUELEDGER_ALLOCATOR_REQUEST_SECONDS": str(REQUEST_SECONDS),
-    "DUELEDGER_ALLOCATOR_SEND_SECONDS": str(REQUEST_SECONDS + 1),
-    "DUELEDGER_ALLOCATOR_DRAIN_SECONDS": "2",
-    "DUELEDGER_ALLOCATOR_TOPIC_SUSPEND_SECONDS": "0.5",
-    "DUELEDGER_ALLOCATOR_REAP_SECONDS": "0.2",
-    "DUELEDGER_ALLOCATOR_IDLE_SECONDS": "0.2",
-    "DUELEDGER_WORKER_LEASE_SECONDS": "3",
-    "DUELEDGER_WORKER_SESSION_TIMEOUT_SECONDS": "6",
-    "DUELEDGER_OUTCOME_SESSION_SECONDS": "6",
-    "DUELEDGER_WORKER_DRAIN_SECONDS": "5",
-    "DUELEDGER_DIRECT_UPKEEP_SECONDS": "0.2",
-}
 
 
 @dataclass
@@ -68,14 +60,28 @@ class Site:
     database: str
     running: AsyncExitStack
     forks: ForkServer
+    settings: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    policy: Mapping[str, Any] = field(default_factory=lambda: POLICY)
     group: str = field(default_factory=lambda: f"group-{secrets.token_hex(4)}")
     emitted: dict[UUID, ItemDraft] = field(default_factory=dict[UUID, ItemDraft])
+    asked: list[tuple[UUID, TransitionEvent, bool]] = field(
+        default_factory=list[tuple[UUID, TransitionEvent, bool]]
+    )
+    """Which items were asked to end how, and whether that was answered as done."""
     kinds: dict[str, str] = field(default_factory=dict[str, str])
     direct_kinds: set[str] = field(default_factory=set[str])
     serial_kinds: set[str] = field(default_factory=set[str])
+    overlaps: dict[str, Overlap] = field(default_factory=dict[str, Overlap])
+    occurrences: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Kind and cycle of what schedules owed in all."""
     programs: list[Program] = field(default_factory=list[Program])
     numbers: Iterator[int] = field(default_factory=count)
+    keys: Iterator[int] = field(default_factory=count)
     idle: list[Connection] = field(default_factory=list[Connection])
+
+    def use_defaults(self) -> None:
+        """Let processes and kinds that are made from now on have the product's own defaults."""
+        self.settings, self.policy = {"DUELEDGER_TOPIC_PARTITIONS": str(PARTITIONS)}, {}
 
     @property
     def dsn(self) -> str:
@@ -91,25 +97,31 @@ class Site:
         """Straight to the broker, past the proxy."""
         return self.servers.stack.endpoints.bootstrap_servers
 
-    async def add_kind(self, handler: str, **policy: Any) -> str:  # noqa: ANN401  # KindPolicy's
-        """Have a kind worked by a handler of `serve.py`, with deadlines that soon pass."""
+    async def add_kind(
+        self,
+        handler: str,
+        *,
+        overlap: Overlap | None = None,
+        limits: FlowLimits | None = None,
+        **policy: Any,  # noqa: ANN401  # KindPolicy's
+    ) -> str:
+        """Have a kind worked by a handler of `serve.py`."""
         kind = f"{handler.title()}{secrets.token_hex(4)}"
-        short: dict[str, Any] = {
-            "dispatch_seconds": 2,
-            "queue_seconds": 3,
-            "lease_seconds": 3,
-            "attempt_max": 1000,
-            "start_max": 10_000,
-            "backoff_base_seconds": 0.05,
-            "backoff_cap_seconds": 0.5,
-        }
         async with self.connected() as connection:
-            await put_kind_policy(connection, KindPolicy(TENANT, kind, **(short | policy)))
+            await put_kind_policy(connection, KindPolicy(TENANT, kind, **{**self.policy, **policy}))
+            if limits is not None:
+                await ensure_flow(connection, TENANT, kind, "")
+                actor_no = await self.register(connection)
+                await set_flow_limits(
+                    connection, FlowScope(TENANT, kind), limits, actor_no=actor_no
+                )
         self.kinds[kind] = handler
         if policy.get("dispatch") == "direct":
             self.direct_kinds.add(kind)
         if policy.get("ordering") == "key":
             self.serial_kinds.add(kind)
+        if overlap is not None:
+            self.overlaps[kind] = overlap
         return kind
 
     async def now(self) -> datetime:
@@ -125,33 +137,64 @@ class Site:
         self, due: Sequence[tuple[str, datetime]], *, prefix: str = "key"
     ) -> list[ItemDraft]:
         """Make a draft of each kind, due at its time."""
-        return [
-            ItemDraft(
-                tenant=TENANT,
-                kind=kind,
-                business_key=f"{prefix}-{number:06}",
-                cycle="2027",
-                effective_date=date(2027, 3, 1),
-                due_at=due_at,
-                payload='{"premium":"123.45"}',
-                partition_key=f"shared-{number % SHARED_KEYS}"
-                if kind in self.serial_kinds
-                else None,
-            )
-            for number, (kind, due_at) in enumerate(due, len(self.emitted))
-        ]
+        return [self._draft(kind, due_at, next(self.keys), prefix) for kind, due_at in due]
+
+    def _draft(self, kind: str, due_at: datetime, number: int, prefix: str) -> ItemDraft:
+        shared = f"shared-{number % SHARED_KEYS}"
+        overlap = self.overlaps.get(kind)
+        return ItemDraft(
+            tenant=TENANT,
+            kind=kind,
+            business_key=f"{prefix}-{number:06}" if overlap is None else shared,
+            cycle="2027" if overlap is None else f"{number:06}",
+            effective_date=date(2027, 3, 1),
+            due_at=due_at,
+            payload='{"premium":"123.45"}',
+            partition_key=shared if kind in self.serial_kinds else None,
+            overlap=overlap,
+        )
 
     async def emit(self, drafts: Sequence[ItemDraft]) -> None:
         """Emit until that is acknowledged; only then it counts as owed."""
 
         async def acknowledged() -> bool:
             async with self.connected() as connection:
-                actor_no = await register_actor(connection, "test", ActorKind.SERVICE)
+                actor_no = await self.register(connection)
                 await emit_items(connection, drafts, actor_no=actor_no)
                 return True
 
         await eventually(acknowledged)
         self.emitted.update((draft.id, draft) for draft in drafts)
+
+    async def withdraw(
+        self,
+        ids: Sequence[UUID],
+        event: TransitionEvent,
+        replacements: Sequence[UUID | None] | None = None,
+    ) -> None:
+        """Cancel or supersede items until that is acknowledged."""
+        if not ids:
+            return
+
+        async def answered() -> list[ItemRequestResult]:
+            async with self.connected() as connection:
+                return await withdraw_items(
+                    connection,
+                    ids,
+                    event=event,
+                    reason="as drawn",
+                    actor_no=await self.register(connection),
+                    replacements=replacements,
+                )
+
+        self.asked += [(id_, event, False) for id_ in ids]
+        for each in await eventually(answered):
+            if each.result == RequestResult.DONE:
+                self.asked.append((each.id, event, True))
+
+    async def register(self, connection: Connection) -> int:
+        """Return the number of the actor that is the test."""
+        return await register_actor(connection, "test", ActorKind.SERVICE)
 
     async def start_allocator(self, **environment: str) -> Program:
         command = ("-m", "dueledger", "allocate")
@@ -159,13 +202,24 @@ class Site:
 
     async def start_worker(self, **environment: str) -> Program:
         """Start a worker with Kafka."""
-        served = self.handled_kinds - self.direct_kinds
-        return await self._start("worker", self._serve(served), environment)
+        command = self._serve(self.handled_kinds - self.direct_kinds)
+        return await self._start("worker", command, environment)
 
     async def start_direct_worker(self, **environment: str) -> Program:
         """Start a worker that claims all kinds itself, also those that come through Kafka."""
         command = (*self._serve(self.handled_kinds), DIRECT)
         return await self._start("direct", command, environment)
+
+    async def start_named_worker(self, *options: str, **environment: str) -> Program:
+        """Start a worker whose handlers are loaded by name."""
+        kinds = ",".join(f"{kind}={handler}" for kind, handler in self.kinds.items())
+        command = ("-m", "dueledger", "work", NAMED_HANDLERS, *options)
+        return await self._start("worker", command, {KINDS_VARIABLE: kinds, **environment})
+
+    async def start_materialiser(self) -> Program:
+        """Start a materialiser that looks a few seconds ahead."""
+        command = ("-m", "dueledger", "materialise")
+        return await self._start("materialiser", command, {})
 
     async def start_foreign(self, kind: str) -> Program:
         """Start a consumer that reports on the outcome topic."""
@@ -195,7 +249,7 @@ class Site:
                 output=output.fileno(),
                 env={
                     **os.environ,
-                    **SETTINGS,
+                    **self.settings,
                     "DUELEDGER_DSN": with_address(self.dsn, port=self.servers.postgres.port),
                     "DUELEDGER_BOOTSTRAP_SERVERS": f"{HOST}:{self.servers.kafka.port}",
                     "DUELEDGER_WORKER_GROUP_ID": self.group,
@@ -256,8 +310,13 @@ class Site:
 
     async def completed_kinds(self) -> set[str]:
         """Name the kinds of which something was completed."""
+        query = "select array(select kind from ledger.accounting where completed > 0)"
+        return set(await self.fetchval(query))
+
+    async def recorded_events(self) -> set[int]:
+        """Return the events that the journal has."""
         return set(
-            await self.fetchval("select array_agg(kind) from ledger.accounting where completed > 0")
+            await self.fetchval("select array(select distinct event from ledger.transition)")
         )
 
     async def count_effects(self) -> int:

@@ -17,7 +17,8 @@ from dueledger.ledger.runtime.service import Stop
 
 from .checker import COPIED, violations
 from .programs import eventually
-from .site import PARTITIONS, Site
+from .short_times import PARTITIONS
+from .site import Site
 
 pytestmark = pytest.mark.faults
 POLL_MILLISECONDS = 50

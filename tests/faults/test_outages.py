@@ -17,7 +17,8 @@ from tests.forks import ForkServer
 from .checker import violations
 from .programs import moment
 from .servers import Servers, open_servers
-from .site import PARTITIONS, REQUEST_SECONDS, Site, open_site
+from .short_times import PARTITIONS, REQUEST_SECONDS
+from .site import Site, open_site
 
 pytestmark = pytest.mark.faults
 OUTAGE_SECONDS = 2.5 * REQUEST_SECONDS

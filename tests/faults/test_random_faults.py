@@ -1,30 +1,45 @@
 """Everything at once, at random: after it, every guarantee holds."""
 
 import os
-import secrets
 
 import pytest
+
+from dueledger.ledger.states import TransitionEvent
 
 from .checker import violations
 from .random_faults import RandomFaults
 from .site import Site
+from .storm import Storm, chosen_seed
 
-SEED_VARIABLE = "DUELEDGER_FAULT_SEED"
 SECONDS_VARIABLE = "DUELEDGER_FAULT_SECONDS"
+# Otherwise the storm did not know what it is to know.
+HAPPENED = {
+    TransitionEvent.COMPLETED,
+    TransitionEvent.FAILED,
+    TransitionEvent.TIMED_OUT,
+    TransitionEvent.SNOOZED,
+    TransitionEvent.PARKED,
+    TransitionEvent.REDRIVEN,
+    TransitionEvent.CANCELLED,
+    TransitionEvent.SUPERSEDED,
+    TransitionEvent.SKIPPED,
+    TransitionEvent.REVISED,
+}
 
 
 async def _run_for(site: Site, seconds: float) -> None:
-    seed = int(os.environ.get(SEED_VARIABLE) or secrets.randbelow(1 << 32))
-    print(f"{SEED_VARIABLE}={seed}")  # noqa: T201  # shown when the test fails
-    faults = RandomFaults(site, seed)
+    seed = chosen_seed()
+    storm = Storm(seed)
+    faults = RandomFaults(site, storm, seed)
     try:
         await faults.run(seconds)
         assert faults.surprises == []
         assert await site.end_all() == {}
         assert await violations(site) == []
-        assert await site.completed_kinds() == site.kinds.keys()
+        assert await site.completed_kinds() | {faults.poisoned} == site.kinds.keys()
+        assert await site.recorded_events() >= HAPPENED
     finally:
-        print(*faults.steps, sep="\n")  # noqa: T201
+        print(*storm.steps, sep="\n")  # noqa: T201
 
 
 @pytest.mark.long

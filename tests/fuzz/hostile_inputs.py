@@ -29,6 +29,10 @@ STEPS: Final = (
     *("|to_string(@)", "|join('',[@,@])", "|map(&[@,@],@)", "|values(@)", "|[@,@,@,@]", "||data"),
     *("|sort(@)", "|merge(@,@)", "|length(@)", "|abs(@)", "|max_by(@,&a)", "|not_null(@)", "|!@"),
 )
+RULE_PARTS: Final = (
+    *("INTERVAL", "COUNT", "UNTIL", "BYMONTH", "BYMONTHDAY", "BYDAY", "BYSETPOS", "BYYEARDAY"),
+    *("BYWEEKNO", "BYHOUR", "BYEASTER", "WKST", "DTSTART"),
+)
 
 
 class HostileInputs:
@@ -60,6 +64,15 @@ class HostileInputs:
         """Return a JMESPath, or what looks like one."""
         steps = self.random.choices(STEPS, k=self.random.randrange(24))
         return self.random.choice(("data", "data.a", "@", "payload", "item")) + "".join(steps)
+
+    def recurrence(self) -> str:
+        """Return a recurrence rule, or what looks like one."""
+        random = self.random
+        parts = [f"FREQ={random.choice(('YEARLY', 'YEARLY', 'DAILY', 'SECONDLY', 'MONTHLY'))}"]
+        for _ in range(random.randrange(5)):
+            number = random.choice((0, 1, 2, 5, 29, 30, 31, 53, 366, 9_999, 999_999, -1, 10**30))
+            parts += [f"{random.choice(RULE_PARTS)}={random.choice((number, number, self.text()))}"]
+        return ";".join(parts)
 
     def value(self, depth: int = 0) -> Any:  # noqa: ANN401 - any JSON
         """Return a JSON value, sometimes a deep, wide or long one."""

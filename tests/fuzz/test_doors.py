@@ -1,12 +1,14 @@
 """Each way into the product answers hostile input: refused with a reason, or taken as it should be.
 
 The inputs are drawn from a seed. An input that fails is repeated with the number that its failure
-has: `DUELEDGER_FUZZ_ONLY=117`.
+has: `DUELEDGER_FUZZ_ONLY=117`. `DUELEDGER_FUZZ_SEED` gives other inputs.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from datetime import UTC, date, datetime
 from pathlib import Path
 from time import thread_time
 from typing import Any, Final
@@ -16,17 +18,25 @@ import pytest
 
 from dueledger.calendars.files import CalendarFileOptions, read_file
 from dueledger.definitions.files import read_definitions
-from dueledger.importers.crontab import Crontab, import_crontab
+from dueledger.importers.cron_text import Scheduler, read_cron
+from dueledger.importers.crontab import import_crontab
 from dueledger.importers.definition_yaml import definitions_text
+from dueledger.importers.eventbridge import import_eventbridge
+from dueledger.importers.java_cron import JavaDialect, read_java_cron
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow_periodic import NewDefinitionFields
+from dueledger.importers.on_calendar import read_on_calendar
+from dueledger.importers.quartz import import_quartz
+from dueledger.importers.source_job import NewDefinitionFields
+from dueledger.importers.systemd import import_systemd
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.errors import DueledgerError
+from dueledger.ledger.identity import item_id
 from dueledger.ledger.intake.parse import parse_event
 from dueledger.ledger.rules.event_rules import apply_rule
 from dueledger.ledger.schedule.when import DUE_MIN
 from dueledger.ledger.store import Connection
 from dueledger.preview.occurrences import preview_definition, preview_document
+from dueledger.reconciler.population_rows import impossible_reason, population_row
 from dueledger.reconciler.settings import load_sources
 from dueledger.workers.http.body_template import BodyFailed, BodyTemplate
 from dueledger.workers.outcomes.parse import parse_outcome
@@ -98,6 +108,20 @@ SOURCES: Final = {
         },
     ]
 }
+POPULATION_ROW: Final[dict[str, object]] = {
+    "tenant": "acme",
+    "kind": "K",
+    "business_key": "P-1",
+    "cycle": "1",
+    "effective_date": date(2027, 3, 1),
+    "due_at": datetime(2027, 3, 1, tzinfo=UTC),
+    "payload": "{}",
+    "partition_key": None,
+}
+STRANGE_DATES: Final = (
+    *(date.min, date.max, date(1969, 12, 31), date(2200, 1, 1)),
+    *(datetime.min, datetime.max, datetime.max.replace(tzinfo=UTC), datetime(2199, 1, 1)),  # noqa: DTZ001, DTZ901 - as asyncpg reads them
+)
 CRONTAB: Final = (
     b"CRON_TZ=Europe/Berlin\n30 6 * * 1-5 /bin/remind --all\n@daily x\n*/7 * 1,15 * * y\n"
 )
@@ -114,6 +138,19 @@ CRONJOB: Final[dict[str, object]] = {
         "jobTemplate": {"spec": {"backoffLimit": 3, "template": {"spec": {"containers": []}}}},
     },
 }
+FILES: Final = sorted(
+    path for path in (Path(__file__).parents[1] / "importers/files").glob("*/*") if path.is_file()
+)
+IMPORTERS: Final = {
+    "eventbridge": import_eventbridge,
+    "quartz": import_quartz,
+    "systemd": import_systemd,
+}
+EXPRESSIONS: Final = (
+    *(b"0 0/15 8-17 L-3W 3,6 ? 2027-2029", b"0 15 10 ? * 6#3", b"0 0 9 15W * ?", b"30 6 LW * ? *"),
+    *(b"Mon..Fri *-*~03/1 06,18:00/15:00 Europe/Berlin", b"quarterly", b"*-02-29 23:59:59 UTC"),
+    *(b"H/15 H(2-5) * * 1-5", b"H H H * *", b"*/7 2 * * mon-fri", b"@daily"),
+)
 CALENDAR: Final = {
     "document": {
         "first_day": "2027-01-01",
@@ -199,9 +236,36 @@ def read_sources(inputs: HostileInputs, folder: Path) -> object:
 
 def convert_crontab(inputs: HostileInputs, _: Path) -> object:
     text = inputs.damaged(CRONTAB).decode(errors="replace")
-    found = import_crontab(text, "tab", Crontab("t", "k", "UTC", bool(inputs.random.randrange(2))))
+    anew = NewDefinitionFields("t", DUE_MIN, "k", "UTC")
+    found = import_crontab(text, "tab", anew, of_system=bool(inputs.random.randrange(2)))
     written = definitions_text(found.jobs)
     return load_definitions(written, source="written") if found.jobs else None
+
+
+def convert_files(inputs: HostileInputs, folder: Path) -> object:
+    """Convert one of the files that the importers' tests have, damaged."""
+    path = inputs.random.choice(FILES)
+    read = IMPORTERS[path.parent.name]
+    file = folder / path.name
+    content = path.read_bytes()
+    if path.suffix == ".json" and inputs.random.randrange(2):
+        file.write_bytes(inputs.document([json.loads(content)]))
+    else:
+        file.write_bytes(inputs.damaged(content))
+    found = read(file, NewDefinitionFields("t", DUE_MIN, "k", "Europe/Berlin"))
+    written = definitions_text(found.jobs)
+    return load_definitions(written, source="written") if found.jobs else None
+
+
+def convert_times(inputs: HostileInputs, _: Path) -> object:
+    """Convert an expression: one of each dialect, damaged."""
+    expression = inputs.damaged(inputs.random.choice(EXPRESSIONS)).decode(errors="replace")
+    zone = inputs.random.choice(("UTC", "Europe/Berlin", inputs.text()))
+    return [
+        read_on_calendar(expression, zone),
+        *(read_java_cron(expression, zone, dialect) for dialect in JavaDialect),
+        *(read_cron(expression, zone, scheduler) for scheduler in Scheduler),
+    ]
 
 
 def convert_cronjob(inputs: HostileInputs, folder: Path) -> object:
@@ -212,23 +276,41 @@ def convert_cronjob(inputs: HostileInputs, folder: Path) -> object:
     return load_definitions(written, source="written") if found.jobs else None
 
 
+def take_population_row(inputs: HostileInputs, _: Path) -> object:
+    row: dict[str, object] = dict(POPULATION_ROW)
+    for name in inputs.random.sample(list(row), k=inputs.random.randrange(4)):
+        row[name] = inputs.random.choice((inputs.stored_text(), inputs.value(), *STRANGE_DATES))
+    found = population_row(row, set(row))
+    if isinstance(found, str) or impossible_reason(found):
+        return None
+    return item_id(found.tenant, found.kind, found.business_key, found.cycle, found.effective_date)
+
+
+def calendar_file(inputs: HostileInputs, name: str) -> bytes:
+    """Return the content of a calendar file, by its suffix."""
+    content = {
+        "json": encoded(CALENDAR),
+        "csv": b"date,name\n2027-01-01,New Year\n2027-12-25,Christmas\n",
+        "ics": b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\n"
+        b"DTSTAMP:20270101T000000Z\r\nDTSTART;VALUE=DATE:20270101\r\nSUMMARY:New Year\r\n"
+        b"RRULE:"
+        + inputs.recurrence().encode(errors="ignore")
+        + b"\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
+    }[name.rpartition(".")[2]]
+    return inputs.damaged(content) if inputs.random.randrange(2) else content
+
+
 def read_calendar(inputs: HostileInputs, folder: Path) -> object:
     name = inputs.random.choice(("days.json", "days.csv", "days.ics"))
-    content = {
-        "days.json": encoded(CALENDAR),
-        "days.csv": b"date,name\n2027-01-01,New Year\n2027-12-25,Christmas\n",
-        "days.ics": b"BEGIN:VCALENDAR\r\nVERSION:2.0\r\nPRODID:x\r\nBEGIN:VEVENT\r\nUID:1\r\n"
-        b"DTSTAMP:20270101T000000Z\r\nDTSTART;VALUE=DATE:20270101\r\nSUMMARY:New Year\r\n"
-        b"RRULE:FREQ=YEARLY;COUNT=3\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n",
-    }[name]
-    (folder / name).write_bytes(inputs.damaged(content))
+    (folder / name).write_bytes(calendar_file(inputs, name))
     last = DUE_MIN.date().replace(year=2027, month=12, day=31)
     return read_file(folder / name, CalendarFileOptions("sat,sun", None, last))
 
 
 DOORS: Final[tuple[Act, ...]] = (
     *(define, preview, take_event, take_outcome, fill_template, read_sources),
-    *(convert_crontab, convert_cronjob, read_calendar),
+    *(convert_crontab, convert_cronjob, convert_files, convert_times, read_calendar),
+    take_population_row,
 )
 
 
@@ -240,7 +322,8 @@ def numbers(count: int) -> Iterable[int]:
 
 def inputs_of(door: str, number: int) -> HostileInputs:
     """Return the source of an input of a door."""
-    return HostileInputs(int.from_bytes(door.encode()) + number)
+    seed = int(os.environ.get("DUELEDGER_FUZZ_SEED", "0"))
+    return HostileInputs(int.from_bytes(door.encode()) + seed * 1_000_003 + number)
 
 
 def try_input(door: Act, inputs: HostileInputs, folder: Path) -> tuple[str | None, float]:

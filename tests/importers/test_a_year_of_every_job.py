@@ -18,7 +18,7 @@ import pytest
 
 import dueledger
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow_periodic import NewDefinitionFields
+from dueledger.importers.source_job import NewDefinitionFields
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.preview.occurrences import preview_definition
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dueledger.importers.cron_text import Scheduler, TranslatedCron, read_cron
+from dueledger.importers.cron_text import Scheduler, read_cron
+from dueledger.importers.source_job import TranslatedSchedule
 from dueledger.ledger.schedule import Cron, expand
 
 START = datetime(2027, 1, 1, tzinfo=UTC)
@@ -66,7 +67,7 @@ def test_day_fields_mean_what_their_scheduler_means(
     scheduler: Scheduler, days: Field, weekdays: Field
 ) -> None:
     read = read_cron(f"0 6 {days.text} * {weekdays.text}", "UTC", scheduler)
-    assert isinstance(read, TranslatedCron)
+    assert isinstance(read, TranslatedSchedule)
     window = expand(Cron.model_validate(read.when), START, START + timedelta(days=DAYS))
     every_day = (START + timedelta(days=number) for number in range(DAYS))
     expected = [day for day in every_day if owed(day, days, weekdays, scheduler)]
@@ -95,7 +96,7 @@ def test_changes_of_the_clocks_do_what_they_did(
     text: str, scheduler: Scheduler, day: datetime, due: list[str]
 ) -> None:
     read = read_cron(text, NEW_YORK, scheduler)
-    assert isinstance(read, TranslatedCron)
+    assert isinstance(read, TranslatedSchedule)
     window = expand(
         Cron.model_validate(read.when), day + timedelta(hours=5), day + timedelta(hours=12)
     )

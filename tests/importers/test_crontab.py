@@ -4,24 +4,27 @@ from typing import Any
 
 import pytest
 
-from dueledger.importers.crontab import Crontab, import_crontab
+from dueledger.importers.crontab import import_crontab
 from dueledger.importers.import_result import ImportedJob, ImportResult, OpenQuestion, SkippedJob
+from dueledger.importers.source_job import NewDefinitionFields
 
-BERLIN = Crontab(zone="Europe/Berlin")
-SYSTEM = Crontab(zone="Europe/Berlin", of_system=True)
-
-
-def read(text: str, crontab: Crontab = BERLIN) -> ImportResult:
-    return import_crontab(text + "\n", "tab", crontab)
+BERLIN = NewDefinitionFields("acme", zone="Europe/Berlin")
+NO_ZONE = NewDefinitionFields("acme")
 
 
-def job(text: str, crontab: Crontab = BERLIN) -> ImportedJob:
-    [found] = read(text, crontab).jobs
+def read(text: str, anew: NewDefinitionFields = BERLIN, *, of_system: bool = False) -> ImportResult:
+    return import_crontab(text + "\n", "tab", anew, of_system=of_system)
+
+
+def job(text: str, *, of_system: bool = False) -> ImportedJob:
+    [found] = read(text, of_system=of_system).jobs
     return found
 
 
-def left_out(text: str, crontab: Crontab = BERLIN) -> SkippedJob:
-    found = read(text, crontab)
+def left_out(
+    text: str, anew: NewDefinitionFields = BERLIN, *, of_system: bool = False
+) -> SkippedJob:
+    found = read(text, anew, of_system=of_system)
     assert found.jobs == []
     [one] = found.skipped
     return one
@@ -43,7 +46,7 @@ def test_a_line_is_read_on_its_machines_clock_as_cron_has_it() -> None:
 
 
 def test_without_a_zone_nothing_is_guessed() -> None:
-    one = left_out("30 2 * * * x", Crontab())
+    one = left_out("30 2 * * * x", NO_ZONE)
     assert "does not name the time zone" in one.reason
     assert one.accepted == "--timezone Europe/Berlin"
 
@@ -65,7 +68,7 @@ def test_tz_is_the_commands_zone_and_is_said_to_be() -> None:
     found = read("TZ=Asia/Tokyo\n0 1 * * * a")
     assert found.jobs[0].definition.when.timezone == "Europe/Berlin"  # type: ignore[union-attr]
     assert "for commands, not for schedules" in found.reported[0].meaning
-    unsaid = read("TZ=Asia/Tokyo\n0 1 * * * a", Crontab())
+    unsaid = read("TZ=Asia/Tokyo\n0 1 * * * a", NO_ZONE)
     assert unsaid.jobs == []
     assert "--timezone" in unsaid.reported[0].meaning
 
@@ -97,7 +100,7 @@ def test_macros_are_converted(macro: str, expression: str) -> None:
 
 
 def test_reboot_is_no_time_and_a_command_is_never_quoted() -> None:
-    one = left_out("@reboot /opt/start --password=hunter2", Crontab())
+    one = left_out("@reboot /opt/start --password=hunter2", NO_ZONE)
     assert "when a machine starts" in one.reason
     assert "hunter2" not in repr(one)
 
@@ -142,18 +145,18 @@ def test_a_percent_sign_begins_the_standard_input(
 
 @pytest.mark.parametrize("gap", ["    ", " ", "\t", " \t "])
 def test_a_systems_crontab_names_a_user(gap: str) -> None:
-    one = job(f"17 *\t* * *\troot{gap}cd / && run-parts --report /etc/cron.hourly", SYSTEM)
+    one = job(f"17 *\t* * *\troot{gap}cd / && run-parts --report /etc/cron.hourly", of_system=True)
     payload: Any = one.document["payload"]
     assert payload["user"] == "root"
     assert payload["command"] == "cd / && run-parts --report /etc/cron.hourly"
-    assert one.definition.definition == "run-parts"
+    assert one.definition.definition.startswith("run-parts-")
     assert one.inventory()["owner"] == "root"
 
 
 def test_a_line_of_the_other_sort_of_crontab_is_left_out_with_the_option() -> None:
     assert left_out("0 1 * * * root /opt/x").accepted == "--system"
-    assert left_out("0 1 * * * /opt/x", SYSTEM).accepted == "without --system"
-    assert left_out("0 1 * * * backup", SYSTEM).accepted == "without --system"
+    assert left_out("0 1 * * * /opt/x", of_system=True).accepted == "without --system"
+    assert left_out("0 1 * * * backup", of_system=True).accepted == "without --system"
 
 
 @pytest.mark.parametrize("line", ["bad", "0 1 * *", "0 1 * * *", "@daily", "=x"])
@@ -170,7 +173,7 @@ def test_a_line_that_is_nothing_is_left_out(line: str) -> None:
         ("0 1 ? * *", "does not read `?`"),
         ("0 1 L * *", "not accepted by cron"),
         ("0 1 * * 5#2", "not accepted by cron"),
-        ("H 1 * * *", "not accepted by cron"),
+        ("0 R * * *", "not accepted by cron"),
         ("*/0 * * * *", "does not advance"),
         ("61 * * * *", "outside the field"),
         ("*/90 * * * *", "matches only the first"),
@@ -204,13 +207,65 @@ def test_a_command_that_seems_to_hold_a_secret_is_asked_about(command: str) -> N
     assert OpenQuestion.SECRET not in job("0 1 * * * /opt/dump --all").known.questions
 
 
-def test_jobs_of_one_program_have_names_that_do_not_depend_on_their_order() -> None:
-    lines = ["0 1 * * * dump a", "0 2 * * * dump b", "0 3 * * * sweep"]
-    there = {one.definition.definition for one in read("\n".join(lines)).jobs}
-    back = {one.definition.definition for one in read("\n".join(reversed(lines))).jobs}
-    assert there == back
-    assert len(there) == 3
-    assert "sweep" in there
+def names(*lines: str) -> list[str]:
+    return [one.definition.definition for one in read("\n".join(lines)).jobs]
+
+
+def test_a_name_depends_on_its_line_alone() -> None:
+    [dump] = names("0 1 * * * dump a")
+    assert dump.startswith("dump-")
+    more = names("0 2 * * * dump b", "A=1", "# of the dump", "0 1 * * * dump a", "0 3 * * * sweep")
+    assert more[1] == dump
+    assert len(set(more)) == 3
+
+
+def test_the_same_line_under_two_zones_is_two_jobs() -> None:
+    line = "0 9 * * * report"
+    assert len(set(names("CRON_TZ=Asia/Tokyo", line, "CRON_TZ=America/New_York", line))) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "smear", "meaning"),
+    [
+        ("RANDOM_DELAY=45\n0 1 * * * x", "PT45M", "as many random minutes"),
+        ("RANDOM_DELAY=45\nRANDOM_DELAY=0\n0 1 * * * x", None, "delays no start"),
+        ("RANDOM_DELAY=a\n0 1 * * * x", None, "not a number of minutes"),
+        ("RANDOM_DELAY=6\n*/5 * * * * x", "PT5M", "as many random minutes"),
+    ],
+)
+def test_a_random_delay_is_a_smear(text: str, smear: str | None, meaning: str) -> None:
+    found = read(text)
+    assert found.jobs[0].document.get("smear") == smear
+    assert meaning in found.reported[-1].meaning
+    notes = found.jobs[0].known.notes
+    assert (notes == ()) == (smear != "PT5M")  # cut to the time between two
+
+
+@pytest.mark.parametrize(
+    ("times", "expression", "smear"),
+    [
+        ("H 4 * * 1-5", "0 4 * * 1-5", "PT1H"),
+        ("H * * * *", "0 * * * *", "PT1H"),
+        ("H/15 * * * *", "0-59/15 * * * *", "PT15M"),
+        ("H(0-29)/10 * * * *", "0-29/10 * * * *", "PT10M"),
+        ("H H * * *", "0 0 * * *", "PT24H"),
+        ("H H(2-5) * * *", "0 2 * * *", "PT4H"),
+        ("H H/6 * * *", "0 0-23/6 * * *", "PT6H"),
+        ("H H H * *", "0 0 1 * *", "PT672H"),
+    ],
+)
+def test_h_of_jenkins_is_a_smear(times: str, expression: str, smear: str) -> None:
+    one = job(f"{times} build")
+    assert one.document["when"]["cron"] == expression  # type: ignore[index]
+    assert one.document["smear"] == smear
+    assert "`H` is spread" in one.known.notes[0]
+
+
+@pytest.mark.parametrize(
+    "times", ["0 H * * *", "H/15 H * * *", "H * * H *", "H(9-70) * * * *", "H(9-5) * * * *"]
+)
+def test_h_that_no_smear_can_express_is_left_out(times: str) -> None:
+    assert left_out(f"{times} build").accepted
 
 
 def test_the_same_line_twice_is_converted_once_and_the_other_is_named() -> None:

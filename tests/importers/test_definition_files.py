@@ -1,5 +1,6 @@
 """A definition written as YAML reads back the same, with any text in it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,12 @@ def test_a_definition_reads_back_as_the_same(
     assert len(load_definitions(definitions_text([job]) * 1, source="stream")) == 1
 
 
-@pytest.mark.parametrize("folder", ["taken", "taken/below", "folder"])
+@pytest.mark.parametrize("folder", ["taken", "taken/below", "folder", "pipes"])
 def test_where_the_files_cannot_be_written_is_said_by_name(tmp_path: Path, folder: str) -> None:
     (tmp_path / "taken").write_text("somebody's")
     (tmp_path / "folder" / "daily.yaml").mkdir(parents=True)
+    (tmp_path / "pipes").mkdir()
+    os.mkfifo(tmp_path / "pipes" / "daily.yaml")
     found = ImportResult()
     document: dict[str, object] = {"definition": "daily", "tenant": "acme", "kind": "X"}
     found.add_job("here", document | {"business_key": "daily", "when": WHEN}, JobInventory())

@@ -1,6 +1,7 @@
 """CronJobs and Prow's periodic jobs: converted with their meaning, or named with the reason."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 import dueledger
 from dueledger.importers.import_result import ImportedJob, ImportResult, OpenQuestion, SkippedJob
 from dueledger.importers.kubernetes import import_kubernetes
-from dueledger.importers.prow_periodic import NewDefinitionFields
+from dueledger.importers.source_job import NewDefinitionFields
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.schedule import AfterCompletion, Cron, Every, expand
 
@@ -32,7 +33,7 @@ def cronjob(name: str = "report", **spec: object) -> dict[str, object]:
 def read(path: Path, *documents: object, zone: str = "UTC") -> ImportResult:
     file = path / "jobs.yaml"
     file.write_text("\n---\n".join(map(json.dumps, documents)), encoding="utf-8")
-    return import_kubernetes(file, ANEW, zone=zone)
+    return import_kubernetes(file, replace(ANEW, zone=zone))
 
 
 def job(path: Path, document: object, zone: str = "UTC") -> ImportedJob:

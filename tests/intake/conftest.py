@@ -27,6 +27,7 @@ from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
 from dueledger.ledger.store.partitions import make_event_months
 from tests.forks import ForkedProcess, ForkServer
+from tests.logins import with_login
 
 SERVE = Path(__file__).with_name("serve.py")
 BEGINNING = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,7 +107,7 @@ def message(event: DomainEvent, **headers: str | None) -> Message:
 async def settings(database: str, bootstrap_servers: str, kind: str) -> EventIntakeSettings:
     """Topics and a group of the test's own; the topics are made as an intake makes them."""
     settings = EventIntakeSettings(
-        dsn=SecretStr(database),
+        dsn=SecretStr(with_login(database, "intake")),
         bootstrap_servers=bootstrap_servers,
         event_topic=f"events-{kind}",
         rejected_topic=f"rejected-{kind}",

@@ -185,8 +185,8 @@ async def test_two_processes_that_record_a_keys_events_at_once_miss_neither(
 
     async def second_waits() -> object:
         return await watcher.fetchval(
-            "select count(*) from pg_locks where locktype = 'advisory' and not granted"
-            " and database = (select oid from pg_database where datname = current_database())"
+            "select count(*) from pg_stat_activity"
+            " where datname = current_database() and wait_event_type = 'Lock'"
         )
 
     await eventually(second_waits)

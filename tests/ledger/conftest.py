@@ -1,6 +1,6 @@
 """Items brought into each state by the statements that production runs."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_never
@@ -11,10 +11,11 @@ import pytest
 from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import (
     Claim,
+    DueFlow,
     claim_items,
     list_due_flows,
     next_fences,
@@ -36,12 +37,14 @@ from dueledger.ledger.store.reviews import write_off_items
 from dueledger.ledger.store.runs import (
     Outcome,
     RefusedSettlement,
+    RunIsolation,
     Settlement,
     StartResult,
     settle_runs,
     start_runs,
 )
 from tests.claim_ids import claim_ids, run_ids
+from tests.databases import DatabasePool
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,23 @@ class Ledger:
         emitted = await emit_items(self.connection, drafts, actor_no=self.worker_no)
         return [answer.id for answer in emitted]
 
-    async def claim(
-        self, *, limit: int = 10_000, queue_seconds: float = 60, limited: bool = False
-    ) -> Claim:
-        """Claim due items of the test's kind and its one flow, up to `limit`, as one claim."""
+    async def due_flows(self) -> list[DueFlow]:
         due = await list_due_flows(self.connection, 1000)
-        flows = [flow for flow in due if flow.kind == self.kind]
+        return [flow for flow in due if flow.kind == self.kind]
+
+    async def claim(
+        self,
+        *,
+        limit: int = 10_000,
+        queue_seconds: float = 60,
+        limited: bool = False,
+        by_topic: bool = False,
+    ) -> Claim:
+        """Claim due items of the test's kind and its one flow, up to `limit`, as one claim.
+
+        `by_topic`: it is settled by topic, by this worker.
+        """
+        flows = await self.due_flows()
         async with self.connection.transaction():
             rows = await claim_items(
                 self.connection,
@@ -98,12 +112,20 @@ class Ledger:
                 queue_seconds,
                 rows[0]["batch_max"] if rows else None,
                 flow_no=flows[0].flow_no if limited else None,
+                topic_actor_no=self.worker_no if by_topic else None,
+                lease_seconds=60 if by_topic else None,
             )
             await record_claims(self.connection, [claim] if rows else [])
         return claim
 
     async def start(
-        self, fence: int, from_position: int = 1, to_position: int = 1, *, lease_seconds: float = 60
+        self,
+        fence: int,
+        from_position: int = 1,
+        to_position: int = 1,
+        *,
+        lease_seconds: float = 60,
+        isolation: RunIsolation | None = None,
     ) -> StartResult:
         (start,) = await start_runs(
             self.connection,
@@ -112,6 +134,7 @@ class Ledger:
             [to_position],
             worker_no=self.worker_no,
             lease_seconds=lease_seconds,
+            isolations=[isolation],
         )
         return start
 
@@ -245,6 +268,29 @@ async def ledger(
 ) -> Ledger:
     other = await register_actor(connection, "other", ActorKind.WORKER)
     return Ledger(connection, actor_no, other, make_drafts, kind)
+
+
+@pytest.fixture(scope="module")
+async def kept_connection(march_database_pool: DatabasePool) -> AsyncGenerator[Connection]:
+    """A session that has planned the statements which most tests of a module run."""
+    async with march_database_pool.lease() as dsn:
+        connection = await connect(dsn, application_name="test")
+        yield connection
+        await connection.close()
+
+
+@pytest.fixture
+async def undone_ledger(
+    kept_connection: Connection, make_drafts: Callable[..., list[ItemDraft]], kind: str
+) -> AsyncGenerator[Ledger]:
+    """A ledger whose every change is rolled back: tens of tests cost as much as a few."""
+    transaction = kept_connection.transaction()
+    await transaction.start()
+    actors = [
+        await register_actor(kept_connection, name, ActorKind.WORKER) for name in ("test", "other")
+    ]
+    yield Ledger(kept_connection, actors[0], actors[1], make_drafts, kind)
+    await transaction.rollback()
 
 
 @pytest.fixture

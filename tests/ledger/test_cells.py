@@ -13,6 +13,7 @@ from dueledger.ledger.store import Connection, connect, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.cells import assign_cell, lift_sequences
 from dueledger.ledger.store.claims import next_fences
+from dueledger.ledger.store.flows import FlowScope, pause_flows
 from dueledger.ledger.store.migrations import migrate
 from dueledger.ledger.store.statements import statement
 
@@ -150,17 +151,26 @@ async def _next_number(connection: Connection, name: str) -> int:
     return await connection.fetchval("select nextval($1::text)", f"ledger.{name}")
 
 
-async def test_an_actor_or_a_kind_that_is_known_takes_no_number(connection: Connection) -> None:
-    first = await register_actor(connection, "known", ActorKind.WORKER)
-    await connection.execute(statement("add_kind"), "acme", "PolicyRenewalDue")
+async def test_an_actor_a_kind_or_a_pause_that_is_known_takes_no_number(
+    connection: Connection,
+) -> None:
+    actor_no = await register_actor(connection, "known", ActorKind.WORKER)
     for _ in range(3):
-        assert await register_actor(connection, "known", ActorKind.WORKER) == first
+        assert await register_actor(connection, "known", ActorKind.WORKER) == actor_no
         await connection.execute(statement("add_kind"), "acme", "PolicyRenewalDue")
-    assert await register_actor(connection, "unknown", ActorKind.WORKER) == first + 1
-    kinds = (
-        "select pg_sequence_last_value(pg_get_serial_sequence('ledger.kind', 'kind_no')::regclass)"
-    )
-    assert await connection.fetchval(kinds) == 1
+        for kind in (None, "PolicyRenewalDue"):
+            scope = FlowScope("acme", kind)
+            await pause_flows(connection, scope, reason="a test", actor_no=actor_no)
+    given = [
+        await connection.fetchval(
+            "select pg_sequence_last_value(pg_get_serial_sequence($1, $2)::regclass)",
+            f"ledger.{table}",
+            f"{table}_no",
+        )
+        for table in ("actor", "kind", "pause")
+    ]
+    assert given == [actor_no, 1, 2]
+    assert await register_actor(connection, "unknown", ActorKind.WORKER) == actor_no + 1
 
 
 async def test_the_doctor_warns_of_a_sequence_near_its_end_or_ahead_of_the_clock(

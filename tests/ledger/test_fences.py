@@ -88,12 +88,12 @@ async def test_g4_another_worker_cannot_settle_what_it_was_not_given(ledger: Led
     assert await ledger.rejected() == [("settle", "stale")]
 
 
-async def test_g4_a_start_under_a_fence_that_never_was_is_unknown_and_recorded(
+async def test_g4_a_start_under_a_fence_that_never_was_is_a_mismatch_and_recorded(
     ledger: Ledger,
 ) -> None:
     start = await ledger.start(4_711)
     assert (start.run_no, start.closed, start.started_to) == (None, True, 0)
-    assert await ledger.rejected() == [("start", "unknown")]
+    assert await ledger.rejected() == [("start", "mismatch")]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,14 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
-from dueledger.ledger.store.runs import Outcome, Settlement, extend_leases, settle_runs, start_runs
+from dueledger.ledger.store.runs import (
+    Outcome,
+    RunIsolation,
+    Settlement,
+    extend_leases,
+    settle_runs,
+    start_runs,
+)
 from tests.claim_ids import run_ids
 
 from .conftest import Ledger
@@ -184,6 +191,56 @@ async def test_a_lease_is_extended_only_for_its_own_worker_while_the_run_is_open
     assert (await reap_runs(ledger.connection, 100, ledger.worker_no)).runs == 0
     await ledger.settle(placed.run_no, COMPLETED)
     assert not await extend_leases(ledger.connection, runs, ledger.worker_no, 60)
+
+
+@pytest.mark.parametrize(
+    ("isolation", "attempt"), [(RunIsolation.PROCESS, 0), (RunIsolation.SLOT, 1)]
+)
+async def test_g5_of_suspects_only_the_one_in_the_slot_is_blamed_for_the_end_of_its_worker(
+    ledger: Ledger, isolation: RunIsolation, attempt: int
+) -> None:
+    await ledger.emit(1)
+    await ledger.start((await ledger.claim()).fence, isolation=isolation)
+    if isolation is RunIsolation.SLOT:
+        await ledger.emit(3)
+        await ledger.start((await ledger.claim()).fence, 1, 3)
+    await ledger.end_leases()
+    await reap_runs(ledger.connection, 100, ledger.worker_no)
+    rows = await ledger.connection.fetch(
+        "select attempt, starts from ledger.pending order by item_no"
+    )
+    assert [row["attempt"] for row in rows] == [attempt, 0, 0, 0][: len(rows)]
+    assert {row["starts"] for row in rows} == {1}
+
+
+async def test_g9_a_suspect_that_never_ends_in_its_process_meets_the_cap_of_starts(
+    ledger: Ledger,
+) -> None:
+    (item,) = await ledger.emit()
+    starts = 0
+    while await ledger.state_of(item) is not State.MANUAL_REVIEW:
+        assert (starts := starts + 1) <= 30
+        await ledger.start((await ledger.claim()).fence, isolation=RunIsolation.PROCESS)
+        await ledger.end_leases()
+        await reap_runs(ledger.connection, 100, ledger.worker_no)
+        await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
+    assert starts == 30
+
+
+async def test_a_suspect_that_failed_is_claimed_by_itself_and_others_are_no_suspects(
+    ledger: Ledger,
+) -> None:
+    await ledger.emit(2)
+    await ledger.connection.execute(
+        "update ledger.pending set batch_max = 8"
+        " where item_no = (select min(item_no) from ledger.pending)"
+    )
+    for limit in (8, None):
+        claim = await ledger.claim(limit=1)
+        assert claim.batch_max == limit
+        await ledger.settle((await ledger.start(claim.fence)).run_no, FAILED)
+    rows = await ledger.connection.fetch("select batch_max from ledger.pending order by item_no")
+    assert [row["batch_max"] for row in rows] == [1, None]
 
 
 async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(

@@ -305,6 +305,19 @@ async def test_g5_the_sweep_wakes_what_no_settlement_woke(ledger: Ledger) -> Non
     assert list(await _start_free_items(ledger)) == [second]
 
 
+async def test_the_sweep_wakes_nothing_behind_an_earlier_item_that_is_due(ledger: Ledger) -> None:
+    await _order_by_key(ledger)
+    holder, second, third = await _owe(ledger, 3)
+    runs = await _start_free_items(ledger)
+    assert await _start_free_items(ledger) == {}
+    await ledger.settle(runs[holder], COMPLETED)  # wakes the second, which nobody has claimed yet
+    assert (await release_keys(ledger.connection, None, 100)).unblocked == 0
+    runs = await _start_free_items(ledger)
+    assert list(runs) == [second]
+    await ledger.settle(runs[second], COMPLETED)
+    assert list(await _start_free_items(ledger)) == [third]
+
+
 async def test_upkeep_visits_every_key_some_at_a_time(ledger: Ledger) -> None:
     await _order_by_key(ledger)
     for number in range(5):

@@ -34,6 +34,7 @@ from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_
 from tests.claim_ids import claim_ids, run_ids
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
+from tests.logins import with_login
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = 86_400
@@ -55,7 +56,7 @@ def make_database(march_database_pool: DatabasePool) -> MakeDatabase:
 @pytest.fixture
 def settings(database: str) -> MaterialiserSettings:
     return MaterialiserSettings(
-        dsn=SecretStr(database),
+        dsn=SecretStr(with_login(database, "materialiser")),
         materialise_horizon_seconds=DAY,
         materialise_stride_seconds=3_600,
         materialise_items_max=100,

@@ -37,6 +37,7 @@ from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.workers.outcomes import OutcomeIntakeSettings
 from dueledger.workers.outcomes.record import OutcomeIntakeResult, OutcomeRecorder
 from tests.forks import ForkedProcess, ForkServer
+from tests.logins import with_login
 
 OUTCOME_TOPIC = "due-outcomes"
 HEADERS: dict[str, bytes] = {
@@ -95,6 +96,7 @@ class WorkTopic:
         attempt_max: int | None = None,
         run_seconds: float | None = None,
         backoff_seconds: float | None = None,
+        outcome_topic: str | None = None,
     ) -> None:
         policy = KindPolicy(
             "acme",
@@ -105,6 +107,7 @@ class WorkTopic:
             run_seconds=run_seconds,
             backoff_base_seconds=backoff_seconds,
             backoff_cap_seconds=backoff_seconds,
+            outcome_topic=outcome_topic,
         )
         await put_kind_policy(self.connection, policy)
 
@@ -225,7 +228,7 @@ StartProcess = Callable[..., Awaitable[ForkedProcess]]
 async def settings(database: str, bootstrap_servers: str, kind: str) -> OutcomeIntakeSettings:
     """Topics and a group of the test's own; the topics are made as the process makes them."""
     settings = OutcomeIntakeSettings(
-        dsn=SecretStr(database),
+        dsn=SecretStr(with_login(database, "outcome_intake")),
         bootstrap_servers=bootstrap_servers,
         outcome_topic=f"outcomes-{kind}",
         rejected_topic=f"rejected-{kind}",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from pydantic import SecretStr
 
 from dueledger.allocator import AllocatorSettings, open_allocator
 from dueledger.ledger.runtime.service import Stop
@@ -15,6 +16,7 @@ from dueledger.ledger.states import State
 from dueledger.ledger.store.items import emit_items
 from dueledger.stack import kafka_jars
 from dueledger.workers.outcomes import OutcomeIntakeSettings, open_outcome_intake
+from tests.logins import with_login
 
 from .conftest import WorkTopic
 from .contract import faults
@@ -74,7 +76,10 @@ async def test_a_consumer_in_java_works_what_is_due_with_its_kafka_client_alone(
     odd = topic.make_drafts(1, prefix='odd "key" \\', payload='{"addressee":"nobody"}')
     wrong = replace(odd[0], payload='{"name":"\\u0001"}')
     await emit_items(topic.connection, [*usual, wrong], actor_no=topic.actor_no)
-    allocating = AllocatorSettings(dsn=settings.dsn, bootstrap_servers=bootstrap_servers)
+    allocating = AllocatorSettings(
+        dsn=SecretStr(with_login(settings.dsn.get_secret_value(), "allocator")),
+        bootstrap_servers=bootstrap_servers,
+    )
     async with (
         open_allocator(allocating, stop=Stop()) as allocator,
         open_outcome_intake(settings) as intake,

@@ -304,14 +304,14 @@ async def test_an_outcome_of_an_item_that_was_never_claimed_is_rejected_and_reco
     assert (done.settled, done.refused) == (0, 5)
     assert [rejected.error.problems[0].field for rejected in done.rejected] == [
         "item",
-        "fence",
-        "fence",
-        "fence",
+        "token",
+        "position",
+        "position",
         "item",
     ]
     assert await topic.refused() == [
         (reason, "completed")
-        for reason in ("mismatch", "unknown", "unknown", "unknown", "mismatch")
+        for reason in ("mismatch", "mismatch", "unknown", "unknown", "mismatch")
     ]
     assert await topic.states() == [State.CLAIMED, State.RUNNING]
 

@@ -24,6 +24,7 @@ from dueledger.reconciler import (
 from dueledger.reconciler.repair.command_publisher import RepairPublisher
 from tests.claim_ids import claim_ids
 from tests.databases import DatabasePool, MakeDatabase
+from tests.logins import with_login
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 """Business time in these tests; it is fixed until a test advances it."""
@@ -51,7 +52,8 @@ async def analytic(
     frozen: Connection,  # noqa: ARG001 - its clock must be set before the pool connects
     database: str,
 ) -> AsyncGenerator[Pool]:
-    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+    dsn = with_login(database, "reconciler")
+    async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
         yield pool
 
 

@@ -56,6 +56,15 @@ IMPOSSIBLE_ROWS: Final = (
     ({"payload": "'{'"}, "payload is not JSON"),
     ({"payload": "to_json(repeat('x', 300000))::text"}, "payload is over 256 KiB"),
     ({"cycle": "1 / 0"}, "division by zero"),
+    ({"tenant": "''"}, "tenant '' is empty, longer than 100 characters, or has others than A-Z"),
+    ({"tenant": r"E'acme\x1b[31m'"}, "is empty, longer than 100"),
+    ({"tenant": "'[/x]'"}, "is empty, longer than 100"),
+    ({"tenant": r"E'acme\n'"}, "is empty, longer than 100"),
+    ({"tenant": r"E'a\x1fb'"}, "is empty, longer than 100"),
+    ({"kind": "repeat('k', 10000)"}, "is empty, longer than 100"),
+    ({"kind": "U&'\\00e9'"}, "is empty, longer than 100"),
+    ({"partition_key": "''"}, "partition_key is empty, or longer than 512"),
+    ({"partition_key": "repeat('p', 600)"}, "partition_key is empty, or longer than 512"),
 )
 BAD_ADDRESSES: Final = (
     "postgresql://u:hunter2@" + "h" * 80 + "/x",

@@ -208,6 +208,7 @@ async def test_counters_that_were_reset_count_as_changed(
 async def test_nothing_is_cached_where_nothing_is_counted(
     analytic: Pool, make_reconciler: Make, frozen: Connection
 ) -> None:
+    await frozen.execute("grant set on parameter track_counts to test_reconciler")
     async with analytic.acquire() as connection:
         await connection.execute("set track_counts = off")
     await frozen.execute("select pg_stat_reset()")  # so that the database is cleaned whole

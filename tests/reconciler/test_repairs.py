@@ -10,6 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 from aiokafka import AIOKafkaConsumer, ConsumerRecord
+from pydantic import SecretStr
 
 from dueledger.ledger.finding_types import FindingType, RepairStatus
 from dueledger.ledger.kafka import envelope
@@ -29,6 +30,7 @@ from dueledger.reconciler import (
 from dueledger.reconciler.repair.command_publisher import REPAIR_TYPE, open_publisher
 from dueledger.reconciler.repair.repairs import BlastRadiusExceeded, RepairExecutor
 from tests.forks import ForkServer
+from tests.logins import with_login
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 Make = Callable[..., Reconciler]
@@ -149,10 +151,11 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_d
     point: str,
 ) -> None:
     await owe(make_drafts(12, due_at=NOON))
+    dsn = with_login(database, "reconciler")
     process = await fork_server.start(
         "-c",
         RECONCILE,
-        database,
+        dsn,
         policies.query,
         bootstrap_servers,
         env={**os.environ, CRASH_VARIABLE: point},
@@ -160,7 +163,7 @@ async def test_g11_killed_between_found_and_repaired_the_next_run_finishes_and_d
     assert await process.wait() == -signal.SIGKILL
     assert (await counts(frozen))["finding"] == 12
 
-    settings = ReconcilerSettings(dsn=database, bootstrap_servers=bootstrap_servers)  # type: ignore[arg-type]
+    settings = ReconcilerSettings(dsn=SecretStr(dsn), bootstrap_servers=bootstrap_servers)
     result = await reconcile_once(settings, ReconcilerSources((policies,)), mode="execute")
 
     assert result.findings_open == 0

@@ -1,6 +1,6 @@
 """Schedules in the reconciler: missed ranges are not missing, smears match, failures are found."""
 
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,11 +16,12 @@ from dueledger.ledger.materialise import (
     preview_tz_change,
 )
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
-from dueledger.ledger.store import Connection, Pool, findings
+from dueledger.ledger.store import Connection, PlanProfile, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import read_accounting, skip_items
 from dueledger.reconciler import Reconciler
+from tests.logins import with_login
 
 NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
 DAY = timedelta(days=1)
@@ -29,12 +30,14 @@ HOURLY = {"cron": "0 * * * *", "timezone": "UTC"}
 
 
 @pytest.fixture
-async def materialiser(frozen: Connection, analytic: Pool, database: str) -> Materialiser:
+async def materialiser(frozen: Connection, database: str) -> AsyncGenerator[Materialiser]:
     actor_no = await register_actor(frozen, "materialiser:test", ActorKind.MATERIALISER)
+    dsn = with_login(database, "materialiser")
     settings = MaterialiserSettings(
-        dsn=SecretStr(database), materialise_horizon_seconds=3600, materialise_retry_seconds=0
+        dsn=SecretStr(dsn), materialise_horizon_seconds=3600, materialise_retry_seconds=0
     )
-    return Materialiser(analytic, settings, actor_no=actor_no)
+    async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+        yield Materialiser(pool, settings, actor_no=actor_no)
 
 
 async def accept(

@@ -56,6 +56,30 @@ def test_a_long_count_is_counted_once_and_fast(rule: str) -> None:
     assert check_lines(lambda: when.ruling.last_instant, lines_max=100) == last
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "FREQ=DAILY;BYHOUR=1;BYSETPOS=2",
+        "FREQ=HOURLY;BYMINUTE=1;BYSETPOS=-3",
+        f"FREQ=MINUTELY;BYSECOND={EACH};BYSETPOS=61",
+        "FREQ=WEEKLY;BYDAY=MO;BYSETPOS=2",
+        "FREQ=MONTHLY;BYDAY=MO;BYSETPOS=6",
+        "FREQ=YEARLY;BYDAY=MO;BYSETPOS=54",
+        "FREQ=HOURLY;INTERVAL=24;BYHOUR=3",
+        "FREQ=MINUTELY;INTERVAL=1440;BYHOUR=3",
+        "FREQ=MINUTELY;INTERVAL=2;BYMINUTE=1,3,5,7,9,11",
+        f"FREQ=MINUTELY;INTERVAL=90;BYMINUTE=15;BYSECOND={EACH}",
+    ],
+)
+@pytest.mark.parametrize("gap", list(Gap))
+def test_a_counted_rule_without_any_time_is_known_by_arithmetic(rule: str, gap: Gap) -> None:
+    def last() -> datetime | None:
+        when = rrule(f"{rule};COUNT=1", gap=gap.value, sparse=True)
+        return when.ruling.last_instant
+
+    assert check_lines(last, lines_max=20_000) is None  # each day up to 2200 was searched once
+
+
 @settings(max_examples=60)
 @given(
     st.sampled_from(

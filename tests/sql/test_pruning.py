@@ -28,6 +28,7 @@ VALUES = {
     "bigint": "1",
     "integer": "1",
     "smallint": "5",
+    "boolean": "false",
     "double precision": "60",
     "date": "'2027-03-01'",
     "text": "'00c0ffee00c0ffee'",
@@ -90,6 +91,30 @@ async def test_a_statement_opens_the_partition_of_its_claims_and_no_other(
 
     of_tables = {each for each in opened if each.rpartition("_")[0] in tables}
     assert of_tables == {f"{table}_{month}" for table in tables}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claim_items",
+        "claim_serial_items",
+        "claim_and_start_items",
+        "release_claims",
+        "reap_claims",
+        "start_topic_runs",
+        "find_outcome_targets",
+        "item_timeline",
+    ],
+)
+async def test_a_statement_opens_no_month_of_items_that_it_does_not_know(
+    connection: Connection, name: str
+) -> None:
+    """Its arguments name an item of the year 4044; months of others are read by functions."""
+    assert await connection.fetchval(
+        "select count(*) from ledger.partition_span where parent = 'due_item'"
+    )
+    opened = await _opened(connection, name)
+    assert not {each for each in opened if re.fullmatch(r"(?:due_item|transition)_\d+", each)}
 
 
 async def test_the_partition_keys_are_those_of_the_tables(connection: Connection) -> None:

@@ -68,7 +68,8 @@ select $1 - count(*) from ledger.emit_items(
 
 PLANNED_BY_OTHERS = {
     "completed_since",  # inlined
-    "record_outcomes",  # called by statements that have locked it
+    "record_outcomes",  # these are called by statements that have locked it
+    "find_items",
     "emit_items",  # finds nothing; it locks what it inserts into
 }
 

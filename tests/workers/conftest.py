@@ -30,6 +30,7 @@ from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
+from tests.logins import with_login
 
 from .wire import Wire, wire_to
 
@@ -55,7 +56,7 @@ def make_database(served_database_pool: DatabasePool) -> MakeDatabase:
 def settings(database: str, bootstrap_servers: str, kind: str) -> WorkerSettings:
     """A group of the test's own."""
     return WorkerSettings(
-        dsn=SecretStr(database),
+        dsn=SecretStr(with_login(database, "worker")),
         bootstrap_servers=bootstrap_servers,
         worker_group_id=f"group-{kind}",
         worker_session_timeout_seconds=SESSION_SECONDS,
@@ -189,6 +190,7 @@ class Site:
             "DUELEDGER_BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
             "DUELEDGER_WORKER_GROUP_ID": self.settings.worker_group_id + group,
             "DUELEDGER_WORKER_SESSION_TIMEOUT_SECONDS": str(SESSION_SECONDS),
+            "TEST_KIND": self.kind,
             CRASH_VARIABLE: crash_at,
             **{f"DUELEDGER_{name.upper()}": str(value) for name, value in changed.items()},
         }
@@ -284,7 +286,7 @@ async def site(
     fork_server: ForkServer,
 ) -> AsyncGenerator[Site]:
     allocating = AllocatorSettings(
-        dsn=settings.dsn,
+        dsn=SecretStr(with_login(settings.dsn.get_secret_value(), "allocator")),
         bootstrap_servers=settings.bootstrap_servers,
         allocator_reap_seconds=1e-6,
     )

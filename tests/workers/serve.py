@@ -1,4 +1,7 @@
-"""A worker process of the tests: `serve.py KIND HANDLER`. Its handlers leave rows as evidence."""
+"""A worker process of the tests: `serve.py KIND HANDLER`. Its handlers leave rows as evidence.
+
+HANDLER is a name from here, or `module:name` of handlers that another process can load again.
+"""
 
 import asyncio
 import os
@@ -11,6 +14,7 @@ from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, connect
+from dueledger.workers.handler_loading import load_handlers
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings
 
@@ -111,8 +115,11 @@ async def main(kind: str, name: str) -> None:
     asked = Stop()
     asked.on_signals()
     evidence = await connect(settings.dsn.get_secret_value(), application_name="evidence")
-    handlers = Handlers()
-    REGISTER[name](handlers, kind, evidence)
+    if name in REGISTER:
+        handlers = Handlers()
+        REGISTER[name](handlers, kind, evidence)
+    else:
+        handlers = load_handlers([name])
     await run_worker(settings, handlers, asked)
     await evidence.close()
 

@@ -1,6 +1,6 @@
 """Records become claim slices: contiguous, of one claim and kind, without unreadable records."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -12,7 +12,12 @@ from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.record_batches import FetchedBatch
 from dueledger.ledger.kafka.record_format import BATCH_HEADER_BYTES, read_batch_header
-from dueledger.workers.claim_slices import ClaimSlice, ClaimSlicer, UnreadableItem
+from dueledger.workers.claim_slices import (
+    RECORDS_TOGETHER,
+    ClaimSlice,
+    ClaimSlicer,
+    UnreadableItem,
+)
 from dueledger.workers.item import DueItem
 
 ITEM = "0f1e2d3c-4b5a-8697-8899-aabbccddeeff"
@@ -71,7 +76,7 @@ def fetched(batch: bytes, *, first_offset: int = 0) -> FetchedBatch:
 
 def cut(*records: Written) -> tuple[list[tuple[int, str, int, int, int]], ClaimSlicer]:
     cutter = ClaimSlicer()
-    cutter.cut(fetched(batch_of(*records)))
+    _ = [*cutter.cut(fetched(batch_of(*records)))]
     return [shape(claim_slice) for claim_slice in cutter.slices], cutter
 
 
@@ -171,3 +176,22 @@ def test_a_slice_splits_at_the_given_position() -> None:
     head = rest.split(2)
     assert shape(head) == (7, "RenewalDue", 1, 2, 41)
     assert shape(rest) == (7, "RenewalDue", 3, 5, 43)
+
+
+def of_one_claim(offset: int) -> Written:
+    return record(offset, 7, offset + 1)
+
+
+@pytest.mark.parametrize("make", [broken, of_one_claim])
+def test_a_batch_of_many_records_is_read_in_parts(make: Callable[[int], Written]) -> None:
+    """One batch may have 250,000 records: a worker that reads them at once keeps no lease."""
+    slicer = ClaimSlicer()
+    size = 2 * RECORDS_TOGETHER + 500
+    done = [0]
+    for _ in slicer.cut(fetched(batch_of(*(make(offset) for offset in range(size))))):
+        items = sum(len(claim_slice.items) for claim_slice in slicer.slices)
+        done.append(items + len(slicer.rejected))
+    assert done == [0, RECORDS_TOGETHER, 2 * RECORDS_TOGETHER]
+    assert len(slicer.slices) <= 1
+    assert sum(len(one.items) for one in slicer.slices) + len(slicer.take_rejected()) == size
+    assert slicer.take_rejected() == []

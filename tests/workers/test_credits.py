@@ -240,3 +240,31 @@ def test_what_drains_is_forgotten_after_two_windows_but_not_after_one() -> None:
     assert drain.items == 10
     drain.next_window(2)
     assert drain.items == 0
+
+
+async def test_a_worker_wants_less_by_what_lies_in_front_of_it_beyond_its_credit(
+    pool: Pool, actor_no: int
+) -> None:
+    backlogs: dict[str, int] = {}
+    credits_ = CreditGrants(
+        pool,
+        worker_no=actor_no,
+        window_seconds=60,
+        items_max=1_000,
+        floors=lambda: {"due.A": 100, "due.B": 100},
+        backlogs=lambda: backlogs,
+    )
+
+    async def granted(**lying: int) -> list[int]:
+        backlogs.update({f"due.{name}": items for name, items in lying.items()})
+        await credits_.tick()
+        async with pool.acquire() as connection:
+            found = await read_credits(connection, ["due.A", "due.B"])
+        assert [credit.workers for credit in found] == [1, 1]
+        return [credit.granted for credit in found]
+
+    assert await granted() == [100, 100]
+    assert await granted(A=100) == [100, 100]  # its own credit, not used up
+    assert await granted(A=5_000) == [0, 100]
+    assert await granted(A=160) == [40, 100]
+    assert await granted(A=0) == [100, 100]

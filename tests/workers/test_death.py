@@ -175,6 +175,30 @@ async def test_g5_an_item_that_ends_its_process_parks_alone(
     assert list(await site.reviews()) == ["poison-000000"]
 
 
+async def test_g5_g9_of_suspects_from_kafka_the_one_that_ends_its_process_is_named(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    await site.emit([*make_drafts(30, prefix="suspect"), *make_drafts(1, prefix="poison")])
+    await site.set_kind(attempt_max=1)
+    await site.connection.execute("update ledger.pending set batch_max = 16, state = 4, starts = 1")
+    await site.emit(make_drafts(30, prefix="plain"))
+    worker = await site.start_process("direct.isolating:thread")
+
+    async def settled() -> bool:
+        await site.allocate()
+        return await site.completed() == 60 and bool(await site.reviews())
+
+    await site.eventually(settled)
+    assert list(await site.reviews()) == ["poison-000000"]
+    errors = await site.connection.fetch(
+        "select detail ->> 'error' as error, attempt from ledger.transition where event <> $1",
+        TransitionEvent.COMPLETED,
+    )
+    assert [tuple(row) for row in errors] == [("HandlerProcessDied", 1)]
+    worker.send(signal.SIGTERM)
+    assert await worker.ended() == 0
+
+
 async def test_sigterm_drains_and_leaves_the_group(site: Site, make_drafts: MakeDrafts) -> None:
     await site.emit(make_drafts(500))
     first = await site.start_process("batch")

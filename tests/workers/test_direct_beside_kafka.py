@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
+from pydantic import SecretStr
+
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.workers.direct import DirectSettings
 from dueledger.workers.process import run_direct_worker
+from tests.logins import with_login
 
 from .conftest import Site
 
@@ -42,7 +45,10 @@ async def test_g4_a_kind_may_be_worked_through_kafka_and_directly_at_once(
 
     await site.eventually(some_through_kafka)
     stop = Stop()
-    settings = DirectSettings(**site.settings.model_dump(), direct_claim_items_max=20)
+    dsn = SecretStr(with_login(site.settings.dsn.get_secret_value(), "direct_worker"))
+    settings = DirectSettings(
+        **site.settings.model_copy(update={"dsn": dsn}).model_dump(), direct_claim_items_max=20
+    )
     direct = asyncio.create_task(run_direct_worker(settings, handlers("direct"), stop))
     await site.emit(make_drafts(PART, prefix="second"))
 

@@ -18,7 +18,8 @@ DONE = parked("done")
 
 def make_slice(fence: int, size: int, first_offset: int) -> ClaimSlice:
     items = [UnreadableItem(str(number)) for number in range(size)]
-    return ClaimSlice(claim_id(fence), "Kind", 1, first_offset, list(items))
+    suspects_max = 8 if fence % 3 == 0 else None
+    return ClaimSlice(claim_id(fence), "Kind", 1, first_offset, list(items), suspects_max)
 
 
 def start(part: ClaimSlice, run_no: int, *withdrawn: int) -> StartResult:
@@ -47,8 +48,9 @@ def test_g5_offsets_stop_at_the_lowest_item_that_is_not_settled(
     runs: list[OpenRun] = []
     assert queue.committable_offset() == 100
     while unsettled:
-        if queue.queued and chance.random() < 0.5:
-            part = queue.start_next(chance.randint(1, 9))
+        if queue.has_queued and chance.random() < 0.5:
+            suspects = bool(queue.suspects) and (not queue.queued or chance.random() < 0.5)
+            part = queue.start_next(chance.randint(1, 9), suspects=suspects)
             match chance.randint(0, 3):
                 case 0:
                     queue.requeue(part)

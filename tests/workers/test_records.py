@@ -49,7 +49,11 @@ def alike(records: Sequence[Written]) -> list[KafkaRecord]:
     assert first is not None
     headers = first.work_headers()
     return reader.next_of_claim(
-        headers.claim_id, headers.position + 1, headers.kind, headers.attempt
+        headers.claim_id,
+        headers.position + 1,
+        headers.kind,
+        headers.attempt,
+        records_max=len(records),
     )
 
 
@@ -130,7 +134,7 @@ def test_a_record_that_ends_too_early_is_rejected_with_its_bytes_and_keeps_its_p
     at = batch.index(b"\x04{}", batch.index(b"\x04{}") + 1)
     batch[at] = 6
     cutter = ClaimSlicer()
-    cutter.cut(fetched(bytes(batch)))
+    _ = [*cutter.cut(fetched(bytes(batch)))]
     [rejected] = cutter.rejected
     assert (rejected.record.offset, rejected.record.key, rejected.record.headers) == (1, None, [])
     assert rejected.record.value is not None
@@ -146,7 +150,7 @@ def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one
     third = read(batch)[2]._start - 2  # pyright: ignore[reportPrivateUsage]  # its length takes two bytes
     cut_short = batch[: BATCH_HEADER_BYTES + third] + b"\xff" * 12 + batch[-50:]
     cutter = ClaimSlicer()
-    cutter.cut(fetched(cut_short))
+    _ = [*cutter.cut(fetched(cut_short))]
     assert [len(claim_slice.items) for claim_slice in cutter.slices] == [2]
     [rejected] = cutter.rejected
     assert rejected.record.offset == 2
@@ -156,7 +160,7 @@ def test_behind_a_length_that_is_none_nothing_is_read_and_all_is_rejected_as_one
 def test_a_header_whose_name_is_no_text_is_rejected_with_its_bytes_shown() -> None:
     batch = batch_of(*claim(2), replace(record(2, 7, 3), headers=[("name", b"x")]))
     cutter = ClaimSlicer()
-    cutter.cut(fetched(batch.replace(b"\x08name\x02x", b"\x08\xff\xfeme\x02x")))
+    _ = [*cutter.cut(fetched(batch.replace(b"\x08name\x02x", b"\x08\xff\xfeme\x02x")))]
     [rejected] = cutter.rejected
     assert rejected.record.headers == [(r"\xff\xfeme", b"x")]
     assert (rejected.record.key, rejected.record.value) == (b"key", b"{}")
@@ -166,11 +170,11 @@ def test_a_header_whose_name_is_no_text_is_rejected_with_its_bytes_shown() -> No
 def test_an_item_whose_rest_is_malformed_names_it_when_asked() -> None:
     batch = batch_of(*claim(3))
     cut = ClaimSlicer()
-    cut.cut(fetched(batch.replace(b"2027-03-01", b"2027-13-01")))
+    _ = [*cut.cut(fetched(batch.replace(b"2027-03-01", b"2027-13-01")))]
     assert len(cut.rejected) == 3
     last = batch.rindex(b"2027-03-01")
     cut = ClaimSlicer()
-    cut.cut(fetched(batch[:last] + b"2027-13-01" + batch[last + 10 :]))
+    _ = [*cut.cut(fetched(batch[:last] + b"2027-13-01" + batch[last + 10 :]))]
     item = cut.slices[0].items[2]
     assert isinstance(item, DueItem)
     assert item.retries == 0
@@ -187,7 +191,7 @@ def test_whatever_a_batch_holds_it_is_gone_through_once_and_only_refused(
         at = data.draw(st.integers(BATCH_HEADER_BYTES, len(body) - 1))
         body[at : at + data.draw(st.integers(0, 2))] = data.draw(st.binary(max_size=3))
     cutter = ClaimSlicer()
-    cutter.cut(fetched(bytes(body)))
+    _ = [*cutter.cut(fetched(bytes(body)))]
     for claim_slice in cutter.slices:
         for item in claim_slice.items:
             if isinstance(item, DueItem):

@@ -24,30 +24,31 @@ class ClaimedRun(NamedTuple):
     claim_id: ClaimId
     start: StartResult
     items: list[DirectItem]
-    is_alone: bool = False
+    suspects_max: int | None = None  # set for suspects: how many of them may run together
     flow_no: int | None = None  # set if all items are of one flow that is limited or serial
 
     def open(self, asked_at: float) -> OpenRun:
         """Return the run; its lease counts from `asked_at`."""
         start, kind = self.start, self.pool_key.kind
         claim_slice = ClaimSlice(
-            self.claim_id, kind, start.from_position, 0, [*self.items], self.is_alone
+            self.claim_id, kind, start.from_position, 0, [*self.items], self.suspects_max
         )
         lease_until = asked_at + (start.lease_seconds or 0.0)
         return OpenRun(start, claim_slice, lease_until=lease_until, topic=self.pool_key.topic or "")
 
 
 class SuspectClaim(NamedTuple):
-    """A claim of suspects that was recorded and not started: it must run alone."""
+    """A claim of suspects that was recorded and not started: the pool for suspects is full."""
 
     flow: DueFlow
     claim_id: ClaimId
     items: list[DirectItem]
+    suspects_max: int | None = None
 
 
 @dataclass(slots=True)
 class ClaimResult:
-    """The runs to work now, the suspect claims to work alone, and the result of each share.
+    """The runs to work now, the suspect claims to start later, and the result of each share.
 
     `suspect_flow_nos` are the flows that have waiting suspects.
     """

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dueledger.ledger.store import Connection, Pool, Record
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.workers.run.handler_pools import HandlerPools
+    from dueledger.workers.run.listener import RunPool
 
 ANY_WINDOW: Final = 2**31 - 1  # no topic, so the window of a topic does not limit
 FLOOD_ITEMS: Final = 1000
@@ -97,7 +98,7 @@ class DirectClaims:
     async def start_suspects(self, suspect_claim: SuspectClaim) -> list[ClaimedRun]:
         """Start a suspect claim. Returns no run if the claim's deadline has passed."""
         async with self._pool.acquire() as connection:
-            return await self._start(connection, [suspect_claim], is_alone=True)
+            return await self._start(connection, [suspect_claim])
 
     async def _take(
         self,
@@ -109,7 +110,8 @@ class DirectClaims:
         limited: bool = False,
         suspects: bool = False,
     ) -> None:
-        handlers = [self._handler_pools.pool_of(share.flow).handler for share in shares]
+        pools = [self._handler_pools.pool_of(share.flow) for share in shares]
+        handlers = [handler_pool.handler for handler_pool in pools]
         taken = await claim_and_start_items(
             connection,
             [share.flow.flow_no for share in shares],
@@ -122,6 +124,7 @@ class DirectClaims:
             lease_seconds=self._lease_seconds,
             limited=limited,
             suspects=suspects,
+            isolation=self._handler_pools.for_suspects(pools[0]).isolation if suspects else None,
         )
         flows = {share.flow.flow_no: share.flow for share in shares}
         flow_of_group = {
@@ -143,7 +146,9 @@ class DirectClaims:
             flow_no = flow.flow_no if limited else None
             pool_key = self._handler_pools.key_of(flow)
             items = _items(run, flows)
-            result.runs.append(ClaimedRun(pool_key, run.claim_id, start, items, suspects, flow_no))
+            result.runs.append(
+                ClaimedRun(pool_key, run.claim_id, start, items, run.batch_max, flow_no)
+            )
             counts.update(run.flow_nos)
         scans = {scan.flow_no: scan for scan in taken.scans}
         for share in shares:
@@ -182,8 +187,9 @@ class DirectClaims:
         for claim_id, claim_rows in zip(claim_ids, claims_rows, strict=True):
             flow = flows[claim_rows[0]["flow_no"]]
             items = _items(_run_of_rows(claim_id, claim_rows), flows)
-            same_kind = ordinary if claim_rows[0]["batch_max"] is None else result.suspect_claims
-            same_kind.append(SuspectClaim(flow, claim_id, items))
+            suspects_max = claim_rows[0]["batch_max"]
+            same_kind = ordinary if suspects_max is None else result.suspect_claims
+            same_kind.append(SuspectClaim(flow, claim_id, items, suspects_max))
         result.runs += await self._start(connection, ordinary)
         counts = Counter(row["flow_no"] for row in rows)
         for share in shares:
@@ -191,10 +197,11 @@ class DirectClaims:
             result.results[share.key] = ShareResult(taken, has_more=taken >= share.quota)
 
     async def _start(
-        self, connection: Connection, claims: Sequence[SuspectClaim], *, is_alone: bool = False
+        self, connection: Connection, claims: Sequence[SuspectClaim]
     ) -> list[ClaimedRun]:
         if not claims:
             return []
+        pools = [self._pool_for(claim) for claim in claims]
         starts = await start_runs(
             connection,
             [claim.claim_id for claim in claims],
@@ -202,9 +209,8 @@ class DirectClaims:
             [len(claim.items) for claim in claims],
             worker_no=self._worker_no,
             lease_seconds=self._lease_seconds,
-            run_items_max=[
-                self._handler_pools.pool_of(claim.flow).run_items_max for claim in claims
-            ],
+            run_items_max=[pool.run_items_max for pool in pools],
+            isolations=[pool.isolation for pool in pools],
         )
         claim_of_fence = {claim.claim_id.fence: claim for claim in claims}
         return [
@@ -213,12 +219,18 @@ class DirectClaims:
                 claim_of_fence[start.fence].claim_id,
                 start,
                 claim_of_fence[start.fence].items[start.from_position - 1 : start.to_position],
-                is_alone,
+                claim_of_fence[start.fence].suspects_max,
                 claim_of_fence[start.fence].flow.flow_no,
             )
             for start in starts
             if start.run is not None
         ]
+
+    def _pool_for(self, claim: SuspectClaim) -> RunPool:
+        handler_pool = self._handler_pools.pool_of(claim.flow)
+        if claim.suspects_max is None:
+            return handler_pool
+        return self._handler_pools.for_suspects(handler_pool)
 
     def _group_into_claims(
         self, rows: Iterable[Record], flows: Mapping[int, DueFlow]
@@ -229,9 +241,11 @@ class DirectClaims:
             groups.setdefault((row["flow_no"], row["batch_max"]), []).append(row)
         claims_rows: list[list[Record]] = []
         for (flow_no, batch_max), group in groups.items():
-            options = self._handler_pools.pool_of(flows[flow_no]).handler.options
-            pool_items = options.concurrency * options.batch_max
-            size = len(group) if batch_max is None else min(batch_max, pool_items)
+            size = len(group)
+            if batch_max is not None:
+                handler_pool = self._handler_pools.pool_of(flows[flow_no])
+                options = self._handler_pools.for_suspects(handler_pool).handler.options
+                size = min(batch_max, options.concurrency * options.batch_max)
             claims_rows += [group[at : at + size] for at in range(0, len(group), size)]
         return claims_rows
 
@@ -300,4 +314,5 @@ def _run_of_rows(claim_id: ClaimId, rows: Sequence[Record]) -> DirectRun:
         due_ats=[row["due_at"] for row in rows],
         payloads=[row["payload"].encode() for row in rows],
         traceparents=[row["traceparent"] for row in rows],
+        batch_max=rows[0]["batch_max"],
     )

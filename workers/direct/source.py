@@ -25,7 +25,7 @@ from dueledger.workers.verdict_outcomes import released
 from dueledger.workers.work_source import Service, WorkSource
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from dueledger.ledger.store.claims import DueFlow
     from dueledger.ledger.store.direct_claims import OpenRunRow
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from dueledger.workers.direct.settings import DirectSettings
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.handler_pools import PoolKey
+    from dueledger.workers.run.listener import RunPool
     from dueledger.workers.worker import Worker
 
 FLOWS_LISTED_MAX: Final = 20_000
@@ -47,6 +48,7 @@ QUIET_DOUBLINGS_MAX: Final = 2
 EARLY_SECONDS: Final = 0.0005  # a poll this much too early would find nothing
 NOTHING_FOUND: Final = ShareResult(0)
 REFUSED: Final = ShareResult(0, next_seconds=0.1)
+ONLY_SUSPECTS: Final = REFUSED  # its first rows; others follow when their pool has taken these
 RESPONSE_LOST: Final = released("the response with this run was lost")
 
 _T = TypeVar("_T")
@@ -56,10 +58,10 @@ log = get_logger("worker")
 
 @final
 class DirectSource(WorkSource):
-    """Claims from due flows by weight, and runs suspects alone.
+    """Claims from due flows by weight, and their suspects for pools of their own.
 
-    A suspect killed its worker, or ran beside the item that did. Running suspects alone, and fewer
-    each time, shows which. Claims of suspects and other claims alternate.
+    A suspect killed its worker, or ran beside the item that did. Claims of suspects and other
+    claims alternate.
     """
 
     def __init__(
@@ -93,9 +95,7 @@ class DirectSource(WorkSource):
         self._flows = FlowQueue(self._handler_pools.key_of, serial_apart=True)
         self._suspects: dict[int, DueFlow] = {}
         self._suspect_claims: deque[SuspectClaim] = deque()
-        self._is_suspects_turn = True
         self._wake = asyncio.Event()
-        self._alone_runs: set[int] = set()
         self._flow_of_run: dict[int, int] = {}
         self._polled_at = float("-inf")
         self._poll_at = self._list_at = float("-inf")
@@ -117,8 +117,9 @@ class DirectSource(WorkSource):
         ]
 
     async def is_idle(self) -> bool:
-        """Return whether IDLE_LISTS lists in a row led to no claim."""
-        return self._idle_lists >= IDLE_LISTS
+        """Return whether IDLE_LISTS lists in a row led to no claim, and no suspects wait."""
+        waiting = self._suspects or self._suspect_claims
+        return not waiting and self._idle_lists >= IDLE_LISTS
 
     def on_call_ended(self) -> None:
         """Claim at once: a handler pool has capacity."""
@@ -126,7 +127,6 @@ class DirectSource(WorkSource):
 
     def on_run_finished(self, run: OpenRun) -> None:
         """Query the run's flow again soon if it is limited or its items held keys."""
-        self._alone_runs.discard(run.run_no)
         flow_no = self._flow_of_run.pop(run.run_no, None)
         if flow_no is not None:
             self._flows.check_soon(flow_no, now=monotonic())
@@ -154,20 +154,11 @@ class DirectSource(WorkSource):
             return {}
         if self._has_lost_response:
             await self._release_lost_runs()
-        if self._alone_runs and self._in_time(self._alone_runs):
-            return self._wait_for_calls()
-        if self._suspects or self._suspect_claims:
-            if self._is_suspects_turn:
-                must_wait = self._in_time(self._worker.runs)
-                return self._wait_for_calls() if must_wait else await self._take_suspects()
-            self._is_suspects_turn = True
-        return await self._take()
-
-    def _in_time(self, run_nos: Iterable[int]) -> bool:
-        """Return whether one of these runs is within its handler's timeout; only these count."""
-        now = monotonic()
-        runs = (self._worker.runs.get(run_no) for run_no in run_nos)
-        return any(run is not None and now < run.handler_deadline for run in runs)
+        suspects = await self._take_suspects()
+        taken = await self._take()
+        if self._can_take_suspects():
+            self._poll_at = monotonic()
+        return {"taken": suspects + taken.get("taken", 0)}
 
     async def _wait_for_next_poll(self) -> None:
         if not self._wake.is_set():
@@ -233,11 +224,7 @@ class DirectSource(WorkSource):
     def _next_poll_at(self) -> float:
         now = monotonic()
         self._flows.move_due(now)
-        if (
-            self._suspects
-            or self._suspect_claims
-            or self._flows.waiting_groups() & self._capacities().keys()
-        ):
+        if self._can_take_suspects() or self._flows.waiting_groups() & self._capacities().keys():
             return now
         return min(self._list_at, self._flows.next_due_at() + EARLY_SECONDS)
 
@@ -267,36 +254,41 @@ class DirectSource(WorkSource):
         pause = min(self._settings.direct_idle_seconds, LIST_SECONDS * 2**self._idle_lists)
         return max(pause, LIST_SHARE * self._list_seconds)
 
-    # Suspects, which run alone.
+    # Suspects.
 
-    async def _take_suspects(self) -> dict[str, int]:
-        """Let suspects run: first the suspect claims, which have a deadline."""
+    async def _take_suspects(self) -> int:
+        """Start one claim of suspects if their pool has capacity; return the number of items."""
         asked_at = monotonic()
-        if self._suspect_claims:
-            suspect_claim = self._suspect_claims[0]
-            if self._handler_pools.pool_of(suspect_claim.flow).free_items < len(
-                suspect_claim.items
-            ):
-                return self._wait_for_calls()
+        suspect_claim = next(filter(self._fits, self._suspect_claims), None)
+        if suspect_claim is not None:  # first, because it has a deadline
             claimed_runs = await self._guard_claim(self._claimer.start_suspects(suspect_claim))
-            self._suspect_claims.popleft()
-        else:
-            flow = next(iter(self._suspects.values()))
-            free_calls = self._handler_pools.pool_of(flow).free_items
-            if not free_calls:
-                return self._wait_for_calls()
-            try:
-                claimed_runs = (
-                    await self._guard_claim(self._claimer.claim_suspects(flow, free_calls))
-                ).runs
-            except UnseenPartition as error:
-                log.warning(LogEvent.CLAIM_REFUSED, flow_no=flow.flow_no, message=error.message)
-                claimed_runs = []
-            if not claimed_runs:
-                del self._suspects[flow.flow_no]
-        self._is_suspects_turn = False
-        self._poll_at = monotonic()
-        return {"taken": self._open(claimed_runs, asked_at)}
+            self._suspect_claims.remove(suspect_claim)
+            return self._open(claimed_runs, asked_at)
+        flow = next(filter(self._free_for_suspects, self._suspects.values()), None)
+        if flow is None:
+            return 0
+        quota = self._free_for_suspects(flow)
+        del self._suspects[flow.flow_no]
+        try:
+            result = await self._guard_claim(self._claimer.claim_suspects(flow, quota))
+        except UnseenPartition as error:
+            log.warning(LogEvent.CLAIM_REFUSED, flow_no=flow.flow_no, message=error.message)
+            return 0
+        if result.runs:
+            self._suspects[flow.flow_no] = flow  # the last one of those that wait
+        return self._open(result.runs, asked_at)
+
+    def _fits(self, suspect_claim: SuspectClaim) -> bool:
+        return self._free_for_suspects(suspect_claim.flow) >= len(suspect_claim.items)
+
+    def _free_for_suspects(self, flow: DueFlow) -> int:
+        handler_pool = self._handler_pools.pool_of(flow)
+        return self._handler_pools.for_suspects(handler_pool).free_items
+
+    def _can_take_suspects(self) -> bool:
+        return any(map(self._fits, self._suspect_claims)) or any(
+            map(self._free_for_suspects, self._suspects.values())
+        )
 
     def _wait_for_calls(self) -> dict[str, int]:
         """Wait for calls to end; a handler past its timeout keeps its call slot."""
@@ -341,11 +333,12 @@ class DirectSource(WorkSource):
         asked_at = monotonic()
         result = await self._guard_claim(take(shares))
         for share in shares:
-            self._flows.requeue_by_weight(
-                share, result.results.get(share.key, NOTHING_FOUND), asked_at=asked_at
-            )
+            found = result.results.get(share.key, NOTHING_FOUND)
             if share.flow.flow_no in result.suspect_flow_nos:
                 self._suspects[share.flow.flow_no] = share.flow
+                if not found.taken:
+                    found = ONLY_SUSPECTS
+            self._flows.requeue_by_weight(share, found, asked_at=asked_at)
         self._suspect_claims.extend(result.suspect_claims)
         return self._open(result.runs, asked_at) + sum(
             len(each.items) for each in result.suspect_claims
@@ -367,19 +360,18 @@ class DirectSource(WorkSource):
         if claimed_runs:
             crash_point("direct.claimed")
         for claimed_run in claimed_runs:
-            handler_pool = self._handler_pools[claimed_run.pool_key]
+            pool: RunPool = self._handler_pools[claimed_run.pool_key]
+            if claimed_run.suspects_max is not None:
+                pool = self._handler_pools.for_suspects(self._handler_pools[claimed_run.pool_key])
             run = claimed_run.open(asked_at)
-            run.handler_deadline = monotonic() + handler_pool.handler.options.timeout_seconds
             if claimed_run.flow_no is not None:
                 self._flow_of_run[run.run_no] = claimed_run.flow_no
-            if claimed_run.is_alone:
-                self._alone_runs.add(run.run_no)
             self._run_no_max = max(self._run_no_max, run.run_no)
-            handler_pool.reserve(len(claimed_run.items))
+            pool.reserve(len(claimed_run.items))
             withdrawn = len(claimed_run.start.withdrawn)
             self._worker.counts.started += len(claimed_run.items) - withdrawn
             self._worker.counts.withdrawn += withdrawn
-            self._worker.on_run_opened(run, handler_pool)
+            self._worker.on_run_opened(run, pool)
         return sum(len(claimed_run.items) for claimed_run in claimed_runs)
 
     async def _release_lost_runs(self) -> None:

@@ -4,8 +4,7 @@ import asyncio
 from contextlib import AsyncExitStack, suppress
 from typing import Final, final
 
-from dueledger.ledger.errors import InvalidSetting, Problem, Unavailable
-from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.errors import InvalidSetting, Problem
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import Pool, open_pool
 from dueledger.ledger.store.claims import DueFlow
@@ -23,10 +22,6 @@ from dueledger.workers.process import run_direct_worker, run_worker
 KINDS_MAX: Final = 10_000
 # Its members consume other topics than workers with handlers do; one group would only rebalance.
 GROUP_SUFFIX: Final = "-http"
-
-RESTART_SECONDS: Final = 5.0
-
-log = get_logger("worker")
 
 
 @final
@@ -51,7 +46,7 @@ class HttpEndpoints:
 
     def handlers(self) -> Handlers:
         """Return a handler for each current endpoint."""
-        handlers = Handlers()
+        handlers = Handlers(may_end_process=False)
         for (kind, topic), work in self.targets.endpoint_limits().items():
             handlers.on(
                 kind,
@@ -77,8 +72,8 @@ async def run_http_worker(
 
     The inner worker is drained and restarted when the kinds or their limits change. A changed
     address, header, key or body is used from the next item on. With `once` it makes one pass over
-    the current kinds and returns its counts. Raises InvalidSetting if no origin is allowed,
-    Unavailable if Postgres or Kafka cannot be reached at the start.
+    the current kinds and returns its counts, or raises Unavailable if Postgres or Kafka is away.
+    Raises InvalidSetting if no origin is allowed.
     """
     if not settings.http_allowed_origins:
         problem = Problem(
@@ -88,8 +83,12 @@ async def run_http_worker(
             "hooks.example.com,https://*.example.com:8443, or * for every public host",
         )
         raise InvalidSetting("Settings are missing or wrong:", [problem])
-    work = _run(settings, stop, once=once)
-    return await run_to_stop(work, stop, drain_seconds=settings.worker_drain_seconds)
+    return await run_to_stop(
+        lambda: _run(settings, stop, once=once),
+        stop,
+        drain_seconds=settings.worker_drain_seconds,
+        waits=not once,
+    )
 
 
 async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCounts | None:
@@ -114,13 +113,8 @@ async def _run(settings: HttpSettings, stop: Stop, *, once: bool) -> WorkerCount
         try:
             if once:
                 return await _work(settings, endpoints, stop, once=True)
-            await _run_until_kinds_change(settings, endpoints, stop)
             while not stop.is_requested:
-                try:
-                    await _run_until_kinds_change(settings, endpoints, stop)
-                except Unavailable as error:
-                    log.warning(LogEvent.TICK_FAILED, message=str(error))
-                    await stop.wait(RESTART_SECONDS)
+                await _run_until_kinds_change(settings, endpoints, stop)
         finally:
             refreshing.cancel()
             with suppress(asyncio.CancelledError):

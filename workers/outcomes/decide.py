@@ -32,17 +32,22 @@ _EVENTS: Final = {
 }
 # Faults of the sender go to the reject topic as well; the others are caused by delays.
 _WRONG: Final = {
-    OutcomeRefusal.UNKNOWN: "no item was handed out at this fence and position",
+    OutcomeRefusal.UNKNOWN: "no item was handed out at this position",
     OutcomeRefusal.MISMATCH: "another item has that position",
     OutcomeRefusal.WRONG_SETTLER: "handlers of a worker settle it, not its topic",
+    OutcomeRefusal.WRONG_TOPIC: "its kind accepts outcomes from another topic",
 }
 
 
 class OutcomeRecord(NamedTuple):
-    """A record that contains a reported outcome."""
+    """A record that contains a reported outcome.
+
+    `outcome_topic` is its topic where a definition names it, None for that of the settings.
+    """
 
     record: ConsumedRecord
     reported: ReportedOutcome
+    outcome_topic: str | None
 
 
 class _RecordedEnd(NamedTuple):
@@ -124,6 +129,9 @@ class _OutcomeDecider:
         """Decide about one reported outcome."""
         reported, decisions = outcome_record.reported, self.decisions
         topic_actor_no, item, run = target.topic_actor_no, target.item, target.run
+        if item is not None and outcome_record.outcome_topic != target.outcome_topic:
+            self._refuse(outcome_record, target, OutcomeRefusal.WRONG_TOPIC)
+            return
         if topic_actor_no is None or item is None or run is None:
             self._refuse(outcome_record, target, _refusal_reason(reported, target))
             return
@@ -154,7 +162,7 @@ class _OutcomeDecider:
         reason: OutcomeRefusal,
         ended: _RecordedEnd | None = None,
     ) -> None:
-        record, reported = outcome_record
+        record, reported, _ = outcome_record
         details: dict[str, object] = {
             "item": str(reported.item),
             "verdict": reported.verdict,
@@ -180,9 +188,9 @@ class _OutcomeDecider:
 
 
 def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> OutcomeRefusal:
-    if reported.claim_id is None or (target.size is None and target.is_given):
+    if target.size is None:
         return OutcomeRefusal.MISMATCH
-    if target.size is None or reported.position > target.size:
+    if reported.position > target.size:
         return OutcomeRefusal.UNKNOWN
     if target.topic_actor_no is None:
         return OutcomeRefusal.WRONG_SETTLER
@@ -195,11 +203,12 @@ def _refusal_reason(reported: ReportedOutcome, target: OutcomeTarget) -> Outcome
 def _error(
     reported: ReportedOutcome, target: OutcomeTarget, reason: OutcomeRefusal
 ) -> InvalidOutcome:
-    field_name, fault = "fence", _WRONG[reason]
+    fault = _WRONG[reason]
+    field_name = "topic" if reason is OutcomeRefusal.WRONG_TOPIC else "position"
     if reason is OutcomeRefusal.MISMATCH:
         field_name = "item"
         if target.size is None:
-            field_name, fault = "token", "the claim has another token"
+            field_name, fault = "token", "no claim has this fence and token"
     place = f"fence {reported.fence}, position {reported.position}"
     problem = Problem(field_name, place, fault)
     return InvalidOutcome("The outcome changes nothing.", [problem])

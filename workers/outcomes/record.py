@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, final
 
 from dueledger.ledger.errors import Conflict, InvalidInput, InvalidOutcome, Problem
+from dueledger.ledger.kafka.envelope import OUTCOME_TOPIC
 from dueledger.ledger.kafka.rejects import ConsumedRecord
 from dueledger.ledger.kafka.topic_intake import BatchRecorder, IntakeResult
 from dueledger.ledger.runtime.service import crash_point
@@ -41,16 +42,21 @@ class OutcomeIntakeResult(IntakeResult):
 
 @final
 class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
-    """Settles reported outcomes. Refusals with an unknown fence are recorded under `actor_no`."""
+    """Settles reported outcomes. Refusals with an unknown fence are recorded under `actor_no`.
 
-    def __init__(self, pool: Pool, *, actor_no: int) -> None:
+    `outcome_topic` is for the kinds whose definition names no topic for outcomes.
+    """
+
+    def __init__(self, pool: Pool, *, actor_no: int, outcome_topic: str = OUTCOME_TOPIC) -> None:
         super().__init__(OutcomeIntakeResult)
         self._pool = pool
         self._actor_no = actor_no
+        self._outcome_topic = outcome_topic
 
     def parse(self, record: ConsumedRecord) -> OutcomeRecord:
         """Parse a reported outcome. Raises InvalidOutcome."""
-        return OutcomeRecord(record, parse_outcome(record.headers, record.value))
+        named = None if record.topic == self._outcome_topic else record.topic
+        return OutcomeRecord(record, parse_outcome(record.headers, record.value), named)
 
     def refusal_of(self, error: InvalidInput) -> InvalidOutcome:
         """Return the reason why an outcome is rejected: Postgres refused its evidence."""
@@ -77,7 +83,10 @@ class OutcomeRecorder(BatchRecorder[OutcomeRecord, OutcomeIntakeResult]):
         """Decide and write in one transaction; write nothing if its runs are too large."""
         places = [
             ReportedPlace(
-                each.reported.claim_id or NO_CLAIM, each.reported.position, each.reported.item
+                each.reported.claim_id or NO_CLAIM,
+                each.reported.position,
+                each.reported.item,
+                each.outcome_topic,
             )
             for each in batch
         ]

@@ -72,12 +72,15 @@ class CreditGrants:
         window_seconds: float,
         items_max: int,
         floors: Callable[[], Mapping[str, int]],
+        backlogs: Callable[[], Mapping[str, int]] = dict,
     ) -> None:
+        """`backlogs` are, by topic, the items unread in Kafka or queued by this worker."""
         self._pool = pool
         self._worker_no = worker_no
         self._window_seconds = window_seconds
         self._items_max = items_max
         self._floors = floors
+        self._backlogs = backlogs
         self._drains: dict[str, DrainRate] = {}
         self._granted: dict[str, int] = {}
         self._window_ends = monotonic() + window_seconds
@@ -141,10 +144,22 @@ class CreditGrants:
             for topic, floor in floors.items()
         }
         total = sum(wanted.values())
-        if total <= self._items_max:
-            return wanted
-        share = self._items_max / total
-        return {topic: -int(-items * share // 1) for topic, items in wanted.items()}
+        if total > self._items_max:
+            share = self._items_max / total
+            wanted = {topic: -int(-items * share // 1) for topic, items in wanted.items()}
+        return self._less_excess(wanted)
+
+    def _less_excess(self, wanted: Mapping[str, int]) -> dict[str, int]:
+        """Subtract the part of each backlog that exceeds what is wanted.
+
+        Allocators subtract items of open claims themselves. A backlog beyond that has records of
+        closed claims, or items of other workers' credit; either way enough lies there.
+        """
+        backlogs = self._backlogs()
+        return {
+            topic: max(0, items - max(0, backlogs.get(topic, 0) - items))
+            for topic, items in wanted.items()
+        }
 
     def _differs(self, wanted: Mapping[str, int]) -> bool:
         """Return whether topics changed, or one wants more than a quarter more, or less than half.

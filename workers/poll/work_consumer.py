@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Final, final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple, final
 
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
@@ -34,12 +35,37 @@ FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
+POSITION_SECONDS: Final = 1.0
+ENDS_SECONDS: Final = 5.0
 RETRY_MILLISECONDS: Final = 1_000  # the default, 100 ms, is ten log lines a second, and a fetch
 # Never assigned. Polling it keeps the consumer alive for Kafka's client, and returns no records.
 _NO_PARTITION: Final = TopicPartition("", 0)
 
 
 log = get_logger("worker")
+
+
+class FetchPosition(NamedTuple):
+    """Where a consumer is in a partition, by the last response to a fetch; None before the first.
+
+    `end` is the offset after the last record that may be read.
+    """
+
+    position: int | None
+    end: int | None
+    answered_at: int | None
+
+    @property
+    def unread(self) -> int:
+        """Number of records from the position to the end."""
+        if self.position is None or self.end is None:
+            return 0
+        return max(0, self.end - self.position)
+
+    @property
+    def is_read_up(self) -> bool:
+        """Return whether the last response had nothing more to read."""
+        return self.position is not None and self.end is not None and self.position >= self.end
 
 
 class _Listener(ConsumerRebalanceListener):
@@ -75,6 +101,7 @@ class WorkConsumer:
         self._consumer: BatchConsumer | None = None
         self._rejects = RejectSender(settings, REJECTED_TOPIC, client=name)
         self._failures = 0
+        self._must_rejoin = False
 
     async def start(self) -> None:
         """Make missing topics and join the group. Raises Unavailable, and InvalidSetting."""
@@ -99,10 +126,50 @@ class WorkConsumer:
             return set()
         return {TopicPartitionKey(*pair) for pair in self._consumer.assignment()}
 
+    async def positions(self) -> dict[TopicPartitionKey, FetchPosition]:
+        """Return the position in each assigned partition. It makes no request."""
+        found: dict[TopicPartitionKey, FetchPosition] = {}
+        consumer = self._consumer
+        if consumer is None:
+            return found
+        for pair in consumer.assignment():
+            position = FetchPosition(None, None, None)
+            with suppress(IllegalStateError, TimeoutError):  # reassigned meanwhile
+                if answered_at := consumer.last_poll_timestamp(pair):
+                    end = consumer.last_stable_offset(pair)
+                    async with asyncio.timeout(POSITION_SECONDS):
+                        position = FetchPosition(await consumer.position(pair), end, answered_at)
+            found[TopicPartitionKey(*pair)] = position
+        return found
+
+    async def read_ends(
+        self, partitions: Collection[TopicPartitionKey]
+    ) -> dict[TopicPartitionKey, int]:
+        """Ask for the ends of partitions on a connection of its own. Empty without an answer."""
+        pairs = [TopicPartition(*partition) for partition in partitions]
+        consumer = BatchConsumer(
+            **client_arguments(self._settings), client_id=self._name, enable_auto_commit=False
+        )
+        try:
+            async with asyncio.timeout(ENDS_SECONDS):
+                await consumer.start()
+                ends = await consumer.end_offsets(pairs)
+        except (KafkaError, OSError, TimeoutError):
+            return {}
+        finally:
+            await stop_client(consumer)
+        return {TopicPartitionKey(*pair): end for pair, end in ends.items()}
+
+    def rejoin(self) -> None:
+        """Leave the group and join it anew at the next poll, with new connections."""
+        self._must_rejoin = True
+
     async def poll(
         self, full: Collection[TopicPartitionKey], *, timeout_seconds: float
     ) -> dict[TopicPartitionKey, list[FetchedBatch]]:
         """Return the batches that arrived, except of `full` partitions."""
+        if self._must_rejoin:
+            await self._leave()
         if self._consumer is None:
             self._consumer = await self._join()
         open_partitions: list[TopicPartition] = []
@@ -157,7 +224,7 @@ class WorkConsumer:
 
     async def _leave(self) -> None:
         consumer, self._consumer = self._consumer, None
-        self._failures = 0
+        self._failures, self._must_rejoin = 0, False
         if consumer is not None:
             await self._revoked([TopicPartitionKey(*pair) for pair in consumer.assignment()])
             await stop_client(consumer)

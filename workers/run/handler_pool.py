@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from dueledger.ledger.store import Pool
+    from dueledger.ledger.store.runs import RunIsolation
     from dueledger.workers.item import DueItem
     from dueledger.workers.open_run import OpenRun
     from dueledger.workers.run.listener import PoolListener
@@ -67,14 +68,21 @@ class HandlerPool:
     """
 
     def __init__(
-        self, handler: Handler, listener: PoolListener, *, worker_no: int, pool: Pool | None = None
+        self,
+        handler: Handler,
+        listener: PoolListener,
+        *,
+        worker_no: int,
+        pool: Pool | None = None,
+        isolation: RunIsolation | None = None,
     ) -> None:
         self.handler = handler
+        self.isolation = isolation
         self.busy = 0
         self.stuck_since: float | None = None
         self._overdue = 0
         # A thread cannot be stopped: items that wait for it would look like running ones.
-        goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async
+        goes_ahead = handler.form is HandlerForm.SINGLE and handler.is_async and isolation is None
         self._slots = CallSlots(handler.options.concurrency, goes_ahead=goes_ahead)
         self._listener = listener
         self._worker_no = worker_no
@@ -90,6 +98,11 @@ class HandlerPool:
     def free_items(self) -> int:
         """How many more items may be started."""
         return self.free_calls * self._batch_max
+
+    @property
+    def overdue_calls(self) -> int:
+        """How many calls are past their timeout and cannot be stopped."""
+        return self._overdue
 
     @property
     def initial_credit_items(self) -> int:

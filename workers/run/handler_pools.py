@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, final
 
-from dueledger.workers.handlers import UNKNOWN_KIND_HANDLER
+from dueledger.ledger.store.runs import RunIsolation
+from dueledger.workers.handlers import UNKNOWN_KIND_HANDLER, in_one_slot
 from dueledger.workers.run.handler_pool import HandlerPool
+from dueledger.workers.run.isolated_pool import IsolatedPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.handlers import Handlers
-    from dueledger.workers.run.listener import PoolListener
+    from dueledger.workers.run.isolated_pool import IsolatedCalls
+    from dueledger.workers.run.listener import PoolListener, RunPool
 
 
 class PoolKey(NamedTuple):
@@ -50,7 +53,9 @@ class HandlerPools:
         *,
         worker_no: int,
         pool: Pool | None = None,
+        isolated: IsolatedCalls | None = None,
     ) -> None:
+        """`isolated` runs suspects; without it each handler has one slot for them."""
         self._by_key = {
             PoolKey(handler.kind, handler.topic): HandlerPool(
                 handler, listener, worker_no=worker_no, pool=pool
@@ -58,6 +63,21 @@ class HandlerPools:
             for handler in handlers
         }
         self.unknown_kind = HandlerPool(UNKNOWN_KIND_HANDLER, listener, worker_no=worker_no)
+        self._of_suspects: dict[HandlerPool, RunPool] = {}
+        if not handlers.may_end_process:
+            return
+        for handler_pool in self._by_key.values():
+            self._of_suspects[handler_pool] = (
+                HandlerPool(
+                    in_one_slot(handler_pool.handler),
+                    listener,
+                    worker_no=worker_no,
+                    pool=pool,
+                    isolation=RunIsolation.SLOT,
+                )
+                if isolated is None
+                else IsolatedPool(handler_pool, isolated)
+            )
 
     def __iter__(self) -> Iterator[HandlerPool]:
         return iter(self._by_key.values())
@@ -77,6 +97,15 @@ class HandlerPools:
     def pool_of(self, flow_or_run: HasKindAndTopic) -> HandlerPool:
         """Return the pool for a flow or run. Raises KeyError if there is none."""
         return self._by_key[self.key_of(flow_or_run)]
+
+    def in_this_process(self) -> list[HandlerPool]:
+        """Return the pools that can be stuck: all, and those with a slot for suspects."""
+        slots = [pool for pool in self._of_suspects.values() if isinstance(pool, HandlerPool)]
+        return [*self, *slots]
+
+    def for_suspects(self, handler_pool: HandlerPool) -> RunPool:
+        """Return the pool for the suspects of a handler; the same one if it can end no process."""
+        return self._of_suspects.get(handler_pool, handler_pool)
 
     def find(self, kind: str, topic: str) -> HandlerPool:
         """Return the pool for a kind's items of a topic; `unknown_kind` if there is none."""

@@ -1,4 +1,4 @@
-"""The protocols by which a worker is called back about its runs and handler calls."""
+"""The protocols of a worker's pools, and by which it is called back about runs and calls."""
 
 from __future__ import annotations
 
@@ -6,14 +6,51 @@ from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from dueledger.ledger.states import TransitionEvent
+    from dueledger.ledger.store.runs import RunIsolation
+    from dueledger.workers.handlers import Handler
     from dueledger.workers.open_run import OpenRun
-    from dueledger.workers.run.handler_pool import HandlerPool
+
+
+class RunPool(Protocol):
+    """Runs a handler for the items of open runs: a handler pool, or one for its suspects."""
+
+    @property
+    def handler(self) -> Handler:
+        """The handler."""
+        ...
+
+    @property
+    def isolation(self) -> RunIsolation | None:
+        """Where its items run apart from others, if they do."""
+        ...
+
+    @property
+    def free_items(self) -> int:
+        """How many more items may be started."""
+        ...
+
+    @property
+    def run_items_max(self) -> int:
+        """How many items a run may have."""
+        ...
+
+    def reserve(self, count: int) -> None:
+        """Reserve the capacity for `count` items of one slice."""
+        ...
+
+    def release(self, count: int) -> None:
+        """Release the capacity of a slice that was not started."""
+        ...
+
+    def start_run(self, run: OpenRun) -> None:
+        """Call the handler for a run. Capacity for all its items must be reserved."""
+        ...
 
 
 class RunListener(Protocol):
     """Takes over a run that was started."""
 
-    def on_run_opened(self, run: OpenRun, handler_pool: HandlerPool) -> None:
+    def on_run_opened(self, run: OpenRun, handler_pool: RunPool) -> None:
         """Keep the run's lease and work it; capacity is reserved for all its items."""
         ...
 

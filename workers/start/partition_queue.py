@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, final
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
+    from dueledger.ledger.claim_id import ClaimId
     from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.open_run import OpenRun
 
@@ -19,9 +21,18 @@ class TopicPartitionKey(NamedTuple):
     partition: int
 
 
+class DroppedItems(NamedTuple):
+    """Items of closed claims: `skipped` were started before, `stale` were not."""
+
+    skipped: int
+    stale: int
+
+
 @final
 class PartitionQueue:
     """The slices of one partition: queued in offset order, being started, or running.
+
+    Suspects wait in a queue of their own: nothing else waits until their pool has capacity.
 
     A queue exists from assignment to revocation. Its runs may live longer: the fence decides about
     them. A partition that is assigned again gets a new queue; the ledger refuses to start the
@@ -30,7 +41,9 @@ class PartitionQueue:
 
     def __init__(self) -> None:
         self.queued: deque[ClaimSlice] = deque()
+        self.suspects: deque[ClaimSlice] = deque()
         self.committed_offset = -1
+        self.is_behind = False  # its first records may be of closed claims
         self._starting: list[ClaimSlice] = []
         self._running: list[OpenRun] = []
         self._end_offset = -1
@@ -38,33 +51,65 @@ class PartitionQueue:
 
     def add(self, slices: Iterable[ClaimSlice], end_offset: int, size_bytes: int) -> None:
         """Queue polled slices, up to `end_offset`; they use `size_bytes` of memory."""
-        self._bytes = size_bytes + (self._bytes if self.queued else 0)
-        self.queued.extend(slices)
+        self._bytes = size_bytes + (self._bytes if self.has_queued else 0)
+        for claim_slice in slices:
+            self._queue_of(claim_slice).append(claim_slice)
         self._end_offset = end_offset
+
+    @property
+    def has_queued(self) -> bool:
+        """Whether slices wait to be started."""
+        return bool(self.queued or self.suspects)
+
+    def queued_slices(self) -> Iterable[ClaimSlice]:
+        """Return the slices that wait to be started, suspects last."""
+        return chain(self.queued, self.suspects)
 
     def buffered(self) -> int:
         """Return the number of items that wait to be started."""
-        return sum(len(claim_slice.items) for claim_slice in self.queued)
+        return sum(len(claim_slice.items) for claim_slice in self.queued_slices())
 
     def is_full(self, items_max: int, bytes_max: int) -> bool:
         """Return whether the queue has `items_max` items or `bytes_max` bytes."""
-        return self.buffered() >= items_max or (bool(self.queued) and self._bytes >= bytes_max)
+        return self.buffered() >= items_max or (self.has_queued and self._bytes >= bytes_max)
 
-    def start_next(self, count: int) -> ClaimSlice:
+    def start_next(self, count: int, *, suspects: bool = False) -> ClaimSlice:
         """Move up to `count` items of the first queued slice to those being started."""
-        first = self.queued[0]
-        claim_slice = first.split(count) if count < len(first.items) else self.queued.popleft()
+        queued = self.suspects if suspects else self.queued
+        first = queued[0]
+        claim_slice = first.split(count) if count < len(first.items) else queued.popleft()
         self._starting.append(claim_slice)
         return claim_slice
 
     def requeue(self, claim_slice: ClaimSlice) -> None:
         """Put a slice back at the front. Of several slices, requeue the last one first."""
         self._starting.remove(claim_slice)
-        self.queued.appendleft(claim_slice)
+        self._queue_of(claim_slice).appendleft(claim_slice)
 
     def drop(self, claim_slice: ClaimSlice) -> None:
         """Remove a slice that this worker does not run; its offsets may be committed."""
         self._starting.remove(claim_slice)
+
+    def drop_closed(self, closed: Mapping[ClaimId, int]) -> DroppedItems:
+        """Remove the queued slices of closed claims; the numbers say how far each was started.
+
+        An empty queue stays behind: the records that are polled next may be of closed claims, too.
+        """
+        skipped = stale = 0
+        slices = list(self.queued_slices())
+        self.queued.clear()
+        self.suspects.clear()
+        for claim_slice in slices:
+            started_to = closed.get(claim_slice.claim_id)
+            if started_to is None:
+                self._queue_of(claim_slice).append(claim_slice)
+                continue
+            size = len(claim_slice.items)
+            started = min(size, max(0, started_to - claim_slice.from_position + 1))
+            skipped += started
+            stale += size - started
+        self.is_behind = not self.has_queued
+        return DroppedItems(skipped, stale)
 
     def replace_with_runs(self, claim_slice: ClaimSlice, runs: Iterable[OpenRun]) -> None:
         """Replace a slice by its runs; its offsets are committed when the runs are settled."""
@@ -76,6 +121,13 @@ class PartitionQueue:
         self._running = [run for run in self._running if not run.is_settled]
         lowest = [run.low_offset for run in self._running]
         lowest += [claim_slice.first_offset for claim_slice in self._starting]
-        if self.queued:
-            lowest.append(self.queued[0].first_offset)
+        if self.has_queued:
+            lowest.append(self.first_queued_offset())
         return min(lowest, default=self._end_offset)
+
+    def first_queued_offset(self) -> int:
+        """Return the offset of the first item that waits to be started."""
+        return min(queued[0].first_offset for queued in (self.queued, self.suspects) if queued)
+
+    def _queue_of(self, claim_slice: ClaimSlice) -> deque[ClaimSlice]:
+        return self.queued if claim_slice.suspects_max is None else self.suspects

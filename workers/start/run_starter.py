@@ -11,15 +11,16 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store.runs import StartRefusal, StartResult, start_runs
 from dueledger.workers.open_run import OpenRun
+from dueledger.workers.start.closed_claims import drop_closed_claims
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from dueledger.ledger.store import Pool
     from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.run.handler_pool import HandlerPool
-    from dueledger.workers.run.listener import RunListener
+    from dueledger.workers.run.handler_pools import HandlerPools
+    from dueledger.workers.run.listener import RunListener, RunPool
     from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
 
 IDLE_SECONDS: Final = 0.25
@@ -32,7 +33,7 @@ class _SliceToStart(NamedTuple):
     topic: str
     queue: PartitionQueue
     claim_slice: ClaimSlice
-    handler_pool: HandlerPool
+    handler_pool: RunPool
 
 
 @final
@@ -43,21 +44,19 @@ class RunStarter:
         self,
         pool: Pool,
         queues: Mapping[TopicPartitionKey, PartitionQueue],
-        runs: Mapping[int, OpenRun],
         counts: WorkerCounts,
         *,
         listener: RunListener,
-        find_pool: Callable[[str, str], HandlerPool],
+        pools: HandlerPools,
         worker_no: int,
         lease_seconds: float,
         batch_wait_seconds: float,
     ) -> None:
         self._pool = pool
         self._queues = queues
-        self._runs = runs
         self._counts = counts
         self._listener = listener
-        self._find_pool = find_pool
+        self._pools = pools
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
         self._batch_wait_seconds = batch_wait_seconds
@@ -82,8 +81,9 @@ class RunStarter:
             # The calls of a full pool end one by one: wait until several have ended.
             await asyncio.sleep(self._batch_wait_seconds)
         self._wake.clear()
+        await drop_closed_claims(self._pool, self._queues, self._counts)
         chosen_slices = self._choose()
-        self._has_queued = any(queue.queued for queue in self._queues.values())
+        self._has_queued = any(queue.has_queued for queue in self._queues.values())
         if not chosen_slices:
             return {"started": 0}
         self._wake.set()
@@ -99,6 +99,7 @@ class RunStarter:
                     worker_no=self._worker_no,
                     lease_seconds=self._lease_seconds,
                     run_items_max=[chosen.handler_pool.run_items_max for chosen in by_fence],
+                    isolations=[chosen.handler_pool.isolation for chosen in by_fence],
                 )
         except BaseException:
             # If it was committed all the same, the next start is refused, and the lease decides.
@@ -117,7 +118,7 @@ class RunStarter:
 
     def _choose(self) -> list[_SliceToStart]:
         """Choose slices, up to the pools' capacity, beginning with another partition each time."""
-        if self._is_closed or self._must_wait_for_alone():
+        if self._is_closed:
             return []
         queues = list(self._queues.items())
         self._next_partition += 1
@@ -125,36 +126,26 @@ class RunStarter:
         fences: set[int] = set()
         for number in range(len(queues)):
             partition, queue = queues[(self._next_partition + number) % len(queues)]
-            while queue.queued and len(chosen_slices) < SLICES_MAX:
-                first = queue.queued[0]
-                handler_pool = self._find_pool(first.kind, partition.topic)
-                if handler_pool.free_items == 0 or first.fence in fences:
-                    break
-                if first.is_alone and chosen_slices:
-                    break
-                claim_slice = queue.start_next(1 if first.is_alone else handler_pool.free_items)
-                handler_pool.reserve(len(claim_slice.items))
-                fences.add(claim_slice.fence)
-                chosen_slices.append(
-                    _SliceToStart(partition.topic, queue, claim_slice, handler_pool)
-                )
-                if first.is_alone:
-                    return chosen_slices
+            for suspects in (False, True):
+                queued = queue.suspects if suspects else queue.queued
+                while queued and len(chosen_slices) < SLICES_MAX:
+                    first = queued[0]
+                    handler_pool = self._pool_for(first, partition.topic)
+                    if handler_pool.free_items == 0 or first.fence in fences:
+                        break
+                    claim_slice = queue.start_next(handler_pool.free_items, suspects=suspects)
+                    handler_pool.reserve(len(claim_slice.items))
+                    fences.add(claim_slice.fence)
+                    chosen_slices.append(
+                        _SliceToStart(partition.topic, queue, claim_slice, handler_pool)
+                    )
         return chosen_slices
 
-    def _must_wait_for_alone(self) -> bool:
-        """Return whether a suspect runs, or waits until the other runs have ended.
-
-        A suspect killed its worker, or ran beside the item that did. Running it alone shows which.
-        A run past its handler's timeout is not waited for: one item must not block all others.
-        """
-        now = monotonic()
-        waited = [run for run in self._runs.values() if now < run.handler_deadline]
-        if any(run.is_alone for run in waited):
-            return True
-        return bool(waited) and any(
-            queue.queued and queue.queued[0].is_alone for queue in self._queues.values()
-        )
+    def _pool_for(self, claim_slice: ClaimSlice, topic: str) -> RunPool:
+        handler_pool = self._pools.find(claim_slice.kind, topic)
+        if claim_slice.suspects_max is None:
+            return handler_pool
+        return self._pools.for_suspects(handler_pool)
 
     def _apply_results(
         self, results: Sequence[tuple[_SliceToStart, Sequence[StartResult]]], asked_at: float
@@ -167,10 +158,6 @@ class RunStarter:
             self._counts.started += len(chosen.claim_slice.items) - withdrawn
             self._counts.withdrawn += withdrawn
             runs = _runs(start_results, chosen, asked_at)
-            for run in runs:
-                run.handler_deadline = (
-                    monotonic() + chosen.handler_pool.handler.options.timeout_seconds
-                )
             chosen.queue.replace_with_runs(chosen.claim_slice, runs)
             for run in runs:
                 run.park_unreadable()
@@ -185,21 +172,25 @@ class RunStarter:
         """Requeue a refused slice from the next position not started, or drop it."""
         ahead = start_result.started_to - claim_slice.from_position + 1
         size = len(claim_slice.items)
-        if ahead >= size:
-            self._counts.skipped += size
-            queue.drop(claim_slice)
-        elif start_result.closed:
-            self._counts.stale += size
-            queue.drop(claim_slice)
+        if start_result.closed:
+            queue.requeue(claim_slice)
+            dropped = queue.drop_closed({claim_slice.claim_id: start_result.started_to})
+            queue.is_behind = True
+            self._counts.skipped += dropped.skipped
+            self._counts.stale += dropped.stale
+            if not dropped.stale:
+                return
             # Records of another history of the ledger, or forged: somebody must look where from.
-            unknown = start_result.refusal in (StartRefusal.MISMATCH, StartRefusal.UNKNOWN)
-            report = log.warning if unknown else log.info
+            report = log.warning if start_result.refusal is StartRefusal.MISMATCH else log.info
             report(
                 LogEvent.START_REFUSED,
                 fence=claim_slice.fence,
-                items=size,
+                items=dropped.stale,
                 reason=start_result.refusal or StartRefusal.STALE,
             )
+        elif ahead >= size:
+            self._counts.skipped += size
+            queue.drop(claim_slice)
         elif ahead > 0:
             self._counts.skipped += ahead
             claim_slice.split(ahead)

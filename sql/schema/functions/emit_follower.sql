@@ -55,6 +55,7 @@ comment on function ledger.emit_follower is
   'Emit the next item of a schedule with a fixed delay: the same terms, due `delay_seconds` after the item before '
   'it ended. Nothing where another version decides by then, or decided about the item before: it has a chain of its '
   'own.';
+revoke execute on function ledger.emit_follower from public;
 
 -- At the commit: the statement that ends an item cannot make a partition for the date of the next one.
 create constraint trigger following_emits_next after delete on ledger.following

@@ -114,3 +114,4 @@ comment on function ledger.emit_items is
   '`skip_reasons` ends as Skipped; `overlap_rules` with `overlap_keys` say which items are serial, and a kind '
   'ordered by key makes them serial by partition key. Returns the inputs that made no row, in input order: '
   'identities emitted before, or twice in the batch.';
+revoke execute on function ledger.emit_items from public;

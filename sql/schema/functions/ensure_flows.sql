@@ -28,3 +28,4 @@ begin
 end $$;
 
 comment on function ledger.ensure_flows is 'Find or make the flow of each tenant, kind and lane, in the order given.';
+revoke execute on function ledger.ensure_flows from public;

@@ -52,6 +52,7 @@ comment on function ledger.finish_items is
   'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that '
   'waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that '
   'failures hold it.';
+revoke execute on function ledger.finish_items from public;
 
 create trigger transition_finishes_items after insert on ledger.transition
   referencing new table as written

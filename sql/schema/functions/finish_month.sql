@@ -39,3 +39,4 @@ end $$;
 
 comment on function ledger.finish_month is
   'Finish one month of claims or runs that is over and has no open row, in two calls; false where there is none.';
+revoke execute on function ledger.finish_month from public;

@@ -38,3 +38,4 @@ end $$;
 comment on function ledger.lift_sequence is
   'Lift the fences or the run numbers to the clock, where they are more than a second''s worth behind it: what a restored '
   'copy or a promoted standby gave before is below. Called before the first number that a connection takes.';
+revoke execute on function ledger.lift_sequence from public;

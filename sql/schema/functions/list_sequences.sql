@@ -13,3 +13,4 @@ $$;
 
 comment on function ledger.list_sequences is
   'Which part of its stripe each sequence has given, and how far those that follow the clock are ahead of it.';
+revoke execute on function ledger.list_sequences from public;

@@ -12,3 +12,4 @@ end $$;
 
 comment on function ledger.lock_partitions is
   'Let no table partition be made until the transaction ends; false where one is being made.';
+revoke execute on function ledger.lock_partitions from public;

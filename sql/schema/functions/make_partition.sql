@@ -116,3 +116,4 @@ comment on function ledger.make_partition is
   'Make the table partition that holds a date, for due_item that of transition too, and move the rows that the default '
   'partitions have for it. False where it exists, or where it cannot be made now: somebody holds a default partition, '
   'or it has more than `rows_max` rows to move. Without `rows_max` it moves all, and everybody else waits.';
+revoke execute on function ledger.make_partition from public;

@@ -69,3 +69,4 @@ comment on function ledger.move_items is
   'Let items of a version that were never handed out and are still to come (Scheduled) be due at other instants; '
   'SLA deadlines move along. An item without an instant ends, as Skipped where a reason is given, else as '
   'Superseded. Returns the inputs that moved or ended.';
+revoke execute on function ledger.move_items from public;

@@ -1,17 +1,34 @@
+-- A process writes in its own name. Only people with a role for decisions are named as a person; a service is named by
+-- ledger.emit, after its login.
 create function ledger.register_actor(name text, kind text) returns bigint
-  language sql security definer set search_path = pg_catalog, pg_temp
+  language plpgsql security definer set search_path = pg_catalog, pg_temp
 as $$
+declare
+  prefix text := lower(split_part(name, ':', 1));
+  permitted text[] := case
+    when 'person' in (kind, prefix) then array['ledger_operator', 'ledger_approver']
+    when prefix = 'service' then array['ledger_emitter']
+  end;
+  known bigint;
+begin
+  if permitted is not null and not exists (
+    select from unnest(permitted || current_user::text) p (role) where pg_has_role(ledger.calling_role(), p.role, 'usage'))
+  then
+    raise exception using
+      errcode = '42501',
+      message = format('%s may not write as %L', ledger.calling_role(), name),
+      hint = format('only a member of %s may', array_to_string(permitted, ' or '));
+  end if;
   -- An insert takes a number even where it conflicts; most callers are known.
-  with known as (
-    update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no
-  ),
-  made as (
-    insert into ledger.actor as a (name, kind)
-    select register_actor.name, register_actor.kind where not exists (select from known)
-    on conflict (name) do update set seen_at = statement_timestamp()
-    returning a.actor_no
-  )
-  select k.actor_no from known k union all select m.actor_no from made m;
-$$;
+  update ledger.actor a set seen_at = statement_timestamp() where a.name = register_actor.name returning a.actor_no into known;
+  if known is null then
+    insert into ledger.actor as a (name, kind) values (register_actor.name, register_actor.kind)
+    on conflict on constraint actor_name_key do update set seen_at = statement_timestamp()
+    returning a.actor_no into known;
+  end if;
+  return known;
+end $$;
 
-comment on function ledger.register_actor is 'Find or make the number of an actor.';
+comment on function ledger.register_actor is
+  'Find or make the number of an actor. Only an operator or approver may name a person, only an emitter a service.';
+revoke execute on function ledger.register_actor from public;

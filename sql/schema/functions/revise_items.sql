@@ -123,3 +123,4 @@ comment on function ledger.revise_items is
   'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps '
   'the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a '
   'version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
+revoke execute on function ledger.revise_items from public;

@@ -24,6 +24,7 @@ create index definition_event_idx on ledger.definition (event_type, tenant) wher
 create index definition_kind_idx on ledger.definition (kind, tenant);
 create index definition_calendar_idx on ledger.definition (tenant, (document #>> '{calendar,name}'))
   where document #>> '{calendar,name}' is not null;
+create index definition_source_idx on ledger.definition (tenant, (document ->> 'source')) where document ->> 'source' is not null;
 create index definition_schedule_key_idx on ledger.definition (kind, tenant, (document ->> 'business_key'))
   where event_type is null;
 

@@ -1,5 +1,6 @@
 -- Find one version of a calendar, the newest if none is named.
 -- returns: zero or one
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 name text
 -- $3 version integer

@@ -1,5 +1,6 @@
 -- Find the newest version of each of these calendars, without its days; an unknown name returns no row.
 -- returns: zero or more
+-- roles: auditor, intake, materialiser, operator, reconciler
 -- $1 tenants text[]
 -- $2 names text[]
 -- index: calendar_tenant_name_version_key

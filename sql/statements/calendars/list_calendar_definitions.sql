@@ -1,5 +1,6 @@
 -- List the definitions whose newest version names a calendar, with how far each is materialised.
 -- returns: zero or more
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 limit integer

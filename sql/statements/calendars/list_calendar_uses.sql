@@ -1,5 +1,6 @@
 -- List the calendars with which these definitions, or all if none are given, were expanded and from when on, by definition and time.
 -- returns: zero or more
+-- roles: auditor, operator, reconciler
 -- $1 definition_nos bigint[]
 -- $2 after_definition_no bigint
 -- $3 after_from_at timestamptz

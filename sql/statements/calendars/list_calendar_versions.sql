@@ -1,5 +1,6 @@
 -- List the versions of calendars, without their days, oldest first.
 -- returns: zero or more
+-- roles: auditor, operator, reconciler
 -- $1 tenants text[]
 -- $2 names text[]
 -- index: calendar_tenant_name_version_key

@@ -1,5 +1,6 @@
 -- List the newest version of each calendar, of one tenant or of all, and how many definitions name it.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 limit integer
 -- index: none

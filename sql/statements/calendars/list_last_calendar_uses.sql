@@ -1,5 +1,6 @@
 -- List the calendar with which each definition was expanded last.
 -- returns: zero or more
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- index: calendar_use_pkey
 -- locks: none

@@ -1,5 +1,6 @@
 -- Record a calendar's first or next version if its document differs from the newest; the same document again changes nothing.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 document jsonb

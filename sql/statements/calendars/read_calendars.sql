@@ -1,5 +1,6 @@
 -- Read versions of calendars with their days.
 -- returns: zero or more
+-- roles: auditor, intake, materialiser, operator, reconciler
 -- $1 calendar_nos bigint[]
 -- index: calendar_pkey
 -- locks: none

@@ -1,5 +1,6 @@
 -- Record the calendar with which each definition is expanded from an instant on; existing rows do not change.
 -- returns: zero
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- $2 from_ats timestamptz[]
 -- $3 calendar_nos bigint[]

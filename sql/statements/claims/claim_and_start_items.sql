@@ -1,5 +1,6 @@
 -- Claim due items and start them at once (Scheduled, RetryableFailure to Running): one claim and one run per group of flows.
 -- returns: one or more, first one row about the flows, then one a run
+-- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 group_nos integer[]
@@ -12,7 +13,8 @@
 -- $10 lease_seconds double precision
 -- $11 retry_floor_ats timestamptz[]
 -- $12 run_seconds double precision[]
--- index: pending_available_idx, pending_retry_idx, due_item_pkey, withdrawal_pkey
+-- $13 isolated_in text
+-- index: pending_available_idx, pending_retry_idx, withdrawal_pkey
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
@@ -28,7 +30,7 @@ asked as materialized (
   -- A flow that was limited after it was listed is skipped until it is locked and measured.
   where not f.limited or $7::boolean
 ),
--- As in claim_items, but suspects, whose worker died with them, are claimed alone, fewer each time, or not at all.
+-- As in claim_items, but suspects, whose worker died with them, are claimed by themselves, fewer each time, or not at all.
 firsts as materialized (
   select a.*, l.*
   from asked a
@@ -77,18 +79,19 @@ removed as (
     select unnest(case when $8::boolean then c.tids[1:c.batch_max] else c.tids end) from chosen c))
   returning p.item_no, p.effective_date, p.attempt, p.starts
 ),
--- Items with the same date and attempt are read together: one index scan instead of one index descent an item.
-found as (
-  select d.attempt, d.starts, i.*
+grouped as materialized (
+  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, null)::ledger.item_group) as groups
   from (
     select r.effective_date, r.attempt, r.starts, array_agg(r.item_no) as item_nos
-    from removed r group by r.effective_date, r.attempt, r.starts
-  ) d
-  cross join lateral (
-    select i.item_no, i.effective_date, i.flow_no, i.id, i.business_key, i.cycle, timestamptz_send(i.due_at) as due_at,
-      json_send(i.payload) as payload, i.traceparent
-    from ledger.due_item i where i.effective_date = d.effective_date and i.item_no = any (d.item_nos) offset 0
-  ) i
+    from removed r
+    group by r.effective_date, r.attempt, r.starts
+  ) g
+),
+found as (
+  select i.attempt, i.starts, i.item_no, i.effective_date, i.flow_no, i.id, i.business_key, i.cycle,
+    timestamptz_send(i.due_at) as due_at, json_send(i.payload) as payload, i.traceparent
+  from grouped g
+  cross join lateral ledger.find_items(g.groups) i
 ),
 -- The fence is drawn after the rows were locked, so that an item's fences only grow.
 batch as materialized (
@@ -132,12 +135,12 @@ honoured as (
 begun as (
   insert into ledger.run (
     run_no, started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
-    flow_no, run_until)
+    flow_no, run_until, isolated_in)
   overriding system value
   select b.run_no, ledger.now(), b.fence, ledger.now(), 1, b.size, $9::bigint,
     ledger.machine_now() + make_interval(secs => least($10::double precision, b.run_seconds)), $10::double precision,
     m.ended, case when m.ended = ~m.blank then ledger.now() end, b.flow_no,
-    ledger.machine_now() + make_interval(secs => b.run_seconds)
+    ledger.machine_now() + make_interval(secs => b.run_seconds), $13::text
   from batch b
   cross join lateral (
     select o.blank, coalesce((
@@ -170,7 +173,7 @@ flow as materialized (
 select null::bigint as run_no, null::timestamptz as started_at, null::bigint as fence, null::integer as group_no, null::double precision as lease_seconds_left,
   null::integer[] as withdrawn, null::smallint[] as attempts, null::uuid[] as ids, array_agg(f.flow_no) as flow_nos,
   null::text[] as business_keys, null::text[] as cycles, null::date[] as effective_dates,
-  null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents,
+  null::bytea[] as due_ats, null::bytea[] as payloads, null::text[] as traceparents, null::smallint as batch_max,
   array_agg(f.seen) as seen, array_agg(f.has_suspects) as has_suspects, array_agg(f.due_seconds) as due_seconds,
   array_agg(f.floor_at) as floor_ats, array_agg(f.floor_block) as floor_blocks
 from flow f
@@ -178,5 +181,5 @@ where ledger.none_lost((select count(*) from removed), (select coalesce(sum(b.si
 union all
 select b.run_no, ledger.now(), b.fence, b.group_no, least($10::double precision, b.run_seconds),
   array(select x.position from withdrawn x where x.fence = b.fence order by x.position), b.attempt, b.ids, b.flow_nos,
-  b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, null, null, null, null, null
+  b.business_keys, b.cycles, b.effective_date, b.due_ats, b.payloads, b.traceparents, b.batch_max, null, null, null, null, null
 from batch b

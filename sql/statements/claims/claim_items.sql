@@ -1,5 +1,6 @@
 -- Delete due items from `pending` (Scheduled, RetryableFailure to Claimed once their claims are recorded in the same transaction).
 -- returns: one or more; the last has as item_no the number of rows deleted and as due_at the time of the claim, all else null
+-- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -7,7 +8,7 @@
 -- $5 retry_floor_ats timestamptz[]
 -- $6 measured boolean[]
 -- $7 with_fences boolean
--- index: pending_available_idx, pending_retry_idx, due_item_pkey
+-- index: pending_available_idx, pending_retry_idx
 -- locks: pending rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
@@ -50,22 +51,21 @@ removed as (
   where p.ctid = any (array(
     select unnest(f.tids) from firsts f union all select unnest(r.tids) from retries r))
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
+),
+grouped as materialized (
+  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
+  from (
+    select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
+    from removed r
+    group by r.effective_date, r.attempt, r.starts, r.batch_max
+  ) g
 )
--- Items with the same date and attempt are read together: one index scan instead of one index descent an item.
 -- A fence for each item, on request, saves a statement if there are few items. It is drawn after the last row lock.
-select i.*, d.attempt, d.starts, d.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
-from (
-  select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
-  from removed r
-  group by r.effective_date, r.attempt, r.starts, r.batch_max
-) d
-cross join lateral (
-  select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
-    i.payload::text as payload, i.traceparent
-  from ledger.due_item i
-  where i.effective_date = d.effective_date and i.item_no = any (d.item_nos)
-  offset 0
-) i
+select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
+  i.payload::text as payload, i.traceparent, i.attempt, i.starts, i.batch_max,
+  case when $7::boolean then nextval('ledger.fence') end as fence
+from grouped g
+cross join lateral ledger.find_items(g.groups) i
 -- The caller compares the rows deleted with the items found: the plan may lack a partition that the snapshot shows.
 union all
 select count(*), null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null from removed

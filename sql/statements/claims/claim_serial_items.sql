@@ -1,5 +1,6 @@
 -- Claim due items whose keys are free (Scheduled, RetryableFailure to Claimed) and hold the keys; the other due items wait or are skipped.
 -- returns: one or more; the last has as item_no the rows deleted plus the held keys whose item was not found, all else null
+-- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
@@ -7,7 +8,7 @@
 -- $5 stripes integer[]
 -- $6 actor_no bigint
 -- $7 with_fences boolean
--- index: pending_serial_idx, pending_key_idx, held_key_pkey, due_item_pkey
+-- index: pending_serial_idx, pending_key_idx, held_key_pkey
 -- locks: pending rows (for update, skip locked), held_key rows (lock_serial_stripes has locked the stripes, in a statement before)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
@@ -80,8 +81,7 @@ outdone as materialized (
         order by n.serial_due_at, n.item_no limit 1 offset 0)
       or exists (
         select from (select * from ledger.held_key h where h.serial = f.serial offset 0) h
-        join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
-        where (i.due_at, i.item_no) > (f.serial_due_at, f.item_no) offset 0))
+        where (ledger.find_due_at(h.effective_date, h.item_no), h.item_no) > (f.serial_due_at, f.item_no) offset 0))
   union all
   select w.item_no, w.effective_date, w.state
   from newest n
@@ -165,10 +165,9 @@ ousted as (
     select h.item_no, h.effective_date
     from newest n
     cross join lateral (
-      select i.item_no, i.effective_date
+      select h.item_no, h.effective_date
       from (select * from ledger.held_key h where h.serial = n.serial offset 0) h
-      join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
-      where (i.due_at, i.item_no) < (n.serial_due_at, n.item_no) offset 0
+      where (ledger.find_due_at(h.effective_date, h.item_no), h.item_no) < (n.serial_due_at, n.item_no) offset 0
     ) h
     union
     select o.item_no, o.effective_date from outdone o where o.state = 4 /* RetryableFailure */
@@ -188,16 +187,24 @@ removed as (
   delete from ledger.pending p
   where p.item_no = any (array(select e.item_no from free e)) and p.state in (1 /* Scheduled */, 4 /* RetryableFailure */)
   returning p.item_no, p.effective_date, p.attempt, p.starts, p.batch_max
+),
+grouped as materialized (
+  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
+  from (
+    select r.effective_date, r.attempt, r.starts, r.batch_max, array_agg(r.item_no) as item_nos
+    from removed r
+    group by r.effective_date, r.attempt, r.starts, r.batch_max
+  ) g
 )
 select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at,
-  i.payload::text as payload, i.traceparent, r.attempt, r.starts, r.batch_max, case when $7::boolean then nextval('ledger.fence') end as fence
-from removed r
-join ledger.due_item i on i.effective_date = r.effective_date and i.item_no = r.item_no
+  i.payload::text as payload, i.traceparent, i.attempt, i.starts, i.batch_max,
+  case when $7::boolean then nextval('ledger.fence') end as fence
+from grouped g
+cross join lateral ledger.find_items(g.groups) i
 -- As in claim_items, the caller compares the rows deleted with the items found. The items of held keys must be found, too.
 union all
 select (select count(*) from removed) + (
     select count(*) from newest n
     cross join lateral (select * from ledger.held_key h where h.serial = n.serial offset 0) h
-    where not exists (
-      select from ledger.due_item i where i.effective_date = h.effective_date and i.item_no = h.item_no offset 0)),
+    where ledger.find_due_at(h.effective_date, h.item_no) is null),
   null, null, null, null, null, null, ledger.now(), null, null, null, null, null, null

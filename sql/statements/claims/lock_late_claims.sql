@@ -1,5 +1,6 @@
 -- Lock claims past their deadline, until the transaction ends.
 -- returns: zero or more
+-- roles: reconciler, upkeep
 -- $1 limit integer
 -- index: claim_deadline_idx
 -- locks: claim rows (for update, skip locked)

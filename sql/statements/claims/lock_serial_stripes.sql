@@ -1,11 +1,12 @@
 -- Lock stripes of keys whose due items may end one another, until the transaction ends, except those that another claimer has locked.
 -- returns: zero or more
+-- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 quotas integer[]
 -- $3 floor_ats timestamptz[]
 -- $4 measured boolean[]
 -- index: pending_serial_idx
--- locks: advisory, one a stripe (try)
+-- locks: lock_row, one a stripe (skip locked)
 with due as materialized (
   select distinct (l.serial & 127)::integer as stripe
   from unnest($1::integer[], $2::integer[], $3::timestamptz[], $4::boolean[]) q (flow_no, quota, floor_at, measured)
@@ -27,4 +28,4 @@ with due as materialized (
   ) l
   where l.overlap > 1
 )
-select d.stripe from due d where pg_try_advisory_xact_lock(hashtextextended('ledger.serial', d.stripe))
+select l.key::integer as stripe from ledger.try_lock_rows('serial', array(select d.stripe::text from due d)) l (key)

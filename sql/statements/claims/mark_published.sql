@@ -1,5 +1,6 @@
 -- Mark claims as acknowledged by Kafka, once each: their queue deadline begins, and a claim settled by topic is started (Claimed to Running) as one run.
 -- returns: zero or more
+-- roles: allocator
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 base_offsets bigint[]

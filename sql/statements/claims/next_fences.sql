@@ -1,5 +1,6 @@
 -- Draw fences from the one sequence; none is ever drawn twice.
 -- returns: zero or more
+-- roles: allocator
 -- $1 count integer
 -- index: none
 -- locks: none

@@ -1,11 +1,12 @@
 -- Release open claims of this allocator: items not started go from Claimed back to Scheduled.
 -- returns: one
+-- roles: allocator
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 allocator_no bigint
 -- $4 first_claimed_at timestamptz
 -- $5 last_claimed_at timestamptz
--- index: claim_pkey, due_item_pkey
+-- index: claim_pkey
 -- locks: claim rows (for update)
 with locked_default as (select from ledger.due_item_default),
 closed as (
@@ -17,15 +18,23 @@ closed as (
   returning c.item_no[c.started + 1:] as item_no, c.effective_date[c.started + 1:] as effective_date,
     c.attempt[c.started + 1:] as attempt, c.starts[c.started + 1:] as starts, c.batch_max
 ),
+grouped as (
+  select array_agg(row(g.effective_date, g.item_nos, g.attempt, g.starts, g.batch_max)::ledger.item_group) as groups
+  from (
+    select u.effective_date, u.attempt, u.starts, c.batch_max, array_agg(u.item_no) as item_nos
+    from closed c
+    cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
+    group by u.effective_date, u.attempt, u.starts, c.batch_max
+  ) g
+),
 back as (
   insert into ledger.pending (
     item_no, effective_date, flow_no, available_at, state, attempt, starts, batch_max, serial, serial_due_at, overlap)
-  select u.item_no, u.effective_date, i.flow_no, ledger.not_before(i.item_no, i.due_at), 1 /* Scheduled */,
-    u.attempt - 1, u.starts - 1, c.batch_max, i.serial,
+  select i.item_no, i.effective_date, i.flow_no, ledger.not_before(i.item_no, i.due_at), 1 /* Scheduled */,
+    i.attempt - 1, i.starts - 1, i.batch_max, i.serial,
     case when i.serial is not null then i.due_at end, i.overlap
-  from closed c
-  cross join lateral unnest(c.item_no, c.effective_date, c.attempt, c.starts) u (item_no, effective_date, attempt, starts)
-  join ledger.due_item i on i.effective_date = u.effective_date and i.item_no = u.item_no
+  from grouped g
+  cross join lateral ledger.find_items(g.groups) i
   returning 1
 )
 select count(*)::integer as released from back

@@ -1,5 +1,6 @@
 -- Add a kind with the defaults of its columns; an existing kind does not change.
 -- returns: zero
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- index: kind_tenant_name_key

@@ -1,5 +1,6 @@
 -- Create a definition, or its next version; the document of the newest version again, not effective earlier, changes nothing.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 kind text

@@ -1,5 +1,6 @@
 -- Find the version of a definition that is in force now: the newest that has begun.
 -- returns: zero or one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- index: definition_tenant_name_version_key

@@ -1,5 +1,6 @@
 -- List every version of every definition, in force or not, how far its schedule is materialised, or why it is not.
 -- returns: zero or more
+-- roles: auditor, operator, reconciler
 -- index: none
 -- locks: none
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from, d.created_at,

@@ -1,5 +1,6 @@
 -- List the event rules in force: the newest version of each definition that has begun.
 -- returns: zero or more
+-- roles: intake
 -- index: none
 -- locks: none
 select r.definition_no, r.tenant, r.name, r.version, r.kind, r.event_type, r.document, r.effective_from

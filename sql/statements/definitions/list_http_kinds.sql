@@ -1,5 +1,6 @@
 -- List the kinds that are sent to an endpoint, with the endpoint.
 -- returns: zero or more
+-- roles: worker
 -- $1 limit integer
 -- index: none
 -- locks: none

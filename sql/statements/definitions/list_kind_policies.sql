@@ -1,5 +1,6 @@
 -- List the work policies of the newest versions of a kind's other definitions, one definition for each policy.
 -- returns: zero or more
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 names text[]
@@ -13,6 +14,7 @@ cross join lateral (
     'retry', d.document -> 'retry', 'deadlines', d.document -> 'deadlines', 'order', d.document -> 'order') as policy
 ) p
 where d.tenant = $1::text and d.kind = $2::text and d.name <> all ($3::text[])
+  and not coalesce((d.document ->> 'ended')::boolean, false)
   and d.version = (
     select n.version from ledger.definition n
     where n.tenant = d.tenant and n.name = d.name order by n.version desc limit 1)

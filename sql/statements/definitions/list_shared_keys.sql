@@ -1,5 +1,6 @@
 -- List newest versions of schedules of a kind with the business key of another schedule that is in force or pending beside them.
 -- returns: zero or more
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 names text[]
@@ -20,12 +21,12 @@ cross join lateral (
     from ledger.definition v
     where v.tenant = d.tenant and v.name = d.name and v.version > d.version
   ) newer
-  where d.kind = $2::text and d.tenant = $1::text and d.event_type is null
+  where d.kind = $2::text and d.tenant = $1::text and d.event_type is null and not coalesce((d.document ->> 'ended')::boolean, false)
     and d.document ->> 'business_key' = own.document ->> 'business_key' and d.name <> own.name
     and newer.until_at > greatest(d.effective_from, own.effective_from, ledger.now())
   order by d.effective_from, d.name
   limit 1
 ) other
-where own.kind = $2::text and own.event_type is null
+where own.kind = $2::text and own.event_type is null and not coalesce((own.document ->> 'ended')::boolean, false)
 order by own.name
 limit 50

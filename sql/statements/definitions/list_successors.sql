@@ -1,5 +1,6 @@
 -- List the versions that have come into force after these, each with the span in which it is in force.
 -- returns: zero or more
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- index: definition_tenant_name_version_key
 -- locks: none

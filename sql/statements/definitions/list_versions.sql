@@ -1,5 +1,6 @@
 -- List versions of definitions, each with the span in which it is in force, how far it is materialised, or why it cannot be.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 name text
 -- $3 newest_only boolean

@@ -1,8 +1,8 @@
 -- Lock a definition's name until the transaction ends, so that one transaction at a time makes its versions and triggered items.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- index: none
--- locks: advisory, one a definition name
-select pg_advisory_xact_lock(
-  hashtextextended('ledger.definition.' || $1::text || chr(31) || $2::text, 0)) is not null as locked
+-- locks: lock_row, one a definition name
+select ledger.lock_name('definition', $1::text || chr(31) || $2::text)

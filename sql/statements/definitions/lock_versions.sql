@@ -1,5 +1,6 @@
 -- Lock the watermarks of a definition's versions until the transaction ends, after any transaction that expands one of them.
 -- returns: zero or more
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- index: materialised_pkey

@@ -1,5 +1,6 @@
--- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http` and the deadlines of run and retry.
+-- Set the work policy of a kind; null keeps a value, but with a `dispatch`, null removes `http`, `outcome_topic` and the deadlines of run and retry.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 topic text
@@ -21,6 +22,7 @@
 -- $19 ordering text
 -- $20 failure_holds boolean
 -- $21 streak_max smallint
+-- $22 outcome_topic text
 -- index: kind_tenant_name_key
 -- locks: kind row (for update)
 update ledger.kind k set
@@ -44,6 +46,7 @@ update ledger.kind k set
   run_late = coalesce($18::text, k.run_late),
   ordering = coalesce($19::text, k.ordering),
   failure_holds = coalesce($20::boolean, k.failure_holds),
-  streak_max = coalesce($21::smallint, k.streak_max)
+  streak_max = coalesce($21::smallint, k.streak_max),
+  outcome_topic = case when $11::text is null then coalesce($22::text, k.outcome_topic) else $22::text end
 where k.tenant = $1::text and k.name = $2::text
 returning k.kind_no

@@ -1,5 +1,6 @@
 -- Read these versions of definitions, each with the span in which it is in force and how far it is materialised.
 -- returns: zero or more
+-- roles: operator
 -- $1 definition_nos bigint[]
 -- index: definition_pkey, definition_tenant_name_version_key
 -- locks: none

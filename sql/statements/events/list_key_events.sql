@@ -1,5 +1,6 @@
 -- List the inbox events of these business keys and types, oldest first.
 -- returns: zero or more
+-- roles: intake
 -- $1 tenants text[]
 -- $2 business_keys text[]
 -- $3 types text[]

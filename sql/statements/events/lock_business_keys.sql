@@ -1,7 +1,7 @@
 -- Lock buckets of business keys until the transaction ends, so that one transaction at a time applies a key's events.
 -- returns: one
+-- roles: intake
 -- $1 buckets integer[]
 -- index: none
--- locks: advisory, one a bucket, in the order given
-select count(pg_advisory_xact_lock(hashtext('ledger.business_key'), u.bucket))::integer as locked
-from unnest($1::integer[]) u (bucket)
+-- locks: lock_row, one a bucket, in the order of the keys
+select ledger.lock_rows('business_key', $1::integer[]::text[]) as locked

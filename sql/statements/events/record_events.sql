@@ -1,5 +1,6 @@
 -- Record domain events in the inbox; one with the same source, id and time is a duplicate.
 -- returns: exactly one per input
+-- roles: intake
 -- $1 tenants text[]
 -- $2 sources text[]
 -- $3 ids text[]

@@ -1,5 +1,6 @@
 -- Open the record of one pass and fix its moment on business time.
 -- returns: one
+-- roles: reconciler
 -- $1 actor_no bigint
 -- $2 scope text
 -- index: none

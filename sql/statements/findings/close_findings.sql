@@ -1,5 +1,6 @@
 -- Close the open findings that a pass checked and did not find again: repaired if a repair was executed, else explained.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 reconciliation_no bigint
 -- $2 judged_types text[]
 -- $3 unjudged_types text[]

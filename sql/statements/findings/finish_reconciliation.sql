@@ -1,5 +1,6 @@
 -- Close the record of one pass with its counts.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 reconciliation_no bigint
 -- $2 counts text
 -- index: reconciliation_pkey

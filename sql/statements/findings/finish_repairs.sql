@@ -1,5 +1,6 @@
 -- Record how proposed repairs ended: executed or refused, by whom, with what result.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 ids uuid[]
 -- $2 statuses text[]
 -- $3 outcomes text[]

@@ -1,6 +1,7 @@
 -- List marks that change with PostgreSQL's counters of changes: one for each range of dates of items and transitions, one for open items.
 -- The range of open items (pending, reviews, claims, runs) is null. Tables whose changes are not counted are not listed.
 -- returns: zero or more
+-- roles: reconciler
 -- index: none
 -- locks: none
 with counted as (

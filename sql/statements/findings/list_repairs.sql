@@ -1,5 +1,6 @@
 -- List repairs with their findings' types, oldest first, a page at a time; only those of one pass's findings on request.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 seen_since_reconciliation_no bigint
 -- $2 after_proposed_at timestamptz
 -- $3 after_id uuid

@@ -1,5 +1,6 @@
 -- List how far each kind is complete.
 -- returns: zero or more
+-- roles: auditor
 -- $1 tenant text
 -- index: none
 -- locks: none

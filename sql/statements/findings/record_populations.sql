@@ -1,5 +1,6 @@
 -- Record what was read of each source in one pass.
 -- returns: exactly one per input
+-- roles: reconciler
 -- $1 reconciliation_no bigint
 -- $2 names text[]
 -- $3 origins text[]

@@ -1,5 +1,6 @@
 -- Record how far each kind is complete, and what blocks it.
 -- returns: exactly one per input
+-- roles: reconciler
 -- $1 tenants text[]
 -- $2 kinds text[]
 -- $3 complete_befores timestamptz[]

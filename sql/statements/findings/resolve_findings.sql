@@ -1,5 +1,6 @@
 -- Record a person's resolution of open findings: explained, accepted, carried forward or a false positive.
 -- returns: zero or more
+-- roles: approver
 -- $1 ids uuid[]
 -- $2 resolution text
 -- $3 reason text

@@ -1,5 +1,6 @@
 -- Take proposed repairs for execution in this transaction; those that another transaction executes are skipped.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 ids uuid[]
 -- index: repair_pkey
 -- locks: repair rows (for update skip locked, id ascending)

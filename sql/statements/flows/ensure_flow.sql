@@ -1,5 +1,6 @@
 -- Find or make the flow of a tenant, kind and lane, so that it can be limited before its first item.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text

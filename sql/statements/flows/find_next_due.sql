@@ -1,5 +1,6 @@
 -- Find for each flow that is not paused how soon its next row is available, and the floor from which to scan.
 -- returns: zero or more
+-- roles: allocator
 -- $1 flow_nos integer[]
 -- $2 floor_ats timestamptz[]
 -- $3 floor_blocks bigint[]

@@ -1,5 +1,6 @@
 -- Flag business keys that failed as often as their kind's limit, once a streak, or start anew if one completed since.
 -- returns: zero or more, one a key that is newly flagged
+-- roles: upkeep
 -- $1 limit integer
 -- index: failure_streak_unjudged_idx
 -- locks: failure_streak rows (for update, skip locked)

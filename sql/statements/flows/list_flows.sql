@@ -1,5 +1,6 @@
 -- List flows with their limits, what blocks them, and their pending items, counted up to a bound.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text

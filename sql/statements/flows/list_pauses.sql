@@ -1,5 +1,6 @@
 -- List the pauses in force, by whom and why.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- index: none
 -- locks: none

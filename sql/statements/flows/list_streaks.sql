@@ -1,5 +1,6 @@
 -- List the business keys with at least so many failures in a row and no completion since.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 failures_min integer

@@ -1,5 +1,6 @@
 -- Pause by tenant, kind and lane, null for all of them; later flows in the scope are paused from the start.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text
@@ -20,6 +21,11 @@ standing as (
   insert into ledger.pause (tenant, kind, lane, paused_at, actor_no, reason)
   select $1::text, $2::text, $3::text, ledger.now(), $5::bigint, $4::text
   where (select count(*) from found) >= 0
+    -- An insert takes a number even where it conflicts.
+    and not exists (
+      select from ledger.pause p
+      where p.tenant = $1::text and p.kind is not distinct from $2::text and p.lane is not distinct from $3::text
+        and p.resumed_at is null)
   on conflict do nothing
   returning tenant, kind, lane, reason
 ),

@@ -1,5 +1,6 @@
 -- Delete the outcome counts of circuits that were removed.
 -- returns: zero
+-- roles: upkeep
 -- index: none
 -- locks: flow_outcome rows (for update)
 delete from ledger.flow_outcome o

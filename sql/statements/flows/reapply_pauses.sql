@@ -1,5 +1,6 @@
 -- Pause exactly the flows that a pause in force covers: a flow may be made, or a pause end, in a concurrent transaction.
 -- returns: zero or more, one a flow that changed
+-- roles: upkeep
 -- index: none
 -- locks: flow rows (for update, flow_no ascending, skip locked)
 with wrong as materialized (

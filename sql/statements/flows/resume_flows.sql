@@ -1,5 +1,6 @@
 -- End pauses of a tenant, kind and lane and all narrower ones; a flow that a wider pause still covers stays paused.
 -- returns: one
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text

@@ -1,5 +1,6 @@
 -- Change the limits of flows, by tenant, kind and lane, null for every lane; null keeps a value, a cleared limit is removed.
 -- returns: zero or more, one a flow
+-- roles: operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 lane text

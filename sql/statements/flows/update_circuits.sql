@@ -1,5 +1,6 @@
 -- Open circuits whose flow failed too often, let a probe through after their rest, and close those whose probe completed.
 -- returns: zero or more, one a circuit that changed
+-- roles: upkeep
 -- index: flow_outcome_idx
 -- locks: flow rows (for update, flow_no ascending, skip locked)
 with judged as materialized (

@@ -1,5 +1,6 @@
 -- Apply withdrawal requests whose item is pending again or was parked, and delete those whose item has ended.
 -- returns: one
+-- roles: upkeep
 -- $1 limit integer
 -- index: withdrawal_pkey, pending_pkey, review_pkey, transition_terminal_idx
 -- locks: withdrawal, pending and review rows (for update, skip locked)

@@ -1,5 +1,6 @@
 -- Count the items of each effective date, to plan windows.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- index: none

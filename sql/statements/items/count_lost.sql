@@ -1,5 +1,6 @@
 -- Count the items of a range of effective dates less those pending, handed out, running, parked or ended: items without a state, less those with two.
 -- returns: one
+-- roles: upkeep
 -- $1 from_date date
 -- $2 to_date date
 -- index: due_item_pkey, transition_terminal_idx

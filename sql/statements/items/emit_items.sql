@@ -1,5 +1,6 @@
 -- Emit a batch of items as Scheduled, or as Skipped if they have a reason; an existing key changes nothing.
 -- returns: zero or more, one an input that made no row
+-- roles: intake, materialiser, operator, reconciler
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]
 -- $3 flow_lanes text[]

@@ -1,5 +1,6 @@
 -- Find which of these ids the ledger has, or had before their partition was dropped, and why the skipped or superseded ones ended.
 -- returns: zero or more
+-- roles: operator
 -- $1 ids uuid[]
 -- index: due_item_id_effective_date_key, transition_terminal_idx
 -- locks: none

@@ -1,5 +1,6 @@
 -- Find the items of these business keys that have not ended.
 -- returns: zero or more
+-- roles: intake
 -- $1 tenant text
 -- $2 kind text
 -- $3 business_keys text[]

@@ -1,5 +1,6 @@
 -- List an item's history in order: emitted, claimed, published, started, and what ended each attempt.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 id uuid
 -- index: due_item_id_effective_date_key, transition_item_idx, transition_terminal_idx
 -- locks: none
@@ -8,23 +9,32 @@ item as materialized (
   select i.* from ledger.due_item i where i.id = $1::uuid and i.effective_date = ledger.effective_date_of($1::uuid)
 ),
 journal as materialized (
-  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)
     and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
   union all
-  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+  select t.* from item i join ledger.transition t on t.item_no = i.item_no and t.effective_date = ledger.effective_date_of($1::uuid)
     and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
 ),
 run as materialized (
-  select r.* from ledger.run r where r.run_no in (select j.run_no from journal j where j.run_no is not null)
+  select r.*
+  from item i
+  cross join (select array_agg(distinct j.run_no) as run_nos, max(j.at) as ended_at from journal j where j.run_no is not null) j
+  cross join lateral ledger.list_runs(j.run_nos, i.emitted_at, j.ended_at) r
   union
-  select r.* from ledger.run r where (r.run_no, r.started_at) in (
-    select o.run_no, o.started_at from ledger.open_item o join item i on i.item_no = o.item_no where o.run_no is not null)
+  select r.*
+  from item i
+  join ledger.open_item o on o.item_no = i.item_no and o.run_no is not null
+  cross join lateral ledger.list_runs(array[o.run_no], o.started_at, o.started_at) r
 ),
 claim as materialized (
-  select c.* from ledger.claim c where (c.fence, c.claimed_at) in (select r.fence, r.claimed_at from run r)
-  union
-  select c.* from ledger.claim c where (c.fence, c.claimed_at) in (
-    select o.fence, o.claimed_at from ledger.open_item o join item i on i.item_no = o.item_no)
+  select n.fence, n.claimed_at, c.*
+  from (
+    select r.fence, r.claimed_at from run r
+    union
+    select o.fence, o.claimed_at from ledger.open_item o join item i on i.item_no = o.item_no
+  ) n
+  cross join lateral ledger.find_published_claim(n.fence, n.claimed_at) c
+  where c.allocator_no is not null
 ),
 story as (
   select i.emitted_at as at, 1 /* emitted */ as event, i.actor_no, null::bigint as fence, null::bigint as run_no,

@@ -1,5 +1,6 @@
 -- List items of a range of effective dates with what ended each, a page at a time.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 from_date date
 -- $2 to_date date
 -- $3 after_date date

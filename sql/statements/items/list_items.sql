@@ -1,5 +1,6 @@
 -- List items with their states, latest effective date first.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 tenant text
 -- $2 kind text
 -- $3 business_key text

@@ -1,5 +1,6 @@
 -- Make items without a state in a range of effective dates pending again (from none to Scheduled), with attempts counted anew.
 -- returns: zero or more, one an item
+-- roles: upkeep
 -- $1 from_date date
 -- $2 to_date date
 -- $3 limit integer

@@ -1,5 +1,6 @@
 -- Give newer terms to pending items of the same definition that were never handed out (Scheduled), or end them as Skipped.
 -- returns: zero or more, one an input that stands
+-- roles: materialiser
 -- $1 flow_tenants text[]
 -- $2 flow_kinds text[]
 -- $3 flow_lanes text[]

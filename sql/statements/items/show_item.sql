@@ -1,5 +1,6 @@
 -- Show one item: its terms, its state, and its origin.
 -- returns: zero or one
+-- roles: auditor, operator
 -- $1 id uuid
 -- index: due_item_id_effective_date_key
 -- locks: none

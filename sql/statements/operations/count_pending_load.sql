@@ -1,5 +1,6 @@
 -- Count pending items by the minute of their next attempt and by their source; a null minute is before the window.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 from_at timestamptz
 -- $2 until_at timestamptz
 -- $3 tenant text

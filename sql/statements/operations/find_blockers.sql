@@ -1,8 +1,9 @@
 -- Find what blocks a pending item besides its time: its flow's limits and circuit, its topic's credit or silent topic, its key's holder.
 -- returns: zero or one
+-- roles: auditor, operator
 -- $1 item_no bigint
 -- $2 topic_window_items integer
--- index: pending_pkey, claim_flow_idx, run_flow_idx, credit_pkey, held_key_pkey
+-- index: pending_pkey, claim_flow_idx, run_flow_idx, credit_pkey, held_key_pkey, transition_item_idx
 -- locks: none
 with locked_default as (select from ledger.due_item_default)
 select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.tokens_at) as tokens, f.concurrency_max,
@@ -15,6 +16,11 @@ select f.rate_per_second, ledger.tokens_now(f.rate_per_second, f.tokens, f.token
   (select i.id from ledger.held_key h
    join ledger.due_item i on i.effective_date = h.effective_date and i.item_no = h.item_no
    where h.serial = p.serial and h.item_no <> p.item_no) as behind,
+  coalesce((
+    select t.event from ledger.transition t
+    where t.item_no = p.item_no and t.effective_date = p.effective_date
+      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    order by t.at desc limit 1), 0) = 8 /* snoozed */ as snoozed,
   f.weight, (select s.since from ledger.silent_topic s where k.settled_by = 'topic' and s.topic = k.topic) as silent_since
 from ledger.pending p
 join ledger.flow f on f.flow_no = p.flow_no

@@ -1,5 +1,6 @@
 -- Limit the lock waits of this transaction; 0 means no limit.
 -- returns: one
+-- roles: operator
 -- $1 seconds double precision
 -- index: none
 -- locks: none

@@ -1,5 +1,6 @@
 -- List stale and illegal writes, newest first.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 limit integer
 -- index: rejected_write_at_idx
 -- locks: none

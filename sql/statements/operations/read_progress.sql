@@ -1,5 +1,6 @@
 -- Count the open items of each kind by state, and those past their SLA, with the time of the counts.
 -- returns: zero or more
+-- roles: auditor
 -- $1 before timestamptz
 -- index: none
 -- locks: none

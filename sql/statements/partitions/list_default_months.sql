@@ -1,5 +1,6 @@
 -- List the months that have items in the default partition, without those that are known to have too many.
 -- returns: zero or more
+-- roles: upkeep
 -- index: due_item_pkey
 -- locks: none
 with recursive month (starts_on, ends_before) as (

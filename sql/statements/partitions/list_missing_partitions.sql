@@ -1,5 +1,6 @@
 -- List the partitions to make: from one month before now to `ahead` after it, and those with too many rows in the default partition.
 -- returns: zero or more
+-- roles: upkeep
 -- $1 ahead interval
 -- index: none
 -- locks: none

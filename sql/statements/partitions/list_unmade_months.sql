@@ -1,5 +1,6 @@
 -- List the months of these dates that have no table partition. This session can insert into the other ones from its next transaction on.
 -- returns: zero or more
+-- roles: intake, materialiser
 -- $1 parent text
 -- $2 days date[]
 -- index: none

@@ -1,5 +1,6 @@
 -- Make the table partition that holds a date, unless it exists or cannot be made now; for due_item, move its rows from the default one.
 -- returns: one
+-- roles: intake, materialiser, upkeep
 -- $1 parent text
 -- $2 day date
 -- $3 rows_max integer

@@ -1,5 +1,6 @@
 -- Read what is outside the monthly partitions: items, months that have too many to be moved, and whether the next month is missing.
 -- returns: one
+-- roles: auditor, operator
 -- $1 items_max integer
 -- index: partition_span_pkey
 -- locks: none

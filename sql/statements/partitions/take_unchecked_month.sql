@@ -1,5 +1,6 @@
 -- Take the month whose items were counted longest ago, if one is due for a count, and record that it is counted now.
 -- returns: zero or one
+-- roles: upkeep
 -- $1 rest_seconds double precision
 -- $2 first_seconds double precision
 -- index: none

@@ -1,5 +1,6 @@
 -- List parked items, oldest first.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 limit integer
 -- index: review_parked_idx
 -- locks: none

@@ -1,5 +1,6 @@
 -- Return whether a run is past its lease.
 -- returns: one
+-- roles: reconciler, upkeep
 -- index: run_lease_idx
 -- locks: none
 select exists (

@@ -1,8 +1,9 @@
 -- Lock runs past their lease, all of a worker's together, until the transaction ends.
 -- returns: zero or more
+-- roles: reconciler, upkeep
 -- $1 limit integer
 -- index: run_lease_idx
--- locks: advisory, one reaper at a time; run rows (for update, skip locked)
+-- locks: lock_row, one reaper at a time (skip locked); run rows (for update, skip locked)
 with late as materialized (
   select r.worker_no
   from ledger.run r
@@ -22,7 +23,7 @@ where r.closed_at is null and r.lease_until < ledger.machine_now()
   -- A run past its hard end waits for no other: its worker may live, and always has leases that end soon.
   and (r.run_until <= ledger.machine_now() or r.worker_no in (select l.worker_no from late l))
   -- One reaper at a time: two would each see half of a worker's runs.
-  and (select pg_try_advisory_xact_lock(hashtextextended('ledger.reap_runs', 0)))
+  and exists (select from ledger.try_lock_rows('reap_runs', array['']))
 order by r.lease_until
 limit 100000
 for update skip locked

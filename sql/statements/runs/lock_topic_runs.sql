@@ -1,5 +1,6 @@
 -- Lock the open runs of claims that are settled by topic, until the transaction ends.
 -- returns: zero or more
+-- roles: outcome_intake
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]

@@ -1,5 +1,6 @@
 -- Record how items of open runs ended (Running to Completed, Cancelled, RetryableFailure, Scheduled or ManualReview), each bit once.
 -- returns: zero or more
+-- roles: outcome_intake, worker
 -- $1 run_nos bigint[]
 -- $2 started_ats timestamptz[]
 -- $3 masks bit varying[]
@@ -58,8 +59,8 @@ recorded as materialized (
   from (
     select array_agg(row(
       o.item_no, o.effective_date, o.run_no, o.event, o.attempt, o.starts, null, false, o.after_seconds,
-      -- A released suspect stays a suspect.
-      case o.event when 3 /* released */ then o.batch_max end,
+      -- A suspect stays one until it completes: a failure may have been the end of its own process.
+      case o.event when 3 /* released */ then o.batch_max when 6 /* failed */ then case when o.batch_max is not null then 1 end end,
       o.evidence ->> 'reason', o.evidence)::ledger.item_outcome) as outcomes
     from (select o.*, o.detail::jsonb as evidence from outcome o
       where o.event in (3 /* released */, 6 /* failed */, 8 /* snoozed */, 9 /* parked */)) o

@@ -1,5 +1,6 @@
 -- Start claim slices (Claimed to Running) as one or more runs each, if the claim is open and not another's, and the slice is the next one.
 -- returns: one or more per input, one a run in the order of positions, or one refusal
+-- roles: worker
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]
@@ -10,12 +11,13 @@
 -- $8 lease_seconds double precision
 -- $9 first_claimed_at timestamptz
 -- $10 last_claimed_at timestamptz
+-- $11 isolations text[]
 -- index: claim_pkey, withdrawal_pkey
--- locks: claim rows (for update, in the order given)
+-- locks: claim rows (for update, in the order given), partition_backoff rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::integer[], $6::integer[])
-    with ordinality a (fence, claimed_at, token, from_position, to_position, run_items_max, ord)
+  select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::integer[], $6::integer[], $11::text[])
+    with ordinality a (fence, claimed_at, token, from_position, to_position, run_items_max, isolated_in, ord)
 ),
 opened as (
   update ledger.claim c
@@ -27,10 +29,18 @@ opened as (
     and a.to_position between a.from_position and c.size
     -- A claim settled by topic belongs to its holder, a direct claim (partition -1) to the worker that made it.
     and c.topic_actor_no is null and (c.partition >= 0 or c.allocator_no = $7::bigint)
-  returning c.fence, c.claimed_at, a.from_position, a.to_position, a.run_items_max, c.flow_no, c.run_seconds,
+  returning c.fence, c.claimed_at, c.topic, c.partition, a.from_position, a.to_position, a.run_items_max, a.isolated_in, c.flow_no, c.run_seconds,
     c.item_no[a.from_position:a.to_position] as item_no,
     c.effective_date[a.from_position:a.to_position] as effective_date,
     c.attempt[a.from_position:a.to_position] as attempt
+),
+-- A start out of a partition ends its backoff; one that another transaction has locked waits for the next start.
+resumed as (
+  delete from ledger.partition_backoff b
+  where b.ctid = any (array(
+    select l.ctid from ledger.partition_backoff l
+    where (l.topic, l.partition) in (select o.topic, o.partition from opened o)
+    for update skip locked))
 ),
 withdrawn as materialized (
   select o.fence, o.from_position + u.ord::integer - 1 as position, u.item_no, u.effective_date, u.attempt,
@@ -49,11 +59,11 @@ honoured as (
 begun as (
   insert into ledger.run (
     started_at, fence, claimed_at, from_position, to_position, worker_no, lease_until, lease_seconds, ended, closed_at,
-    flow_no, run_until)
+    flow_no, run_until, isolated_in)
   select ledger.now(), o.fence, o.claimed_at, s.from_position, s.to_position, $7::bigint,
     ledger.machine_now() + make_interval(secs => least($8::double precision, o.run_seconds)), $8::double precision, m.ended,
     case when m.ended = ~m.blank then ledger.now() end, o.flow_no,
-    ledger.machine_now() + make_interval(secs => o.run_seconds)
+    ledger.machine_now() + make_interval(secs => o.run_seconds), o.isolated_in
   from opened o
   cross join lateral (
     select p as from_position, least(p + o.run_items_max - 1, o.to_position) as to_position
@@ -81,7 +91,7 @@ asked_with_run as materialized (
     c.closed_at,
     case
       when b.run_no is not null then null
-      when c.size is null then case when ledger.has_claim(a.fence) then 'mismatch' else 'unknown' end
+      when c.size is null then 'mismatch'
       when c.topic_actor_no is not null or (c.partition < 0 and c.allocator_no <> $7::bigint) then 'wrong_settler'
       when c.closed_at is not null and c.started < c.size then 'stale'
     end as refusal

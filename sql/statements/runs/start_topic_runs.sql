@@ -1,5 +1,6 @@
 -- Start claims settled by topic, as one run each, if an outcome was reported before Kafka's acknowledgement was marked (Claimed to Running).
 -- returns: zero or more
+-- roles: outcome_intake
 -- $1 fences bigint[]
 -- $2 claimed_ats timestamptz[]
 -- $3 tokens text[]
@@ -7,16 +8,21 @@
 -- $5 items uuid[]
 -- $6 first_claimed_at timestamptz
 -- $7 last_claimed_at timestamptz
+-- $8 first_item uuid
+-- $9 last_item uuid
+-- $10 outcome_topics text[]
 -- index: claim_pkey, due_item_id_effective_date_key
 -- locks: claim rows (for update, fence ascending)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
-  select u.fence, u.claimed_at, u.token, array_agg(u.position) as positions, array_agg(u.item) as items
-  from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::uuid[])
-    u (fence, claimed_at, token, position, item)
+  select u.fence, u.claimed_at, u.token, array_agg(u.position) as positions, array_agg(u.item) as items,
+    array_agg(u.outcome_topic) as outcome_topics
+  from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::uuid[], $10::text[])
+    u (fence, claimed_at, token, position, item, outcome_topic)
   group by u.fence, u.claimed_at, u.token
 ),
--- A reported outcome that names the item at this position of the claim proves that its record was read.
+-- A reported outcome that names the item at this position of the claim proves that its record was read, if it is from the
+-- topic that the kind names for outcomes.
 named as materialized (
   select c.fence, c.claimed_at
   from asked a
@@ -24,10 +30,16 @@ named as materialized (
     and c.claimed_at between $6::timestamptz and $7::timestamptz and c.token = a.token
   where c.topic_actor_no is not null and c.published_at is null and c.started = 0
     and exists (
-      select from unnest(a.positions, a.items) u (position, item)
-      join ledger.due_item i
-        on i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
-      where i.id = u.item)
+      select from unnest(a.positions, a.items, a.outcome_topics) u (position, item, outcome_topic)
+      cross join lateral (  -- ids begin with the date; `offset 0` as in find_outcome_targets
+        select i.item_no, i.flow_no
+        from ledger.due_item i
+        where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
+        offset 0
+      ) i
+      join ledger.flow f on f.flow_no = i.flow_no
+      join ledger.kind k on k.kind_no = f.kind_no and k.outcome_topic is not distinct from u.outcome_topic
+      where i.item_no = c.item_no[u.position])
 ),
 unmarked as materialized (
   select c.fence, c.claimed_at

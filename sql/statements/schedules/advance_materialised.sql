@@ -1,5 +1,6 @@
 -- Move a definition's materialised watermark forward, never back.
 -- returns: zero or more
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- $2 untils timestamptz[]
 -- index: materialised_pkey

@@ -1,5 +1,6 @@
 -- Start definitions' chains with these items: the transaction that ends one emits the next.
 -- returns: zero
+-- roles: materialiser
 -- $1 ids uuid[]
 -- $2 definition_nos bigint[]
 -- $3 delay_seconds double precision[]

@@ -1,5 +1,6 @@
 -- Count, for each definition, the pending items not due yet that are on these local days or were moved from them.
 -- returns: zero or more
+-- roles: operator
 -- $1 definition_nos bigint[]
 -- $2 days date[]
 -- $3 from_at timestamptz

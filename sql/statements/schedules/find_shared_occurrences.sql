@@ -1,5 +1,6 @@
 -- Find which of these occurrences are items of a definition of another name, and which of those a newer version ended.
 -- returns: zero or more, one an input that is such an item
+-- roles: materialiser
 -- $1 ids uuid[]
 -- $2 effective_dates date[]
 -- $3 definition_nos bigint[]

@@ -1,5 +1,6 @@
 -- Find the item of an occurrence that a person triggered, however long ago.
 -- returns: zero or one
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 cycle text

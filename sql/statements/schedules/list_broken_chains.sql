@@ -1,5 +1,6 @@
 -- List definitions with a fixed delay without an item that leads to the next one: their chain has not begun, or broke.
 -- returns: zero or more
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- index: following_definition_idx
 -- locks: none

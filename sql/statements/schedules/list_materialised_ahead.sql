@@ -1,5 +1,6 @@
 -- List the versions that are materialised beyond now, by number.
 -- returns: zero or more
+-- roles: operator
 -- $1 after_definition_no bigint
 -- $2 limit integer
 -- index: none

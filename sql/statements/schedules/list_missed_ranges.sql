@@ -1,5 +1,6 @@
 -- List missed ranges of occurrences, by definition and time.
 -- returns: zero or more
+-- roles: reconciler
 -- $1 after_definition_no bigint
 -- $2 after_from_at timestamptz
 -- $3 limit integer

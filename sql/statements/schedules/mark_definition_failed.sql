@@ -1,5 +1,6 @@
 -- Record that a definition could not be materialised, and why; its watermark does not change.
 -- returns: zero or one
+-- roles: materialiser
 -- $1 definition_no bigint
 -- $2 failure text
 -- index: materialised_pkey

@@ -1,5 +1,6 @@
 -- Record missed ranges of occurrences; one that begins where a definition's last range ends extends it.
 -- returns: zero
+-- roles: materialiser
 -- $1 definition_nos bigint[]
 -- $2 from_ats timestamptz[]
 -- $3 until_ats timestamptz[]

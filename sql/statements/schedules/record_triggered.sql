@@ -1,5 +1,6 @@
 -- Record the item of an occurrence that a person triggered; the caller has locked the definition.
 -- returns: zero
+-- roles: operator
 -- $1 tenant text
 -- $2 name text
 -- $3 cycle text

@@ -1,5 +1,6 @@
 -- End pending items of older versions of a definition in a span that a newer version decides (Scheduled to Superseded).
 -- returns: one
+-- roles: materialiser
 -- $1 definition_no bigint
 -- $2 from_at timestamptz
 -- $3 until_at timestamptz

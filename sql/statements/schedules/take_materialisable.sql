@@ -1,5 +1,6 @@
 -- Take scheduled definitions behind the horizon, to expand a stride beyond it, and lock them until the transaction ends.
 -- returns: zero or more
+-- roles: materialiser
 -- $1 horizon_seconds double precision
 -- $2 stride_seconds double precision
 -- $3 retry_seconds double precision

@@ -1,5 +1,6 @@
 -- Grant a worker's credit for each topic that it consumes; end its grants for other topics.
 -- returns: zero
+-- roles: worker
 -- $1 worker_no bigint
 -- $2 topics text[]
 -- $3 items integer[]

@@ -1,5 +1,6 @@
 -- Read for each topic how many items its live workers grant, and how many are outstanding.
 -- returns: exactly one per input
+-- roles: allocator, worker
 -- $1 topics text[]
 -- index: credit_pkey, claim_deadline_idx
 -- locks: none

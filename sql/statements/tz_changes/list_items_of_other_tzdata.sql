@@ -1,5 +1,6 @@
 -- List pending items that were never handed out, are not due yet, and were placed by another tz database; from an instant on, if one is given.
 -- returns: zero or more
+-- roles: operator
 -- $1 tzdata text
 -- $2 from_at timestamptz
 -- $3 after_item_no bigint

@@ -1,5 +1,6 @@
 -- List the versions in a tz change by name, by page.
 -- returns: zero or more
+-- roles: operator
 -- $1 change_no bigint
 -- $2 after_tenant text
 -- $3 after_name text

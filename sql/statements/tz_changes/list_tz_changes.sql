@@ -1,5 +1,6 @@
 -- List tz changes, the newest first, or those of one digest.
 -- returns: zero or more
+-- roles: auditor, operator
 -- $1 digest text
 -- $2 limit integer
 -- index: none

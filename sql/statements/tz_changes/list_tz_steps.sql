@@ -1,5 +1,6 @@
 -- List the steps of one version in a tz change by time.
 -- returns: zero or more
+-- roles: operator
 -- $1 change_no bigint
 -- $2 definition_no bigint
 -- index: none

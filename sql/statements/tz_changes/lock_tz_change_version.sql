@@ -1,5 +1,6 @@
 -- Lock the pages of one version in a tz change that are not applied.
 -- returns: zero or more, one a page
+-- roles: operator
 -- $1 change_no bigint
 -- $2 definition_no bigint
 -- index: none

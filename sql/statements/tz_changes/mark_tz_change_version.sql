@@ -1,5 +1,6 @@
 -- Record that one version in a tz change is applied, or was superseded by another version.
 -- returns: zero or more, one a page
+-- roles: operator
 -- $1 change_no bigint
 -- $2 definition_no bigint
 -- $3 items integer

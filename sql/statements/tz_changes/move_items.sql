@@ -1,5 +1,6 @@
 -- Move or end pending items that were never handed out (Scheduled), by a newer tz database.
 -- returns: zero or more, one an input that moved or ended
+-- roles: operator
 -- $1 definition_no bigint
 -- $2 ids uuid[]
 -- $3 due_ats timestamptz[]

@@ -1,5 +1,6 @@
 -- Open a tz change whose steps the transaction has recorded.
 -- returns: one
+-- roles: operator
 -- $1 change_no bigint
 -- $2 digest text
 -- $3 tzdata text

@@ -1,5 +1,6 @@
 -- Record some steps of one version in a tz change as its next page, or why it cannot be expanded.
 -- returns: one
+-- roles: operator
 -- $1 change_no bigint
 -- $2 definition_no bigint
 -- $3 superseded_at timestamptz

@@ -31,6 +31,7 @@ from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
 from dueledger.workers.worker import Worker
 from tests.forks import ForkedProcess, ForkServer
+from tests.logins import with_login
 
 T = TypeVar("T")
 
@@ -95,7 +96,7 @@ class Estate:
 
     def __post_init__(self) -> None:
         self.settings = DirectSettings(
-            dsn=SecretStr(self.dsn),
+            dsn=SecretStr(with_login(self.dsn, "direct_worker")),
             bootstrap_servers=NOBODY,
             worker_batch_wait_seconds=0,
             direct_batch_wait_seconds=0,
@@ -123,18 +124,24 @@ class Estate:
         return await self.running.enter_async_context(_working(settings, handlers))
 
     async def start_process(
-        self, handlers: str, *options: str, crash_at: str = ""
+        self,
+        handlers: str,
+        *options: str,
+        crash_at: str = "",
+        module: str = "handlers",
+        **variables: str,
     ) -> WorkerProcess:
         """Start `dueledger work --direct` without any address of Kafka; it dies with the test."""
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith("DUELEDGER_")
         }
         environment |= {
-            "DUELEDGER_DSN": self.dsn,
+            "DUELEDGER_DSN": self.settings.dsn.get_secret_value(),
             "TEST_KIND": self.kind,
             CRASH_VARIABLE: crash_at,
+            **variables,
         }
-        command = ("-m", "dueledger", "work", "--direct", f"handlers:{handlers}", *options)
+        command = ("-m", "dueledger", "work", "--direct", f"{module}:{handlers}", *options)
         process = await self.forks.start(*command, env=environment, cwd=HERE, pipe="stdout")
         worker = WorkerProcess(process)
         self.running.push_async_callback(worker.kill)

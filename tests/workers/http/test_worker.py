@@ -8,6 +8,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING
 
 import pytest
+from pydantic import SecretStr
 
 from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.definitions.parsing import parse_definition
@@ -16,6 +17,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.workers.http import DirectHttpSettings, HttpSettings, run_http_worker
 from dueledger.workers.http.allow_list import read_origin
+from tests.logins import with_login
 
 from .conftest import OK, Endpoint, MakeEndpoint, never
 
@@ -139,7 +141,10 @@ async def test_what_is_not_accepted_waits_for_a_person_with_the_reason(
 def direct_settings(site: Site) -> DirectHttpSettings:
     """Settings of a worker that may call this machine, and to which Kafka is nowhere."""
     known = http_settings(site, "http://127.0.0.1:*").model_dump()
-    return DirectHttpSettings.model_validate(known | {"bootstrap_servers": "127.0.0.1:1"})
+    dsn = with_login(site.settings.dsn.get_secret_value(), "direct_worker")
+    return DirectHttpSettings.model_validate(
+        known | {"bootstrap_servers": "127.0.0.1:1", "dsn": SecretStr(dsn)}
+    )
 
 
 async def test_items_are_sent_without_kafka_and_those_of_other_tenants_kinds_are_left_alone(
@@ -210,10 +215,8 @@ async def test_an_endpoint_that_hangs_has_its_own_bound_and_uses_no_call_slot_of
     hanging.answers = [never] * 100
     await define(site, site.kind, hanging.url, tenant="acme", concurrency=2)
     await define(site, site.kind, other.url, tenant="umbra", concurrency=3)
-    settings = http_settings(site, "http://127.0.0.1:*")
+    settings = direct_settings(site) if direct else http_settings(site, "http://127.0.0.1:*")
     settings = settings.model_copy(update={"worker_drain_seconds": 0.0})
-    if direct:
-        settings = DirectHttpSettings.model_validate(settings.model_dump())
     await site.emit(make_drafts(20, tenant="acme"))
     await site.emit(make_drafts(20, tenant="umbra"))
     stop = Stop()

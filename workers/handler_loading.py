@@ -1,4 +1,4 @@
-"""Load handlers by name for `dueledger work`."""
+"""Load handlers by name: for `dueledger work`, and for the process that isolates suspects."""
 
 import importlib
 import sys
@@ -11,8 +11,11 @@ from dueledger.workers.handlers import Handlers
 
 
 def load_handlers(places: Sequence[str]) -> Handlers:
-    """Import each ``module:name`` and return one registry of all their handlers."""
-    handlers = Handlers()
+    """Import each ``module:name`` and return one registry of all their handlers.
+
+    Another process can load them again, so their suspects run isolated.
+    """
+    handlers = Handlers(places=places)
     for place in places:
         try:
             handlers.include(_load(place))

@@ -1,7 +1,8 @@
-"""Closes a producer without flushing it; aiokafka 0.14 has no public way to do so.
+"""Closes a producer without flushing it, and ends its retries without errors.
 
-``stop()`` of aiokafka waits until every queued batch is delivered, and an idempotent producer
-retries for ever. Only this module uses private attributes of aiokafka's producer.
+aiokafka 0.14 has no public way for either: its ``stop()`` waits until every queued batch is
+delivered, and an idempotent producer retries for ever. Only this module uses private attributes of
+aiokafka's producer.
 """
 
 # ruff: noqa: SLF001 - see above
@@ -10,7 +11,7 @@ retries for ever. Only this module uses private attributes of aiokafka's produce
 import asyncio
 from collections import deque
 from itertools import chain
-from typing import Protocol, cast
+from typing import Protocol, cast, final
 
 from aiokafka import AIOKafkaProducer
 
@@ -22,6 +23,18 @@ class _ProducerBatch(Protocol):
 class _ProducerAccumulator(Protocol):
     _batches: dict[object, deque[_ProducerBatch]]
     _pending_batches: set[_ProducerBatch]
+
+
+@final
+class _PendingBatches(set[_ProducerBatch]):
+    """Batches in requests. A batch that waits for its retry is none of them.
+
+    The client removes each batch when it ends, and would fail for those that end in between: with
+    a traceback for each batch of an outage.
+    """
+
+    def remove(self, batch: _ProducerBatch, /) -> None:
+        self.discard(batch)
 
 
 class _ProducerSender(Protocol):
@@ -38,6 +51,11 @@ class _ProducerInternals(Protocol):
     _sender: _ProducerSender
     _message_accumulator: _ProducerAccumulator
     client: _ProducerClient
+
+
+def allow_end_before_retry(producer: AIOKafkaProducer) -> None:
+    """Let batches end while they wait for a retry. Call it before anything is sent."""
+    cast("_ProducerInternals", producer)._message_accumulator._pending_batches = _PendingBatches()
 
 
 async def stop_sending(producer: AIOKafkaProducer) -> bool:

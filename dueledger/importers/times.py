@@ -1,0 +1,52 @@
+"""Times in the files of other schedulers, as bounds of a `when`."""
+
+from datetime import UTC, datetime, timedelta
+
+from dueledger.importers.import_result import ImportRefusal
+from dueledger.ledger.schedule import load_zone
+from dueledger.ledger.schedule.expressions import local_time_text
+
+_CHARS_MAX = 40
+
+
+def local_time_of(text: object, zone: str) -> str | ImportRefusal:
+    """Return a time of ISO 8601 as local time of a zone, to the second.
+
+    A time without an offset is one of that zone.
+    """
+    at = _read(text)
+    if at is None:
+        return ImportRefusal("a time is not of the form 2027-03-01T09:00:00", "ISO 8601")
+    try:
+        local = at if at.tzinfo is None else at.astimezone(load_zone(zone)).replace(tzinfo=None)
+    except OverflowError:
+        return ImportRefusal("a time is too far in the past or future", "years 1970 to 2199")
+    return local_time_text(local.replace(microsecond=0, fold=0))
+
+
+def instant_of_text(text: object, zone: str) -> str | ImportRefusal:
+    """Return the same as an instant."""
+    at = _read(text)
+    if at is None:
+        return ImportRefusal("a time is not of the form 2027-03-01T09:00:00", "ISO 8601")
+    try:
+        at = (at if at.tzinfo else at.replace(tzinfo=load_zone(zone))).astimezone(UTC)
+    except OverflowError:
+        return ImportRefusal("a time is too far in the past or future", "years 1970 to 2199")
+    return at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
+
+
+def _read(text: object) -> datetime | None:
+    if isinstance(text, datetime):  # YAML reads it as one
+        return text
+    if not isinstance(text, str) or len(text) > _CHARS_MAX:
+        return None
+    try:
+        return datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+
+
+def second_after(local: str) -> str:
+    """Return the local time a second later: an exclusive bound for an inclusive one."""
+    return local_time_text(datetime.fromisoformat(local) + timedelta(seconds=1))

@@ -1,0 +1,52 @@
+"""Roles of the ledger, and who has them."""
+
+import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+import asyncpg
+
+from dueledger.ledger.errors import NotFound
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+ROLES: Final = (
+    *("allocator", "approver", "auditor", "emitter", "intake", "materialiser", "operator"),
+    *("outcome_intake", "reconciler", "simulator", "upkeep", "worker"),
+)
+"""Each is `ledger_…` in Postgres; docs/security.md says what each may do."""
+
+_HEADER: Final = re.compile(r"^-- roles: (.+)$", re.MULTILINE)
+
+
+async def grant_role(
+    connection: Connection, role: str, login: str, tenants: Sequence[str] | None = None
+) -> None:
+    """Grant a role to a login. An emitter may then emit for `tenants` only, unless None.
+
+    Raises NotFound if there is no such login.
+    """
+    with _found(login):
+        await connection.execute(statement("grant_role"), role, login, tenants)
+
+
+async def revoke_role(connection: Connection, role: str, login: str) -> None:
+    """Revoke a role from a login, and what an emitter was bound to. Raises NotFound as above."""
+    with _found(login):
+        await connection.execute(statement("revoke_role"), role, login)
+
+
+@contextmanager
+def _found(login: str) -> Generator[None]:
+    try:
+        yield
+    except (asyncpg.UndefinedObjectError, asyncpg.ReservedNameError):  # `none` is reserved
+        message = f"there is no login {login}; make it first: create role … login"
+        raise NotFound(message, login=login) from None
+
+
+def roles_of_query(query: str) -> list[str]:
+    """Return the roles that may run a statement, from its text; none for other queries."""
+    found = _HEADER.search(query)
+    return found[1].split(", ") if found else []

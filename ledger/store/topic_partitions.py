@@ -1,0 +1,64 @@
+"""What the ledger knows of the partitions of a topic: closed claims, deadlines, stalls."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dueledger.ledger.claim_id import ClaimId, first_and_last
+from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.statements import statement
+
+
+class StalledPartition(NamedTuple):
+    """A partition out of which a worker has read nothing for `stalled_seconds`.
+
+    `next_offset` is the offset that it reads next; None if it does not know yet.
+    """
+
+    topic: str
+    partition: int
+    next_offset: int | None
+    stalled_seconds: float
+
+
+async def list_queue_deadlines(connection: Connection, topics: Sequence[str]) -> dict[str, int]:
+    """Return the shortest queue deadline of the kinds of each topic, in seconds."""
+    rows = await connection.fetch(statement("list_queue_deadlines"), topics)
+    return {row["topic"]: row["queue_seconds"] for row in rows}
+
+
+async def record_stalled_partitions(
+    connection: Connection, worker_no: int, stalled: Sequence[StalledPartition]
+) -> None:
+    """Record all partitions in which a worker is stalled now. Those already recorded stay."""
+    await connection.execute(
+        statement("record_stalled_partitions"),
+        worker_no,
+        [each.topic for each in stalled],
+        [each.partition for each in stalled],
+        [each.next_offset for each in stalled],
+        [each.stalled_seconds for each in stalled],
+    )
+
+
+async def find_stalled_partition(connection: Connection, fence: int) -> dict[str, Any] | None:
+    """Find the partition of an open claim if a live worker is stalled there."""
+    row = await connection.fetchrow(statement("find_stalled_partition"), fence)
+    return dict(row) if row else None
+
+
+async def list_closed_claims(
+    connection: Connection, claim_ids: Sequence[ClaimId]
+) -> dict[ClaimId, int]:
+    """Return the closed ones of these claims, with how far each was started. Unknown ones are not.
+
+    The result holds for ever: no statement opens a claim again.
+    """
+    claimed_ats = [claim_id.claimed_at for claim_id in claim_ids]
+    rows = await connection.fetch(
+        statement("list_closed_claims"),
+        [claim_id.fence for claim_id in claim_ids],
+        claimed_ats,
+        [claim_id.token for claim_id in claim_ids],
+        *first_and_last(claimed_ats),
+    )
+    return {claim_ids[row["ord"] - 1]: row["started"] for row in rows}

@@ -1,0 +1,118 @@
+"""Rows of populations: which can be read, and which the ledger could have."""
+
+from datetime import UTC, date, datetime
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+import orjson
+
+from dueledger.ledger.definitions.model import (
+    BUSINESS_KEY_CHARS_MAX,
+    CYCLE_CHARS_MAX,
+    PAYLOAD_BYTES_MAX,
+)
+from dueledger.ledger.errors import InvalidItem, shown_value
+from dueledger.ledger.identity import TENANT_SHAPE, item_id
+from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
+from dueledger.reconciler.sources import PopulationRow
+
+POPULATION_COLUMNS: Final = frozenset(
+    {"tenant", "kind", "business_key", "cycle", "effective_date", "due_at"}
+)
+OPTIONAL_TEXTS: Final = ("payload", "partition_key")
+_YEAR_MIN: Final = DUE_MIN.year
+_YEAR_MAX: Final = DUE_END.year - 1
+_SHAPE: Final = "A-Z a-z 0-9 . _ -"
+_INFINITE_YEARS: Final = (date.min.year, date.max.year)  # as asyncpg reads infinities
+
+
+class _Columns(Protocol):
+    """A row by the names of its columns, as asyncpg's is."""
+
+    def __getitem__(self, name: str, /) -> Any: ...  # noqa: ANN401 - of any type
+
+
+def population_row(record: _Columns, columns: set[str]) -> PopulationRow | str:
+    """Return the row, or the reason to skip it."""
+    texts: dict[str, str] = {}
+    for name in ("tenant", "kind", "business_key", "cycle"):
+        value: Any = record[name]
+        if not isinstance(value, str):
+            return f"{name} is {'null' if value is None else 'not text'}"
+        texts[name] = value
+    effective: Any = record["effective_date"]
+    due: Any = record["due_at"]
+    if isinstance(due, datetime) and due.year in _INFINITE_YEARS:
+        due = due.replace(tzinfo=UTC)  # it may have none
+    if not isinstance(effective, date) or isinstance(effective, datetime):
+        return "effective_date is not a date"
+    if not isinstance(due, datetime) or due.tzinfo is None:
+        return "due_at is not a timestamp with time zone"
+    optional: dict[str, str | None] = {}
+    for name in OPTIONAL_TEXTS:
+        value = record[name] if name in columns else None
+        if value is not None and not isinstance(value, str):
+            return f"{name} is not text"
+        optional[name] = value
+    identity = b""  # such a row fails the source
+    usable = _unusable_name(texts["tenant"], texts["kind"]) is None
+    if usable and _YEAR_MIN <= effective.year <= _YEAR_MAX:
+        try:
+            identity = item_id(
+                texts["tenant"], texts["kind"], texts["business_key"], texts["cycle"], effective
+            ).bytes
+        except InvalidItem as refusal:
+            return f"{refusal.problems[0].field} {refusal.problems[0].reason}"
+    return PopulationRow(
+        identity,
+        texts["tenant"],
+        texts["kind"],
+        texts["business_key"],
+        texts["cycle"],
+        effective,
+        due,
+        optional["payload"],
+        optional["partition_key"],
+    )
+
+
+def impossible_reason(row: PopulationRow) -> str | None:
+    """Return why the ledger can have no such item, or None."""
+    if unusable := _unusable_name(row.tenant, row.kind):
+        reason = unusable
+    elif not _YEAR_MIN <= row.effective_date.year <= _YEAR_MAX:
+        reason = f"effective_date is outside {_YEAR_MIN} to {_YEAR_MAX}"
+    elif not _YEAR_MIN <= row.due_at.astimezone(UTC).year <= _YEAR_MAX:
+        reason = f"due_at is outside {_YEAR_MIN} to {_YEAR_MAX}"
+    elif not 0 < len(row.business_key) <= BUSINESS_KEY_CHARS_MAX:
+        reason = f"business_key is empty, or longer than {BUSINESS_KEY_CHARS_MAX} characters"
+    elif len(row.cycle) > CYCLE_CHARS_MAX:
+        reason = f"cycle is longer than {CYCLE_CHARS_MAX} characters"
+    elif row.payload is not None and (fault := _payload_fault(row.payload)):
+        reason = f"payload {fault}"
+    elif row.partition_key is not None and not 0 < len(row.partition_key) <= BUSINESS_KEY_CHARS_MAX:
+        reason = f"partition_key is empty, or longer than {BUSINESS_KEY_CHARS_MAX} characters"
+    else:
+        return None
+    return f"{reason} in the row of {shown_value(row.business_key)}"
+
+
+@lru_cache(maxsize=1024)
+def _unusable_name(tenant: str, kind: str) -> str | None:
+    for name, value in (("tenant", tenant), ("kind", kind)):
+        if not TENANT_SHAPE.fullmatch(value):
+            shown = shown_value(value)
+            return (
+                f"{name} {shown} is empty, longer than 100 characters, or has others than {_SHAPE}"
+            )
+    return None
+
+
+def _payload_fault(payload: str) -> str | None:
+    if len(payload) > PAYLOAD_BYTES_MAX or len(payload.encode()) > PAYLOAD_BYTES_MAX:
+        return "is over 256 KiB"
+    try:
+        orjson.loads(payload)
+    except orjson.JSONDecodeError:
+        return "is not JSON, or too deep"
+    return None

@@ -1,0 +1,73 @@
+-- Functions, because the months of these items are known only while a statement runs: then Postgres has already opened every
+-- partition of a plan that no parameter excludes.
+create type ledger.item_group as (
+  effective_date date,
+  item_nos bigint[],
+  attempt smallint,
+  starts smallint,
+  batch_max smallint
+);
+
+comment on type ledger.item_group is 'Items with the same date, attempt, starts and batch_max.';
+
+create function ledger.find_items(groups ledger.item_group[]) returns table (
+  item_no bigint, id uuid, effective_date date, flow_no integer, business_key text, partition_key text, cycle text,
+  due_at timestamptz, payload json, traceparent text, serial bigint, overlap smallint, attempt smallint, starts smallint,
+  batch_max smallint
+)
+  language plpgsql stable rows 1000 set search_path = pg_catalog, pg_temp
+as $$
+declare
+  first_date date;
+  last_date date;
+begin
+  select min(g.effective_date), max(g.effective_date) into first_date, last_date from unnest(groups) g;
+  -- Items of a group are read together: one index scan instead of one index descent an item.
+  return query
+  select i.*, g.attempt, g.starts, g.batch_max
+  from unnest(groups) g
+  cross join lateral (
+    select i.item_no, i.id, i.effective_date, i.flow_no, i.business_key, i.partition_key, i.cycle, i.due_at, i.payload,
+      i.traceparent, i.serial, i.overlap
+    from ledger.due_item i
+    where i.effective_date = g.effective_date and i.item_no = any (g.item_nos)
+      and i.effective_date between first_date and last_date
+    offset 0
+  ) i;
+end $$;
+
+comment on function ledger.find_items is
+  'The rows of these items, as many as are found, with what their group says. It opens the months of these items only.';
+
+create function ledger.find_due_at(effective_date date, item_no bigint) returns timestamptz
+  language plpgsql stable strict set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (
+    select i.due_at from ledger.due_item i
+    where i.effective_date = find_due_at.effective_date and i.item_no = find_due_at.item_no);
+end $$;
+
+comment on function ledger.find_due_at is 'When an item is due; null where it is not found.';
+
+create function ledger.find_ending(
+  effective_date date, item_no bigint, run_no bigint, out event smallint, out detail jsonb
+)
+  language plpgsql stable strict set search_path = pg_catalog, pg_temp
+as $$
+begin
+  -- Two statements, an index each: usually the first finds it, and each locks every month.
+  select t.event, t.detail into event, detail
+  from ledger.transition t
+  where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
+    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */);
+  if event is null then
+    select t.event, t.detail into event, detail
+    from ledger.transition t
+    where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
+      and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+    limit 1;
+  end if;
+end $$;
+
+comment on function ledger.find_ending is 'How an item ended in a run; nulls where the journal does not say.';

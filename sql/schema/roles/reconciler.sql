@@ -1,0 +1,28 @@
+-- The reconciler: compares, records findings, and executes repairs.
+select ledger.make_role('ledger_reconciler');
+
+grant usage on schema ledger to ledger_reconciler;
+grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calendar_use, ledger.definition,
+  ledger.due_item, ledger.due_item_default, ledger.event, ledger.expedited, ledger.failure_streak,
+  ledger.finding, ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.materialised,
+  ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.pending, ledger.population,
+  ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review,
+  ledger.run, ledger.transition, ledger.watermark, ledger.withdrawal to ledger_reconciler;
+grant select (attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence, item_no,
+  partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
+grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
+  ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.review,
+  ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal to ledger_reconciler;
+grant update (closed_at) on ledger.claim to ledger_reconciler;
+grant update (failures, last_at, reason) on ledger.failure_streak to ledger_reconciler;
+grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconciler;
+grant update (available_at, expirations) on ledger.partition_backoff to ledger_reconciler;
+grant update (batch_max) on ledger.pending to ledger_reconciler;  -- to lock rows
+grant update (counts, finished_at) on ledger.reconciliation to ledger_reconciler;
+grant update (executed_at, executed_by, outcome, status) on ledger.repair to ledger_reconciler;
+grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
+grant update (closed_at) on ledger.run to ledger_reconciler;
+grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
+grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
+grant execute on function ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
+  ledger.register_actor, ledger.try_lock_rows to ledger_reconciler;

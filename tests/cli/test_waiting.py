@@ -1,0 +1,101 @@
+"""Processes that start while Postgres and Kafka are away wait for them."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
+
+from dueledger.stack import Endpoints
+from tests.forks import ForkedProcess, ForkServer
+
+from .test_stopping import HANDLERS, PROCESSES
+
+WAITED_SECONDS = 60.0
+
+
+async def _relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    while part := await reader.read(65_536):
+        writer.write(part)
+    writer.close()
+
+
+@asynccontextmanager
+async def relayed(port: int, host: str | None, to_port: int | None) -> AsyncGenerator[None]:
+    """Let a port on which nobody listened lead to a server."""
+    carrying: set[asyncio.Task[None]] = set()
+
+    async def join(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        other_reader, other_writer = await asyncio.open_connection(host, to_port)
+        for task in (
+            asyncio.create_task(_relay(reader, other_writer)),
+            asyncio.create_task(_relay(other_reader, writer)),
+        ):
+            carrying.add(task)
+            task.add_done_callback(carrying.discard)
+
+    server = await asyncio.start_server(join, "127.0.0.1", port)
+    try:
+        yield
+    finally:
+        server.close()
+        for task in carrying:
+            task.cancel()
+        await asyncio.gather(*carrying, return_exceptions=True)
+
+
+def free_port() -> int:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        return bound.getsockname()[1]
+
+
+async def until_logged(process: ForkedProcess, *texts: bytes) -> bytes:
+    """Read the log up to a line with all of the texts."""
+    assert process.piped is not None
+    async with asyncio.timeout(WAITED_SECONDS):
+        while line := await process.piped.readline():
+            if all(text in line for text in texts):
+                return line
+    raise AssertionError("it ended")
+
+
+async def test_processes_that_start_before_postgres_and_kafka_wait_for_both(
+    database: str, stack: Endpoints, tmp_path: Path, fork_server: ForkServer
+) -> None:
+    (tmp_path / "mine.py").write_text(HANDLERS)
+    postgres, kafka = free_port(), free_port()
+    address = urlsplit(database)
+    user, at, _ = address.netloc.rpartition("@")
+    environment = {
+        **os.environ,
+        "DUELEDGER_DSN": urlunsplit(address._replace(netloc=f"{user}{at}127.0.0.1:{postgres}")),
+        "DUELEDGER_BOOTSTRAP_SERVERS": f"127.0.0.1:{kafka}",
+    }
+    async with AsyncExitStack() as running:
+        processes: dict[tuple[str, ...], ForkedProcess] = {}
+        for arguments in PROCESSES:
+            process = await fork_server.start(
+                *("-m", "dueledger", *arguments), cwd=tmp_path, env=environment, pipe="stderr"
+            )
+            running.callback(process.kill)
+            processes[arguments] = process
+        for process in processes.values():
+            line = await until_logged(process, b"service.awaited", b"Postgres cannot be used")
+            assert b'"failures": 1' in line
+        await running.enter_async_context(relayed(postgres, address.hostname, address.port))
+        await until_logged(processes["work", "mine:handlers"], b"service.awaited", b"Kafka")
+        bootstrap_host, _, bootstrap_port = stack.bootstrap_servers.partition(":")
+        await running.enter_async_context(relayed(kafka, bootstrap_host, int(bootstrap_port)))
+        for arguments, process in processes.items():
+            if arguments != ("work", "mine:handlers"):  # it has started, and waits for Kafka alone
+                await until_logged(process, b"process.started")
+        for process in processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in processes.values():
+            assert process.piped is not None
+            await process.piped.read()
+            assert await process.wait() == 0

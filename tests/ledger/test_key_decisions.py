@@ -1,0 +1,360 @@
+"""What a claim decides about the items of a key: each rule, and what does not fall under it."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+import pytest
+
+from dueledger.ledger.rules.drafts import Overlap
+from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
+from dueledger.ledger.store.claims import claim_serial_items
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.flow_limits import WokenItems, release_keys
+from dueledger.ledger.store.flows import FlowScope, pause_flows
+
+from .conftest import Ledger
+
+RETRY: Final = State.RETRYABLE_FAILURE
+WAIT, SKIP = Overlap.WAIT, Overlap.SKIP
+DELETE: Final = """
+delete from ledger.pending where item_no = (select item_no from ledger.due_item where id = $1)
+"""
+PLACE: Final = """
+update ledger.pending set state = $4, serial = $5, serial_due_at = $6, overlap = $7,
+  available_at = case when $2::boolean then 'infinity' else $3::timestamptz end
+where item_no = (select item_no from ledger.due_item where id = $1)
+"""
+BUFFER, CANCEL = Overlap.BUFFER_ONE, Overlap.CANCEL_OTHER
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a key: its policy, when it was due, and where it is.
+
+    It `is_due`, is `later`, or `waits` for its key; or it is in none of these places and `holds`
+    the key.
+    """
+
+    overlap: Overlap
+    due: int
+    place: str = "is_due"
+    key: int = 1
+    state: State = State.SCHEDULED
+    lane: str = ""
+    holds: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Items by name, and what one claim makes of them."""
+
+    items: dict[str, Item]
+    claimed: set[str] = field(default_factory=set[str])
+    waiting: set[str] = field(default_factory=set[str])
+    skipped: set[str] = field(default_factory=set[str])
+    ousted: set[str] = field(default_factory=set[str])
+
+
+def holder(due: int = 1, *, key: int = 1, overlap: Overlap = WAIT, lane: str = "") -> Item:
+    return Item(overlap, due, "", key, lane=lane, holds=True)
+
+
+CASES: Final = {
+    # Order by key.
+    "the first of a key is claimed": Case(
+        {"a": Item(WAIT, 2), "b": Item(WAIT, 1), "other": Item(WAIT, 3, key=2)},
+        {"b", "other"},
+        {"a"},
+    ),
+    "a retry goes before what is due later": Case(
+        {"a": Item(WAIT, 1, state=RETRY), "b": Item(WAIT, 2)}, {"a"}, {"b"}
+    ),
+    "one that waits is earlier": Case(
+        {"a": Item(WAIT, 1, "waits"), "b": Item(WAIT, 2)}, set(), {"a", "b"}
+    ),
+    "one that waits is later": Case(
+        {"a": Item(WAIT, 3, "waits"), "b": Item(WAIT, 2)}, {"b"}, {"a"}
+    ),
+    "one that waits has another key": Case(
+        {"a": Item(WAIT, 1, "waits", key=2), "b": Item(WAIT, 2)}, {"b"}, {"a"}
+    ),
+    "an earlier one is not available yet": Case(
+        {"a": Item(WAIT, 1, "later"), "b": Item(WAIT, 2)}, {"b"}
+    ),
+    "an earlier one is paused": Case(
+        {"a": Item(WAIT, 1, lane="paused"), "b": Item(WAIT, 2)}, set(), {"b"}
+    ),
+    "an earlier one is of a flow that is not asked for": Case(
+        {"a": Item(WAIT, 1, lane="unasked"), "b": Item(WAIT, 2)}, set(), {"b"}
+    ),
+    "the key is held": Case({"h": holder(), "b": Item(WAIT, 2)}, set(), {"b"}),
+    "another key is held": Case({"h": holder(key=2), "b": Item(WAIT, 2)}, {"b"}),
+    "the holder itself is due again": Case(
+        {"h": Item(WAIT, 1, state=RETRY, holds=True), "b": Item(WAIT, 2)}, {"h"}, {"b"}
+    ),
+    # Overlap 2: skip.
+    "of two at once one is skipped": Case(
+        {"a": Item(SKIP, 1), "b": Item(SKIP, 2), "other": Item(SKIP, 3, key=2)},
+        {"a", "other"},
+        skipped={"b"},
+    ),
+    "skipped while the key is held": Case(
+        {"h": holder(), "b": Item(SKIP, 2), "other": Item(SKIP, 3, key=2)},
+        {"other"},
+        skipped={"b"},
+    ),
+    "a retry is not skipped": Case({"h": holder(), "b": Item(SKIP, 2, state=RETRY)}, set(), {"b"}),
+    "a first attempt goes before a retry": Case(
+        {"a": Item(SKIP, 1, state=RETRY), "b": Item(SKIP, 2)}, {"b"}, {"a"}
+    ),
+    "one that waits does not hinder": Case(
+        {"a": Item(SKIP, 1, "waits", state=RETRY), "b": Item(SKIP, 2)}, {"b"}, {"a"}
+    ),
+    # Overlap 3: one waits.
+    "one waits and the next is skipped": Case(
+        {"h": holder(), "a": Item(BUFFER, 2), "b": Item(BUFFER, 3), "c": Item(BUFFER, 4, key=2)},
+        {"c"},
+        {"a"},
+        {"b"},
+    ),
+    "one waits already": Case(
+        {"h": holder(), "a": Item(BUFFER, 2, "waits"), "b": Item(BUFFER, 3)},
+        set(),
+        {"a"},
+        {"b"},
+    ),
+    "one of another key waits": Case(
+        {"h": holder(), "a": Item(BUFFER, 2, "waits", key=2), "b": Item(BUFFER, 3)},
+        set(),
+        {"a", "b"},
+    ),
+    "one is not available yet": Case(
+        {"h": holder(), "a": Item(BUFFER, 2, "later"), "b": Item(BUFFER, 3)}, set(), {"b"}
+    ),
+    "one of another policy waits": Case(
+        {"h": holder(), "a": Item(WAIT, 2, "waits"), "b": Item(BUFFER, 3)}, set(), {"a", "b"}
+    ),
+    "a retry waits": Case(
+        {"h": holder(), "a": Item(BUFFER, 2, "waits", state=RETRY), "b": Item(BUFFER, 3)},
+        set(),
+        {"a", "b"},
+    ),
+    "one of a paused flow waits": Case(
+        {"h": holder(), "a": Item(BUFFER, 2, "waits", lane="paused"), "b": Item(BUFFER, 3)},
+        set(),
+        {"a", "b"},
+    ),
+    "retries wait": Case(
+        {
+            "h": holder(),
+            "a": Item(BUFFER, 2, "waits"),
+            "b": Item(BUFFER, 3, state=RETRY),
+            "c": Item(BUFFER, 4, state=RETRY),
+        },
+        set(),
+        {"a", "b", "c"},
+    ),
+    "an earlier one of a paused flow does not hinder": Case(
+        {"a": Item(BUFFER, 1, lane="paused"), "b": Item(BUFFER, 2)}, {"b"}
+    ),
+    "an earlier one of a flow that is not asked for hinders": Case(
+        {"a": Item(BUFFER, 1, lane="unasked"), "b": Item(BUFFER, 2)}, set(), {"b"}
+    ),
+    # Overlap 4: the newest runs.
+    "the newest of three": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3), "c": Item(CANCEL, 2)},
+        {"b"},
+        skipped={"a", "c"},
+    ),
+    "a newer one of another key": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3, key=2)}, {"a", "b"}
+    ),
+    "a newer one is not available yet": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3, "later")}, {"a"}
+    ),
+    "a newer one waits": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3, "waits")}, set(), {"b"}, {"a"}
+    ),
+    "a newer one is of a flow that is not asked for": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3, lane="unasked")}, skipped={"a"}
+    ),
+    "a newer one is paused": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 3, lane="paused")}, {"a"}
+    ),
+    "a newer one of another policy": Case({"a": Item(CANCEL, 1), "b": Item(WAIT, 3)}, {"a"}, {"b"}),
+    "an older one of another policy waits": Case(
+        {"a": Item(WAIT, 1), "b": Item(CANCEL, 3)}, {"b"}, {"a"}
+    ),
+    "an older one of another policy waits already": Case(
+        {"a": Item(WAIT, 1, "waits"), "b": Item(CANCEL, 3)}, {"b"}, {"a"}
+    ),
+    "older ones that wait are skipped": Case(
+        {
+            "h": holder(9),
+            "a": Item(CANCEL, 10, "waits"),
+            "b": Item(CANCEL, 11),
+            "other": Item(CANCEL, 3, "waits", key=2),
+            "later": Item(CANCEL, 4, "later"),
+            "newer": Item(CANCEL, 12, "later"),
+        },
+        set(),
+        {"b", "other"},
+        {"a"},
+        {"h"},
+    ),
+    "a newer one that waits stays": Case(
+        {"h": holder(), "a": Item(CANCEL, 5, "waits"), "b": Item(CANCEL, 4)},
+        set(),
+        {"a"},
+        {"b"},
+        {"h"},
+    ),
+    "an older retry is cancelled": Case(
+        {"a": Item(CANCEL, 1, state=RETRY), "b": Item(CANCEL, 2)}, {"b"}, {"a"}, ousted={"a"}
+    ),
+    "a newer retry runs": Case(
+        {"a": Item(CANCEL, 1), "b": Item(CANCEL, 2, state=RETRY)}, {"b"}, skipped={"a"}
+    ),
+    "an older holder is cancelled": Case(
+        {"h": holder(), "b": Item(CANCEL, 2), "x": holder(1, key=2)}, set(), {"b"}, ousted={"h"}
+    ),
+    "a newer holder stays": Case({"h": holder(3), "b": Item(CANCEL, 2)}, skipped={"b"}),
+    "a newer holder of another key": Case(
+        {"h": holder(), "x": holder(9, key=2), "b": Item(CANCEL, 2)}, set(), {"b"}, ousted={"h"}
+    ),
+    "a holder of another policy's key stays": Case(
+        {"h": holder(), "b": Item(WAIT, 2), "c": Item(BUFFER, 3)}, set(), {"b", "c"}
+    ),
+    "the holder itself is due again beside a newer one": Case(
+        {
+            "h": Item(CANCEL, 1, state=RETRY, holds=True),
+            "b": Item(CANCEL, 2),
+            "older": Item(CANCEL, 3, key=2),
+            "newer": Item(CANCEL, 4, key=2),
+        },
+        {"h", "newer"},
+        {"b"},
+        {"older"},
+        {"h"},
+    ),
+}
+
+
+async def _make(ledger: Ledger, noon: datetime, items: dict[str, Item]) -> None:
+    at = {
+        "is_due": noon,
+        "later": noon + timedelta(hours=1),
+        "waits": datetime.max.replace(tzinfo=noon.tzinfo),
+    }
+    for name, item in items.items():
+        due = noon - timedelta(days=1) + timedelta(minutes=item.due)
+        (made,) = await ledger.emit(prefix=name, lane=item.lane, due_at=due)
+        await ledger.connection.execute(
+            "update ledger.due_item set serial = $2, overlap = $3 where id = $1",
+            made,
+            item.key,
+            item.overlap,
+        )
+        if item.holds:
+            await ledger.connection.execute(
+                "insert into ledger.held_key select serial, item_no, effective_date, flow_no, $2"
+                " from ledger.due_item where id = $1",
+                made,
+                noon,
+            )
+        if not item.place:
+            await ledger.connection.execute(DELETE, made)
+            continue
+        await ledger.connection.execute(
+            PLACE,
+            made,
+            item.place == "waits",
+            at[item.place],
+            item.state,
+            item.key,
+            due,
+            item.overlap,
+        )
+
+
+async def _names(ledger: Ledger, rows: str) -> set[str]:
+    found = await ledger.connection.fetch(
+        "select business_key from ledger.due_item"  # noqa: S608 - rows named below
+        f" where item_no in (select item_no from {rows})"
+    )
+    return {row["business_key"].partition("-")[0] for row in found}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+async def test_g2_a_claim_decides_about_the_items_of_a_key_by_their_policies(
+    undone_ledger: Ledger, noon: datetime, case: Case
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, noon, 0)
+    await ledger.emit(lane="paused", due_at=noon + timedelta(days=1))
+    await _make(ledger, noon, case.items)
+    paused = FlowScope("acme", ledger.kind, "paused")
+    await pause_flows(ledger.connection, paused, reason="test", actor_no=ledger.worker_no)
+    flows = await ledger.connection.fetch(
+        "select flow_no from ledger.flow where lane in ('', 'paused')"
+    )
+    flow_nos = [row["flow_no"] for row in flows]
+
+    rows = await claim_serial_items(
+        ledger.connection, flow_nos, [100] * len(flow_nos), ledger.worker_no
+    )
+
+    events = f"ledger.transition where event = {TransitionEvent.SKIPPED:d}"
+    result = Case(
+        case.items,
+        {row["business_key"].partition("-")[0] for row in rows},
+        await _names(ledger, "ledger.pending where available_at = 'infinity'"),
+        await _names(ledger, events),
+        await _names(ledger, "ledger.withdrawal"),
+    )
+    assert result == case
+    holders = {name for name, item in case.items.items() if item.holds}
+    assert await _names(ledger, "ledger.held_key") == holders | case.claimed
+    left = {name for name, item in case.items.items() if item.place} - case.claimed - case.skipped
+    pending = await _names(ledger, "ledger.pending where serial is not null")
+    assert pending == left
+
+
+async def test_g5_upkeep_visits_the_keys_that_items_wait_for_and_frees_those_that_none_holds(
+    undone_ledger: Ledger, noon: datetime
+) -> None:
+    ledger = undone_ledger
+    await set_clock(ledger.connection, noon, 0)
+    items = {
+        "held": Item(WAIT, 1, "waits", key=1),
+        "h": holder(key=1),
+        "due": Item(WAIT, 1, key=2),
+        "first": Item(WAIT, 1, "waits", key=3),
+        "second": Item(WAIT, 2, "waits", key=3),
+        "later": Item(WAIT, 1, "later", key=4),
+        "last": Item(WAIT, 1, "waits", key=5),
+    }
+    await _make(ledger, noon, items)
+    assert await release_keys(ledger.connection, None, 2) == WokenItems(1, 3)
+    waiting = "ledger.pending where available_at = 'infinity'"
+    assert await _names(ledger, waiting) == {"held", "second", "last"}
+    assert await release_keys(ledger.connection, 3, 3) == WokenItems(1, None)
+    assert await _names(ledger, waiting) == {"held", "second"}
+    later = "ledger.pending where available_at > ledger.now() and available_at < 'infinity'"
+    assert await _names(ledger, later) == {"later"}
+
+
+async def test_upkeep_frees_no_item_that_another_has_locked(
+    ledger: Ledger, noon: datetime, database: str
+) -> None:
+    await ledger.stand_at(noon)
+    await _make(ledger, noon, {"a": Item(WAIT, 1, "waits")})
+    rival = await connect(database, application_name="rival")
+    await ledger.connection.execute("set lock_timeout = '1s'")
+    async with rival.transaction():
+        await rival.execute("select from ledger.pending for update")
+        assert (await release_keys(ledger.connection, None, 10)).unblocked == 0
+    await rival.close()
+    assert (await release_keys(ledger.connection, None, 10)).unblocked == 1

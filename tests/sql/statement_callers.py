@@ -1,0 +1,189 @@
+"""Which statements each role's code may run: read from the source, from its entry points on.
+
+A definition of a module reaches what it names. So a class is reached as a whole, and an import
+alone reaches nothing.
+"""
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from dueledger.ledger.store.statements import statement_paths
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PACKAGES: Final = ("allocator", "ledger", "reconciler", "workers")
+STATEMENTS: Final = frozenset(path.stem for path in statement_paths())
+RUNNERS: Final = frozenset({"statement", "fetch_counted"})
+CLI: Final = "dueledger.cli."
+
+
+class Definition(NamedTuple):
+    """A function, class or constant of a module."""
+
+    module: str
+    name: str
+
+
+PROCESSES: Final = {
+    "allocator": ("dueledger.allocator.process",),
+    "intake": ("dueledger.ledger.intake.process",),
+    "materialiser": ("dueledger.ledger.materialise.process",),
+    "outcome_intake": ("dueledger.workers.outcomes.process",),
+    "reconciler": ("dueledger.reconciler.process",),
+    "upkeep": ("dueledger.ledger.upkeep", "dueledger.ledger.item_check"),
+    "worker": ("dueledger.workers.process", "dueledger.workers.http.process"),
+}
+"""The modules in which each role's work begins. Allocators and direct workers do upkeep, too."""
+
+DIRECT: Final = "dueledger.workers.direct"
+"""Direct workers claim as allocators do: their login has the roles of both, and of upkeep."""
+
+PROCESS_COMMANDS: Final = frozenset(
+    {"processes", "reconciliation.reconcile", "reconciliation.repair", "roles", "setup"}
+)
+"""Commands that run a process, make a ledger or grant roles; all others are an operator's."""
+
+OWNER_COMMANDS: Final = "dueledger.cli.roles"
+"""Commands that need the rights to grant roles. No role has them."""
+
+NOT_COMMANDS: Final = (Definition("dueledger.doctor", "run_checks"),)
+"""Reached by `setup`, and run by operators and auditors."""
+
+NOT_BUILT: Final = {
+    "approver": {"resolve_findings"},
+    "auditor": {"list_watermarks", "read_progress"},
+}
+"""Statements of roles whose commands are not built yet."""
+
+
+@cache
+def statements_by_role() -> dict[str, frozenset[str]]:
+    """Return the statements that each role's code reaches."""
+    found = {
+        role: set(_reached(_all(starts), frozenset(PROCESSES["upkeep"]) - frozenset(starts)))
+        for role, starts in PROCESSES.items()
+    }
+    direct = _reached(_all(_modules_below(DIRECT)), frozenset(PROCESSES["upkeep"]), direct=True)
+    found["allocator"] |= direct - found["worker"]
+    found["owner"] = set(_reached(_all([OWNER_COMMANDS])))
+    commands = [_reached([start]) for start in _commands()]
+    found["operator"] = set[str]().union(*commands)
+    found["auditor"] = set[str]().union(
+        *(reached for reached in commands if "register_actor" not in reached)
+    )
+    found["auditor"] |= NOT_BUILT["auditor"]
+    found["approver"] = NOT_BUILT["approver"] | {"register_actor"}
+    return {role: frozenset(statements) for role, statements in found.items()}
+
+
+class _Module:
+    """The definitions of a module, and where the names that it imports come from."""
+
+    def __init__(self, path: Path) -> None:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        self.imported: dict[str, tuple[str, str]] = {}
+        self.defined: dict[str, ast.stmt] = {}
+        for node in ast.walk(tree):
+            match node:
+                case ast.ImportFrom(module=str(module)):
+                    for alias in node.names:
+                        self.imported[alias.asname or alias.name] = (module, alias.name)
+                case _:
+                    pass
+        for statement in tree.body:
+            match statement:
+                case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                    self.defined[name] = statement
+                case ast.ClassDef(name=name) | ast.Assign(targets=[ast.Name(id=name)]):
+                    self.defined[name] = statement
+                case ast.AnnAssign(target=ast.Name(id=name)):
+                    self.defined[name] = statement
+                case _:
+                    pass
+
+    def meanings(self, name: str) -> Iterator[tuple[str, str]]:
+        """Yield the module and the name that an imported name means."""
+        if name in self.imported:
+            yield self.imported[name]
+
+
+@cache
+def _modules() -> dict[str, _Module]:
+    paths = [path for folder in PACKAGES for path in (ROOT / folder).rglob("*.py")]
+    modules = {f"dueledger.{_dotted(path)}": _Module(path) for path in paths}
+    return modules | {_dotted(path): _Module(path) for path in (ROOT / "dueledger").rglob("*.py")}
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def _modules_below(package: str) -> list[str]:
+    return [name for name in _modules() if name.startswith(package)]
+
+
+def _all(names: Iterable[str]) -> list[Definition]:
+    return [Definition(name, each) for name in names for each in _modules()[name].defined]
+
+
+def _commands() -> Iterator[Definition]:
+    yield from NOT_COMMANDS
+    for module in _modules_below(CLI):
+        short = module.removeprefix(CLI)
+        for name, node in _modules()[module].defined.items():
+            is_public = isinstance(node, ast.FunctionDef) and not name.startswith("_")
+            if is_public and not {short, f"{short}.{name}"} & PROCESS_COMMANDS:
+                yield Definition(module, name)
+
+
+def _reached(
+    starts: Iterable[Definition], excluded: frozenset[str] = frozenset(), *, direct: bool = False
+) -> frozenset[str]:
+    """Return the statements reached without entering excluded modules, or direct mode."""
+    seen: set[Definition] = set()
+    waiting = list(starts)
+    statements: set[str] = set()
+    while waiting:
+        definition = waiting.pop()
+        is_direct = definition.module.startswith(DIRECT)
+        if definition in seen or definition.module in excluded or (is_direct and not direct):
+            continue
+        seen.add(definition)
+        run, named = _read_definition(definition)
+        statements |= run
+        waiting.extend(named)
+    return frozenset(statements)
+
+
+@cache
+def _read_definition(definition: Definition) -> tuple[frozenset[str], frozenset[Definition]]:
+    """Return the statements that a definition runs and the definitions that it names."""
+    module = _modules()[definition.module]
+    statements: set[str] = set()
+    named: set[Definition] = set()
+    for node in ast.walk(module.defined[definition.name]):
+        match node:
+            case ast.Call(func=ast.Name(id=runner), args=arguments) if runner in RUNNERS:
+                given = {each.value for each in arguments if isinstance(each, ast.Constant)}
+                statements |= {str(each) for each in given & STATEMENTS}
+            case ast.Name(id=name):
+                named.update(_definitions(definition.module, name))
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute):
+                for source, original in module.meanings(name):
+                    named.update(_definitions(f"{source}.{original}", attribute))
+            case _:
+                pass
+    return frozenset(statements), frozenset(named)
+
+
+def _definitions(module: str, name: str) -> Iterator[Definition]:
+    """Yield what a name may mean in a module: its definition, and an import of the same name."""
+    if module not in _modules():
+        return
+    if name in _modules()[module].defined:
+        yield Definition(module, name)
+    for source, original in _modules()[module].meanings(name):
+        if source != module:
+            yield from _definitions(source, original)

@@ -1,0 +1,69 @@
+"""A partition that a worker does not get on with is reported, and taken anew."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from aiokafka.client import AIOKafkaClient
+from aiokafka.protocol.fetch import FetchRequest
+
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store.items import show_item
+from dueledger.ledger.store.topic_partitions import find_stalled_partition
+from dueledger.why import explain
+
+from .conftest import Site
+from .test_kafka import completing
+
+MakeDrafts = Callable[..., list[ItemDraft]]
+
+
+class HungFetches:
+    """Requests for records of the first client that makes one are never answered."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.hung: AIOKafkaClient | None = None
+        send = AIOKafkaClient.send
+
+        async def send_or_hang(
+            client: AIOKafkaClient, node: int, request: object, **more: object
+        ) -> Any:  # noqa: ANN401 - as aiokafka's
+            if isinstance(request, FetchRequest):
+                self.hung = self.hung or client
+                if client is self.hung:
+                    await asyncio.get_running_loop().create_future()
+            return await send(client, node, request, **more)
+
+        monkeypatch.setattr(AIOKafkaClient, "send", send_or_hang)
+
+
+async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
+    site: Site, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [draft] = make_drafts(1)
+    hung = HungFetches(monkeypatch)
+    await site.emit([draft])
+    await site.set_kind(queue_seconds=2)
+    await site.work(completing(site.kind))
+    await site.eventually(site.credits)
+
+    async def explained() -> str | None:
+        await site.allocate()
+        item = await show_item(site.connection, draft.id)
+        assert item is not None
+        stalled = await find_stalled_partition(site.connection, item["fence"] or 0)
+        explanation = explain(item, None, stalled)
+        return explanation.sentence if explanation.code == "PARTITION_STALLED" else None
+
+    sentence = await site.eventually(explained)
+    assert f" of due.{site.kind} " in sentence
+    assert "has read nothing since" in sentence  # it has not read a first offset either
+    assert hung.hung is not None
+
+    async def completed_and_not_stalled() -> bool:
+        await site.allocate()
+        stalled = await site.connection.fetchval("select count(*) from ledger.stalled_partition")
+        return await site.completed() == 1 and stalled == 0
+
+    await site.eventually(completed_and_not_stalled)

@@ -1,0 +1,100 @@
+"""The worker's side of the process in which it isolates suspects."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+import signal
+import socket
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, cast, final
+
+from dueledger.workers.run.isolated_messages import LENGTH, Program, Reply, Request, framed
+
+if TYPE_CHECKING:
+    from asyncio.subprocess import Process
+    from collections.abc import AsyncGenerator
+
+MODULE: Final = "dueledger.workers.run.isolated_worker"
+BUFFERED_SECONDS: Final = 1.0  # for replies that were sent before the end
+
+
+@final
+class IsolatedProcess:
+    """A process that has loaded the worker's handlers. `items_begun` counts what it was sent."""
+
+    def __init__(
+        self, process: Process, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        self._process = process
+        self._reader = reader
+        self._writer = writer
+        self.items_begun = 0
+
+    @classmethod
+    async def start(cls, program: Program) -> IsolatedProcess:
+        """Start a process that loads the program. Its first reply is Ready."""
+        own, other = socket.socketpair()
+        with other:
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    sys.executable,
+                    "-m",
+                    MODULE,
+                    str(other.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[other.fileno()],
+                )
+            except BaseException:
+                own.close()
+                raise
+        reader, writer = await asyncio.open_unix_connection(sock=own)
+        writer.write(framed(program))
+        return cls(process, reader, writer)
+
+    def send(self, request: Request) -> None:
+        """Send a request. After the end of the process it has no effect."""
+        self._writer.write(framed(request))
+
+    def kill(self) -> None:
+        """End the process at once."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def replies(self) -> AsyncGenerator[Reply]:
+        """Return the replies until the process has ended, all that it sent among them."""
+        closing = asyncio.create_task(self._close_after_end())
+        try:
+            while (reply := await self._read()) is not None:
+                yield reply
+        finally:
+            self.kill()  # or it has closed its socket and goes on
+            await self._process.wait()
+            closing.cancel()
+            self._writer.close()
+
+    async def _close_after_end(self) -> None:
+        """Close the socket: a program that the handler started may have it open for longer."""
+        await self._process.wait()
+        await asyncio.sleep(BUFFERED_SECONDS)
+        self._writer.close()
+
+    async def _read(self) -> Reply | None:
+        try:
+            (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+            body = await self._reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return cast("Reply", pickle.loads(body))  # noqa: S301  # from a process of its own
+
+    def describe_end(self) -> str:
+        """Return how the process ended."""
+        code = self._process.returncode
+        if code is None:
+            return "did not end"
+        if code >= 0:
+            return f"ended with code {code}"
+        with suppress(ValueError):
+            return f"died by signal {-code} ({signal.Signals(-code).name})"
+        return f"died by signal {-code}"
