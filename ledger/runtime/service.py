@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from time import monotonic
+from traceback import walk_tb
 from typing import Final, TypeVar
 
 from dueledger.ledger.errors import Unavailable
@@ -29,6 +30,8 @@ CLOSE_SECONDS: Final = 5.0
 """Time after a drain to write the last results and to close connections."""
 CANCEL_SECONDS: Final = 1.0
 CANCELS_MAX: Final = 5
+
+_PACKAGE: Final = f"{__name__.partition('.')[0]}."
 
 _T = TypeVar("_T")
 
@@ -167,6 +170,7 @@ async def run_service(
                 LogEvent.TICK_FAILED,
                 error=type(error).__name__,
                 message=str(error),
+                raised_in=_function_of(error),
                 failures=failures,
                 retry_seconds=round(pause, 3),
                 seconds=round(monotonic() - began, 3),
@@ -175,6 +179,14 @@ async def run_service(
             await stop.wait(pause)
         else:
             await asyncio.sleep(0)
+
+
+def _function_of(error: Exception) -> str:
+    """Return the innermost function of the product that an error passed through."""
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)]
+    names = [(frame.f_globals.get("__name__", ""), frame.f_code.co_qualname) for frame in frames]
+    ours = [f"{module}.{function}" for module, function in names if module.startswith(_PACKAGE)]
+    return ours[-1]
 
 
 async def _idle(idle_seconds: float | Callable[[], Awaitable[float]]) -> float:

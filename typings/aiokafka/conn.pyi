@@ -1,18 +1,26 @@
-# The part of the connection of aiokafka 0.14 that ledger.kafka.broker_check uses.
+# The part of the connection of aiokafka 0.14 that ledger.kafka uses.
 
-from asyncio import Future
-from collections.abc import Awaitable, Sequence
+from asyncio import Future, StreamWriter
+from collections.abc import Awaitable, Callable
+from enum import IntEnum
 from ssl import SSLContext
+from typing import Any
 
 from aiokafka.abc import AbstractTokenProvider
-from aiokafka.protocol.metadata import MetadataRequest
 
-class _MetadataResponse:
-    brokers: Sequence[object]
+class CloseReason(IntEnum):
+    CONNECTION_BROKEN = ...
 
 class AIOKafkaConnection:
-    def send(self, request: MetadataRequest) -> Awaitable[_MetadataResponse]: ...
-    def close(self) -> Future[None] | None: ...
+    _writer: StreamWriter | None
+    send: Callable[..., Awaitable[Any]]
+    @property
+    def host(self) -> str: ...
+    @property
+    def port(self) -> int: ...
+    def close(
+        self, reason: CloseReason | None = ..., exc: BaseException | None = ...
+    ) -> Future[None] | None: ...
 
 async def create_conn(
     host: str,
