@@ -1,7 +1,7 @@
 """Items as both sides of the comparison know them: expected, and in the ledger."""
 
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 KindKey = tuple[str, str]
 """Tenant and kind."""
@@ -14,7 +14,9 @@ class ExpectedItem(NamedTuple):
     it: then no item is owed, and one that exists is no finding. `reference` is what the source
     needs to find the terms again (an event's number); `payload` and `partition_key` are a
     population's, which is not read again. `is_missed`: its event, `received` so many microseconds
-    after the epoch, came too late to owe it, and the item is recorded as skipped.
+    after the epoch, came too late to owe it, and the item is recorded as skipped. `later` has the
+    rows of other versions of the definition with the same nominal time at other instants: each of
+    them is an issue. `is_tolerated`: an issue that may exist and may be absent.
     """
 
     id: bytes
@@ -33,6 +35,11 @@ class ExpectedItem(NamedTuple):
     moment: tuple[int, str, str] | None = None
     received: int | None = None
     is_missed: bool = False
+    later: tuple[tuple[Any, ...], ...] = ()
+    is_tolerated: bool = False
+
+
+LATER: Final = ExpectedItem._fields.index("later")
 
 
 def expected_row(
@@ -53,6 +60,8 @@ def expected_row(
     moment: tuple[int, str, str] | None = None,
     received: int | None = None,
     is_missed: bool = False,
+    later: tuple[tuple[Any, ...], ...] = (),
+    is_tolerated: bool = False,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -72,6 +81,8 @@ def expected_row(
         moment,
         received,
         is_missed,
+        later,
+        is_tolerated,
     )
 
 

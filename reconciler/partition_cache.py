@@ -21,13 +21,14 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from dueledger.reconciler.compare.comparison import FlowRules, WindowResult
-from dueledger.reconciler.compared_items import ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import LATER, ExpectedItem, KindKey
 from dueledger.reconciler.expect.expectation import Expectation
 from dueledger.reconciler.read.accounting import OpenSnapshot
 from dueledger.reconciler.tallies import KindTally, no_tallies
 from dueledger.reconciler.windows import DateRange, DayCounts
 
 _LIVE: Final = ExpectedItem._fields.index("is_live")
+_DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,17 @@ class ExpectedDigest:
     def of(cls, expected: Mapping[bytes, tuple[Any, ...]]) -> "ExpectedDigest":
         """Return the digest of ExpectedItem rows by id."""
         live = [identity for identity, row in expected.items() if row[_LIVE]]
-        return cls(len(expected), sum(map(hash, expected)), len(live), sum(map(hash, live)))
+        later = [
+            (identity, each[_DEFINITION], each[_LIVE])
+            for identity, row in expected.items()
+            for each in row[LATER]
+        ]
+        return cls(
+            len(expected) + len(later),
+            sum(map(hash, expected)) + sum(map(hash, later)),
+            len(live),
+            sum(map(hash, live)),
+        )
 
     def __add__(self, other: "ExpectedDigest") -> "ExpectedDigest":
         """Return the digest of two ranges that do not overlap."""

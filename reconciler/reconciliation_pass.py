@@ -14,7 +14,7 @@ from dueledger.ledger.store import Connection, Pool, findings, items, reconciled
 from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
-from dueledger.reconciler.compared_items import ActualItem, KindKey
+from dueledger.reconciler.compared_items import LATER, ActualItem, KindKey
 from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.expect.expectation import Expectation, FailedVersion
 from dueledger.reconciler.find.findings import (
@@ -199,7 +199,7 @@ class ReconciliationPass:
         for window in plan_windows(days):
             expected = expectation.read_window(window)
             owed = ExpectedDigest.of(expected) if part_result.mark else ExpectedDigest()
-            result.expected_count += len(expected)
+            result.expected_count += sum(1 + len(row[LATER]) for row in expected.values())
             comparison = result.comparison.compare_window(expected)
             async for page in read_item_pages(connection, window):
                 await self._load_new_flows(connection, expectation, result.comparison, page)

@@ -1,7 +1,7 @@
 """What a new version would change in future occurrences. Pure."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -84,7 +84,12 @@ def compare(
     old = _rounds([span for _, span in current], since, until)
     new = _rounds([(after, since, None)], since, until)
     changes = sorted(
-        (_change(old.get(key), new.get(key)) for key in {**old, **new}), key=lambda each: each.at
+        (
+            change
+            for key in {**old, **new}
+            for change in _changes(old.get(key, []), next(iter(new.get(key, ())), None))
+        ),
+        key=lambda each: each.at,
     )
     base = next((each for each in current if each[1][1] <= since), None)
     found = Counter(each.kind for each in changes)
@@ -107,16 +112,28 @@ def _reach(definition: Definition, since: datetime) -> timedelta:
 
 def _rounds(
     spans: Sequence[VersionSpan], since: datetime, until: datetime
-) -> dict[tuple[object, ...], ItemDraft]:
-    found: dict[tuple[object, ...], ItemDraft] = {}
+) -> dict[tuple[object, ...], list[ItemDraft]]:
+    """Return what versions owe, by identity: each may have a nominal time at its own instant."""
+    found: dict[tuple[object, ...], list[ItemDraft]] = {}
     for definition, begins, ends in spans:
         start, end = max(begins, since), min(ends or until, until)
         if definition.is_schedule and start < end:
             known = known_until(definition, start, end)
             for draft in draft_occurrences(definition, start, known).drafts:
                 key = draft.kind, draft.business_key, draft.cycle, draft.effective_date
-                found.setdefault(key, draft)
+                found.setdefault(key, []).append(draft)
     return found
+
+
+def _changes(old: Sequence[ItemDraft], new: ItemDraft | None) -> Iterator[OccurrenceChange]:
+    """Yield what happens to the occurrences of one identity: one is kept or moved."""
+    stays = next((each for each in old if new and each.due_at == new.due_at), None)
+    before = stays or next(iter(old), None) if new else None
+    if new:
+        yield _change(before, new)
+    for each in old:
+        if each is not before:
+            yield _change(each, None)
 
 
 def _change(old: ItemDraft | None, new: ItemDraft | None) -> OccurrenceChange:

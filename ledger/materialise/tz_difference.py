@@ -228,12 +228,15 @@ async def _find_added(
             except DueledgerError as error:
                 yield TzDifference(version, failure=str(error))
                 return
-            owed = await _find_missing_issues(connection, definition, drafts)
+            owed = await _find_missing_issues(connection, version, definition, drafts)
             yield TzDifference(version, [_added(draft) for draft in owed])
 
 
 async def _find_missing_issues(
-    connection: Connection, definition: Definition, drafts: Sequence[ItemDraft]
+    connection: Connection,
+    version: DefinitionVersion,
+    definition: Definition,
+    drafts: Sequence[ItemDraft],
 ) -> list[ItemDraft]:
     """Return the next issue of each occurrence without an item: the first, if there is none."""
     owed: list[ItemDraft] = []
@@ -246,10 +249,21 @@ async def _find_missing_issues(
             issue = known.get(identity.bytes)
             if issue is None:
                 owed.append(issue_draft(draft, number))
-            elif _ended_by_older_rules(issue, definition):
+            elif _ended_by_older_rules(issue, definition) or (
+                issue.definition_no != version.definition_no and _is_elsewhere(issue, draft)
+            ):
                 ended.append(draft)
         left, number = ended, number + 1
     return owed
+
+
+def _is_elsewhere(issue: OccurrenceIssue, draft: ItemDraft) -> bool:
+    """Return whether an older version's issue has the nominal time at another instant.
+
+    In the same zone, another tz database may have moved the same occurrence.
+    """
+    moved = issue.occurs_at is not None and issue.occurs_at != draft.occurs_at
+    return moved and (issue.zone != draft.zone or issue.tzdata == draft.tzdata)
 
 
 def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> bool:

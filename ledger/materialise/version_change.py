@@ -2,9 +2,10 @@
 
 An occurrence of both has the same identity: its item stays, with the newer terms. Items that only
 older versions have are superseded. Items that were ever handed out do not change. An occurrence
-that was superseded and is expected again (a version was taken back, or another definition has its
-business key now) gets a new issue: an ended item never changes. An occurrence that is an item of
-another definition is rejected, because this one would lose it.
+gets a new issue if it was withdrawn and is expected again (a version was taken back, or another
+definition has its business key now), if older terms skipped it, or if an item that cannot change
+has its nominal time at another instant (the zone is another one): an ended item never changes. An
+occurrence that is an item of another definition is rejected, because this one would lose it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,10 +62,9 @@ async def emit_or_revise(
 ) -> list[EmittedOccurrence]:
     """Emit occurrences, or revise their pending items; return them in input order.
 
-    All are items, or all are skips. If versions superseded every issue of an occurrence, it gets a
-    new issue. If a tz database ended an issue and another was made, the last issue counts.
-    Repeating it changes nothing. Raises InvalidItem if an occurrence is an item of another
-    definition.
+    All are items, or all are skips. If no issue is this occurrence, it gets a new one. Of an
+    occurrence that is skipped again, the last issue counts. Repeating it changes nothing. Raises
+    InvalidItem if an occurrence is an item of another definition.
     """
     issued: dict[int, EmittedOccurrence] = {}
     left, issue = list(range(len(owed))), 1
@@ -79,9 +79,9 @@ async def emit_or_revise(
         own = [place for place in existing if owed[place].since is not None and place not in ended]
         results = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
-        begun = [place for place in own if results[place] is RevisionResult.BEGUN]
-        ended.update(place for place in own if results[place] is RevisionResult.SUPERSEDED)
-        left = sorted([*ended, *await _find_existing_issues(connection, owed, begun, issue)])
+        skipped = [place for place in own if results[place] is RevisionResult.SKIPPED]
+        ended.update(place for place in own if results[place] is RevisionResult.NEXT)
+        left = sorted([*ended, *await _find_existing_issues(connection, owed, skipped, issue)])
     return [issued[place] for place in range(len(owed))]
 
 

@@ -4,7 +4,7 @@ The store checks nothing of it again except the database's constraints.
 """
 
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from enum import IntEnum
 from uuid import UUID
 
@@ -60,6 +60,11 @@ class ItemDraft:
     def id(self) -> UUID:
         """Return the identity, which removes duplicates."""
         return item_id(self.tenant, self.kind, self.business_key, self.cycle, self.effective_date)
+
+    @property
+    def occurs_at(self) -> datetime:
+        """Return the instant of the occurrence, before smear moved the item."""
+        return self.due_at - timedelta(seconds=self.smear_seconds or 0)
 
     def is_too_late(self, received_at: datetime) -> bool:
         """Return whether an event received then is too late to owe the item: it is skipped."""

@@ -72,11 +72,14 @@ class ItemOfOtherTzdata:
 class OccurrenceIssue:
     """One issue of an occurrence, existing or dropped. `tzdata` computed or ended it last.
 
-    `event` is None unless the item was skipped or superseded, for `reason`.
+    `occurs_at` is its due_at before smear; of a dropped one nothing is known. `event` is None
+    unless the item was skipped or superseded, for `reason`.
     """
 
     id: bytes
+    definition_no: int | None
     zone: str | None
+    occurs_at: datetime | None
     event: int | None
     reason: str | None
     tzdata: str | None

@@ -130,7 +130,7 @@ class WindowComparison:
             if row is not None:
                 self.matched.add(item.id)
                 tally.expected += 1
-                self._expect_again(item, row)
+                self._expect_next_issue(item, row)
             elif not flow.is_covered:
                 result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
@@ -147,26 +147,34 @@ class WindowComparison:
                 if other is not item:
                     result.duplicates.append(DuplicatePair(other, item))
 
-    def _expect_again(self, item: ActualItem, row: tuple[Any, ...]) -> None:
-        """Expect the next issue of an occurrence that a schedule owes although it was withdrawn.
+    def _expect_next_issue(self, item: ActualItem, row: tuple[Any, ...]) -> None:
+        """Expect the next issue of a nominal time of a schedule, where this item is not the last.
 
-        A skipped occurrence needs no next issue, but a newer tz database may have made one. Items
-        come in the order of their numbers and both issues have the same date, so the next issue
-        comes after the one before.
+        Each version that has the nominal time at an instant of its own has an issue; so has an
+        occurrence that is owed although it was withdrawn. A skipped occurrence, or the item of an
+        older version, needs no next issue, but a newer tz database or version may have made one.
+        Items come in the order of their numbers and all issues have the same date, so the next
+        issue comes after the one before.
         """
-        if item.event not in (SUPERSEDED, SKIPPED):
+        first = ExpectedItem._make(row)
+        if first.definition_no is None or first.reference is not None:
             return
-        if item.ended_at is None or item.ended_at > self.whole.as_of:
-            return
-        was = ExpectedItem._make(row)
-        cycle, issue = split_issue(was.cycle)
-        owed = was.is_live or issue > 1
-        if owed and was.definition_no is not None and was.reference is None:
-            cycle = reissue_cycle(cycle, issue + 1)
-            day = date.fromordinal(was.day)
-            identity = item_id(was.tenant, was.kind, was.business_key, cycle, day).bytes
-            live = item.event == SUPERSEDED
-            self.expected[identity] = tuple(was._replace(id=identity, cycle=cycle, is_live=live))
+        owed = [first._replace(later=()), *map(ExpectedItem._make, first.later)]
+        own = [each for each in owed if each.definition_no == item.definition_no]
+        was = (own or owed)[0]
+        owed.remove(was)
+        issue = split_issue(first.cycle)[1]
+        ended = item.ended_at is not None and item.ended_at <= self.whole.as_of
+        if ended and item.event in (SUPERSEDED, SKIPPED):
+            if was.is_live or issue > 1:
+                live = item.event == SUPERSEDED and not was.is_tolerated
+                owed.append(was._replace(is_live=live))
+        elif not own and item.definition_no is not None:
+            owed.append(was._replace(is_live=False, is_tolerated=True))
+        if owed:
+            following = _issues(owed, issue + 1)
+            head = following[0]._replace(later=tuple(map(tuple, following[1:])))
+            self.expected[head.id] = tuple(head)
 
     def finish(self) -> WindowResult:
         """Return what has no match on either side, and add the window's tallies to the pass."""
@@ -174,8 +182,13 @@ class WindowComparison:
         self.whole.merge(result.tallies, result.unverified)
         if result.duplicates:
             self._mark_duplicates()
-        left = map(ExpectedItem._make, self.expected.values())
-        result.missing = [expected for expected in left if expected.is_live]
+        for row in map(ExpectedItem._make, self.expected.values()):
+            if row.later:
+                owed = [row, *map(ExpectedItem._make, row.later)]
+                live = [each for each in owed if each.is_live]
+                result.missing += _issues(live, split_issue(row.cycle)[1])
+            elif row.is_live:
+                result.missing.append(row)
         return result
 
     def _mark_duplicates(self) -> None:
@@ -218,3 +231,14 @@ class WindowComparison:
             result.late.append(item)
         if flow.needs_evidence:
             result.evidenced.append(item)
+
+
+def _issues(owed: Sequence[ExpectedItem], first: int) -> list[ExpectedItem]:
+    """Return rows of one nominal time as successive issues of it, from the number `first` on."""
+    found: list[ExpectedItem] = []
+    for issue, each in enumerate(owed, first):
+        cycle = reissue_cycle(split_issue(each.cycle)[0], issue)
+        day = date.fromordinal(each.day)
+        identity = item_id(each.tenant, each.kind, each.business_key, cycle, day).bytes
+        found.append(each._replace(id=identity, cycle=cycle, later=()))
+    return found

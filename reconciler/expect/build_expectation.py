@@ -19,7 +19,7 @@ from dueledger.reconciler.expect.expectation import (
     FailedVersion,
 )
 from dueledger.reconciler.expect.item_terms import microseconds_of
-from dueledger.reconciler.expect.schedules import expected_drafts, occurrence_of, within
+from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.expect.versions import read_versions
@@ -66,7 +66,7 @@ def _put_schedules(expectation: Expectation, shared: SharedOccurrences, as_of: d
         expectation.horizons[version.definition_no] = horizon
         try:
             for draft in expected_drafts(version, horizon):
-                identity, at = draft.id.bytes, occurrence_of(draft)
+                identity, at = draft.id.bytes, draft.occurs_at
                 day = draft.effective_date.toordinal()
                 live = version.is_owed(at) and not within(missed, at)
                 if live:

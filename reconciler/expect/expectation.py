@@ -74,6 +74,10 @@ class Expectation:
     triggered: set[int] = field(default_factory=set[int])
     missed: MissedRanges = field(default_factory=dict[int, list[tuple[datetime, datetime]]])
     unmaterialised: list[FailedVersion] = field(default_factory=list[FailedVersion])
+    _names: dict[int, str] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._names = {version.definition_no: version.name for version in self.versions}
 
     @property
     def failed(self) -> bool:
@@ -108,6 +112,8 @@ class Expectation:
     def read_window(self, window: DateRange) -> dict[bytes, SpooledRow]:
         """Return what is expected in a window, each item once, whatever sources name it.
 
+        Where several versions of a definition have a nominal time, at different instants, the row
+        of the first has those of the others: each is an issue of its own.
         Of several events that imply one item, the earliest in event time counts, and the one
         received first decides whether it came too late. An item that a population names is owed,
         also where an event withdrew it.
@@ -119,7 +125,7 @@ class Expectation:
             identity = row[_ID]
             if row[_SOURCE] != EVENTS:
                 asserted.add(identity)
-                found.setdefault(identity, row)
+                found[identity] = self._with_later(found.get(identity), row)
                 continue
             known = found.setdefault(identity, row)
             if known is row or known[_SOURCE] != EVENTS:
@@ -137,6 +143,19 @@ class Expectation:
                 if self.withdrawn.is_withdrawn(_event_item(expected)):
                     found[identity] = tuple(expected._replace(is_live=False))
         return found
+
+    def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:
+        """Return the row known before, with this one where another version has the same name."""
+        if known is None:
+            return row
+        if known[_SOURCE] != DEFINITIONS or row[_SOURCE] != DEFINITIONS:
+            return known
+        first, number = ExpectedItem._make(known), row[_DEFINITION]
+        if first.definition_no == number or (
+            self._names[first.definition_no or 0] != self._names[number]
+        ):
+            return known
+        return tuple(first._replace(later=(*first.later, row)))
 
     async def terms_of(
         self, connection: Connection, missing: Sequence[ExpectedItem]

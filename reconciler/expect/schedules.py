@@ -17,11 +17,6 @@ SLICE: Final = timedelta(days=7)
 """How much of a schedule is expanded at once: every second gives 604,800 occurrences."""
 
 
-def occurrence_of(draft: ItemDraft) -> datetime:
-    """Return the instant of the occurrence, before smear moved the item."""
-    return draft.due_at - timedelta(seconds=draft.smear_seconds or 0)
-
-
 def within(missed_ranges: Sequence[tuple[datetime, datetime]], instant: datetime) -> bool:
     """Return whether an instant lies in one of the half-open ranges, which are in order."""
     index = bisect_right(missed_ranges, instant, key=itemgetter(0))
@@ -44,7 +39,7 @@ def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraf
     changes = [period for period in version.periods if period.before is not None]
     near: set[bytes] = set()
     for draft in _drafts(version, end):
-        at = occurrence_of(draft)
+        at = draft.occurs_at
         if changes and any(change.may_occur_twice(at) for change in changes):
             if draft.id.bytes in near:
                 continue
@@ -60,7 +55,7 @@ def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
     for period in version.periods:
         if end <= period.from_at < expanded_until:
             for draft in drafts_moved_before_change(version, period):
-                if occurrence_of(draft) < end:
+                if draft.occurs_at < end:
                     yield draft
 
 

@@ -19,11 +19,12 @@ from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.states import TransitionEvent as Event
-from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store import Connection, PlanProfile, Pool, Record, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import (
     Claim,
     claim_items,
+    claim_serial_items,
     list_due_flows,
     next_fences,
     record_claims,
@@ -31,6 +32,7 @@ from dueledger.ledger.store.claims import (
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.reconciler import PassLimits, Reconciler, ReconcilerSources
 from tests.claim_ids import claim_ids, run_ids
 from tests.databases import DatabasePool, MakeDatabase
 from tests.forks import ForkedProcess, ForkServer
@@ -155,17 +157,18 @@ def newer_tzdata(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def check_tz(database: str, newer_tzdata: Path, fork_server: ForkServer) -> Check:
-    """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
+def run_newer(database: str, newer_tzdata: Path, fork_server: ForkServer) -> Check:
+    """Run `dueledger materialise` by the newer database, as a process of its own."""
     out, err = newer_tzdata / "out", newer_tzdata / "err"
 
     def run(*arguments: str, code: int = 0, crash_at: str = "") -> list[dict[str, Any]]:
         ended = fork_server.run(
-            *("-m", "dueledger", "materialise", "--check-tz", "--json", *arguments),
+            *("-m", "dueledger", "materialise", "--json", *arguments),
             env=os.environ
             | {
                 "DUELEDGER_DSN": database,
                 "DUELEDGER_ACTOR": "ada",
+                "DUELEDGER_MATERIALISE_HORIZON_SECONDS": str(DAY),
                 "PYTHONPATH": str(newer_tzdata),
                 CRASH_VARIABLE: crash_at,
             },
@@ -180,6 +183,16 @@ def check_tz(database: str, newer_tzdata: Path, fork_server: ForkServer) -> Chec
 
 
 @pytest.fixture
+def check_tz(run_newer: Check) -> Check:
+    """Run `dueledger materialise --check-tz` by the newer database, as a process of its own."""
+
+    def run(*arguments: str, code: int = 0, crash_at: str = "") -> list[dict[str, Any]]:
+        return run_newer("--check-tz", *arguments, code=code, crash_at=crash_at)
+
+    return run
+
+
+@pytest.fixture
 def apply_tz(check_tz: Check) -> Check:
     """Review what there is to change, and apply it."""
 
@@ -187,6 +200,15 @@ def apply_tz(check_tz: Check) -> Check:
         return check_tz("--apply", check_tz(code=code)[0]["digest"], code=code)
 
     return run
+
+
+@pytest.fixture
+async def reconciler(database: str, connection: Connection) -> AsyncGenerator[Reconciler]:
+    dsn = with_login(database, "reconciler")
+    number = await register_actor(connection, "reconciler", ActorKind.RECONCILER)
+    async with open_pool(dsn, application_name="test", profile=PlanProfile.ANALYTIC) as analytic:
+        limits = PassLimits(stuck_seconds=86_400)
+        yield Reconciler(analytic, ReconcilerSources(), number, limits=limits)
 
 
 async def tick_until_idle(materialiser: Materialiser, passes_max: int = 500) -> int:
@@ -227,6 +249,35 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
         "select id from ledger.due_item where item_no = any ($1::bigint[])", item_nos
     )
     return fence, [row["id"] for row in ids]
+
+
+async def claim_due(
+    connection: Connection, actor_no: int, *, serial: bool
+) -> tuple[int, list[Record]] | None:
+    """Claim some of what is due, of all flows; return the fence and the rows, None if nothing."""
+    due = await list_due_flows(connection, 100)
+    flows = [flow.flow_no for flow in due if flow.has_serial or not serial]
+    async with connection.transaction():
+        if serial:
+            rows = await claim_serial_items(connection, flows, [9] * len(flows), actor_no)
+        else:
+            rows = await claim_items(connection, flows, [9] * len(flows))
+        if not rows:
+            return None
+        (fence,) = await next_fences(connection, 1)
+        claim = Claim(
+            new_claim_id(fence, rows.claimed_at),
+            actor_no,
+            "due.test",
+            0,
+            [row["item_no"] for row in rows],
+            [row["effective_date"] for row in rows],
+            [row["attempt"] + 1 for row in rows],
+            [row["starts"] + 1 for row in rows],
+            60,
+        )
+        await record_claims(connection, [claim])
+    return fence, list(rows)
 
 
 async def start(connection: Connection, actor_no: int, fence: int, count: int) -> int:

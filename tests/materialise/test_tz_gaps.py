@@ -141,18 +141,19 @@ async def added(connection: Connection) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("tzdata", "reason", "newer", "issued"),
+    ("tzdata", "reason", "newer", "owed_by"),
     [
-        (OLDER, "gap", None, True),
-        (OLDER, "gap", {"labels": {"a": "b"}}, True),
-        (OLDER, "calendar", None, False),
-        (OLDER, "catch_up", None, False),
-        (tzdata_version(), "gap", None, False),
-        (OLDER, "gap", {"when": EVENING | {"gap": "shift_forward"}}, False),
-        (OLDER, "gap", {"when": EVENING | {"timezone": "America/Detroit"}}, False),
+        (OLDER, "gap", None, "tz change"),
+        (OLDER, "gap", {"labels": {"a": "b"}}, "version"),
+        (OLDER, "calendar", None, None),
+        (OLDER, "catch_up", None, None),
+        (tzdata_version(), "gap", None, None),
+        (OLDER, "gap", {"when": EVENING | {"gap": "shift_forward"}}, "version"),
+        (OLDER, "gap", {"when": EVENING | {"timezone": "America/Detroit"}}, "version"),
+        (OLDER, "overlap", {"labels": {"a": "b"}}, None),
     ],
 )
-async def test_only_a_gap_of_another_database_that_the_version_skips_too_is_owed_again(
+async def test_a_gap_of_another_database_is_owed_again_and_what_older_terms_skipped_by_newer_ones(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     connection: Connection,
@@ -161,7 +162,7 @@ async def test_only_a_gap_of_another_database_that_the_version_skips_too_is_owed
     tzdata: str,
     reason: str,
     newer: Mapping[str, object] | None,
-    issued: bool,  # noqa: FBT001 - a column of the table
+    owed_by: str | None,
 ) -> None:
     number = await set_schedule("d", EVENING)
     draft = await first_round("d", kind, tzdata)
@@ -169,7 +170,12 @@ async def test_only_a_gap_of_another_database_that_the_version_skips_too_is_owed
     if newer is not None:
         await set_schedule("d", **{"when": EVENING, **newer})
     await tick_until_idle(materialiser)
-    assert await added(connection) == ([f"{draft.cycle}~2"] if issued else [])
+    again = [f"{draft.cycle}~2"]
+    assert await added(connection) == (again if owed_by == "tz change" else [])
+    waiting = await connection.fetch(
+        "select cycle from ledger.due_item join ledger.pending using (item_no)"
+    )
+    assert [row["cycle"] for row in waiting] == (again if owed_by == "version" else [])
 
 
 @pytest.mark.parametrize(("reason", "issued"), [("tzdata", True), ("version", True), ("x", False)])

@@ -40,15 +40,17 @@ begin
       i.definition_no <> n.definition_no
       and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
       and not exists (select from ledger.expedited x where x.item_no = i.item_no) as movable,
-      exists (
-        select from ledger.transition t
-        where t.item_no = i.item_no and t.effective_date = i.effective_date and t.event = 12 /* superseded */
-          and t.detail ->> 'reason' = 'version') as superseded
+      -- In the same zone, another tz database may have moved the same occurrence.
+      i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) <> n.due_at - make_interval(secs => coalesce(n.smear, 0))
+      and (i.zone is distinct from n.zone or i.tzdata is not distinct from revise_items.tzdata) as elsewhere,
+      t.event as ended_by, t.detail ->> 'reason' as ended_for
     from input n
     join ledger.due_item i on i.id = n.id and i.effective_date = n.effective_date
     join ledger.definition was on was.definition_no = i.definition_no
     join ledger.definition will on will.definition_no = n.definition_no
       and will.tenant = was.tenant and will.name = was.name
+    left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+      and t.event in (12 /* superseded */, 13 /* skipped */)
   ),
   locked as materialized (
     select p.item_no, s.ord
@@ -110,8 +112,11 @@ begin
   select s.ord,
     case
       when exists (select from locked l where l.ord = s.ord) then 'revised'
-      when s.superseded then 'superseded'
+      when s.ended_by = 12 /* superseded */ and (not s.own or s.ended_for = 'version') then 'next'
       when s.own then 'same'
+      when s.elsewhere then 'next'
+      when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
+      when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
       else 'begun'
     end
   from standing s
@@ -121,6 +126,8 @@ end $$;
 comment on function ledger.revise_items is
   'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are '
   'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps '
-  'the terms before. Returns `revised`; `same` where the version itself emitted the item; `superseded` where a '
-  'version since superseded ended it; `begun` where the item stays as it is; no row where there is no item.';
+  'the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is '
+  'the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal '
+  'time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where '
+  'there is no item.';
 revoke execute on function ledger.revise_items from public;
