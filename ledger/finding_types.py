@@ -120,7 +120,10 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
         _OPERATOR, _ERROR, RepairAction.REDRIVE, "Due, past its grace and not ended"
     ),
     FindingType.STUCK: FindingRule(
-        _PLATFORM, _ERROR, RepairAction.RELEASE, "A lease or deadline lapsed and nothing acted"
+        _PLATFORM,
+        _ERROR,
+        RepairAction.RELEASE,
+        "A lease or deadline lapsed and nothing acted, or an ended item has its key",
     ),
     FindingType.PUBLISHED_NO_OUTCOME: FindingRule(
         _OPERATOR, _ERROR, RepairAction.RELEASE, "Published, and no outcome came within the window"

@@ -21,6 +21,7 @@ from dueledger.ledger.store import (
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
 from dueledger.ledger.store.flow_limits import (
     flag_streaks,
+    free_ended_keys,
     prune_credits,
     prune_outcomes,
     release_keys,
@@ -37,6 +38,8 @@ SPLIT_DOUBLINGS_MAX: Final = 6
 PRUNE_SECONDS: Final = 600.0
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
+HELD_KEYS_MAX: Final = 500
+"""Held keys whose items are looked up in one pass: no item should end and keep its key."""
 KEY_BATCHES_MAX: Final = 20
 """Batches of keys in one pass while each wakes items: 17 microseconds a key."""
 EMPTY_KEY_BATCHES_MAX: Final = 4
@@ -75,6 +78,7 @@ class Upkeep:
         self._partitions_at = self._split_at = self._prune_at = float("-inf")
         self._split_failures = 0
         self._keys_after: int | None = None
+        self._held_after: int | None = None
         self._has_more = False
         self._failures: Counter[str] = Counter()
         self._steps: dict[str, UpkeepStep] = {
@@ -83,6 +87,7 @@ class Upkeep:
             "reap_runs": self._reap_runs,
             "reap_claims": self._reap_claims,
             "apply_withdrawals": self._apply_withdrawals,
+            "free_ended_keys": self._free_ended_keys,
             "release_keys": self._release_keys,
             "update_circuits": self._update_circuits,
             "flag_streaks": self._flag_streaks,
@@ -93,8 +98,8 @@ class Upkeep:
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; and what changed:
-        circuits, streaks, pauses. Raises if the connection is lost.
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed; and
+        what changed: circuits, streaks, pauses. Raises if the connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -190,6 +195,13 @@ class Upkeep:
 
     async def _reapply_pauses(self, connection: Connection, counts: Counter[str]) -> None:
         counts["pauses"] += await reapply_pauses(connection)
+
+    async def _free_ended_keys(self, connection: Connection, counts: Counter[str]) -> None:
+        """Free keys of items that ended; the next step wakes the items that wait for them."""
+        freed, self._held_after = await free_ended_keys(connection, self._held_after, HELD_KEYS_MAX)
+        if freed:
+            counts["freed"] += freed
+            self._log.error(LogEvent.KEY_FREED, keys=freed)
 
     async def _release_keys(self, connection: Connection, counts: Counter[str]) -> None:
         empty = 0

@@ -21,6 +21,7 @@ from dueledger.reconciler.find.findings import (
     definition_failed,
     source_failed,
     stuck_claim,
+    stuck_key,
     stuck_run,
     unbalanced,
 )
@@ -45,6 +46,7 @@ from dueledger.reconciler.settings import ReconcilerSources
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
 STUCK_MAX: Final = 1_000
+HELD_KEYS_MAX: Final = 100_000
 
 
 class ReconciliationPass:
@@ -224,7 +226,7 @@ class ReconciliationPass:
     async def _check_whole_ledger(
         self, connection: Connection, expectation: Expectation, result: PassResult
     ) -> None:
-        """Find what is wrong with runs, claims, the accounting, sources and definitions."""
+        """Find what is wrong with runs, claims, keys, the accounting, sources and definitions."""
         margin = self._limits.stuck_seconds
         for row in await reconciled_rows.list_stuck_runs(connection, margin, STUCK_MAX):
             self._recorder.add(
@@ -251,6 +253,15 @@ class ReconciliationPass:
                     ),
                 )
             )
+        self._recorder.add(
+            stuck_key(
+                item_id=row["id"],
+                business_key=row["business_key"],
+                held_at=row["held_at"],
+                ended_at=row["ended_at"],
+            )
+            for row in await reconciled_rows.list_stuck_keys(connection, HELD_KEYS_MAX)
+        )
         result.accounting = await self._read_accounting(connection)
         self._recorder.add(
             unbalanced(row.tenant, row.kind, row.items, _places(row))

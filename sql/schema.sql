@@ -436,6 +436,19 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_due_at(effective_date date, item_no bigint) IS 'When an item is due; null where it is not found.';
 
+CREATE FUNCTION ledger.find_ended_at(effective_date date, item_no bigint) RETURNS timestamp with time zone
+    LANGUAGE plpgsql STABLE STRICT
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+begin
+  return (
+    select t.at from ledger.transition t
+    where t.effective_date = find_ended_at.effective_date and t.item_no = find_ended_at.item_no
+      and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */));
+end $$;
+
+COMMENT ON FUNCTION ledger.find_ended_at(effective_date date, item_no bigint) IS 'When an item ended; null where it has not.';
+
 CREATE FUNCTION ledger.find_ending(effective_date date, item_no bigint, run_no bigint, OUT event smallint, OUT detail jsonb) RETURNS record
     LANGUAGE plpgsql STABLE STRICT
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -555,9 +568,18 @@ begin
           where f.flow_no = h.flow_no and not k.failure_holds)
       returning h.serial
     ),
+    freed_by_revision as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(select w.item_no from written w where w.event = 15 /* revised */))
+        and exists (select from ledger.pending p where p.item_no = h.item_no and p.serial is distinct from h.serial)
+      returning h.serial
+    ),
     next as materialized (
       select n.item_no
-      from (select serial from freed_by_end union all select serial from freed_by_failure) freed
+      from (
+        select serial from freed_by_end union all select serial from freed_by_failure
+        union all select serial from freed_by_revision
+      ) freed
       cross join lateral (
         select p.item_no from ledger.pending p
         where p.serial = freed.serial and p.available_at = 'infinity'
@@ -573,7 +595,7 @@ begin
   return null;
 end $$;
 
-COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it.';
+COMMENT ON FUNCTION ledger.finish_items() IS 'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that failures hold it; so does a revision by which the item has another key, or none.';
 
 CREATE FUNCTION ledger.finish_month() RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER
@@ -3374,8 +3396,8 @@ GRANT SELECT,INSERT ON TABLE ledger.held_key TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_operator;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_outcome_intake;
-GRANT SELECT ON TABLE ledger.held_key TO ledger_reconciler;
-GRANT SELECT ON TABLE ledger.held_key TO ledger_upkeep;
+GRANT SELECT,DELETE ON TABLE ledger.held_key TO ledger_reconciler;
+GRANT SELECT,DELETE ON TABLE ledger.held_key TO ledger_upkeep;
 GRANT SELECT ON TABLE ledger.held_key TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.materialised TO ledger_auditor;

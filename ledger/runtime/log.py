@@ -46,6 +46,7 @@ class LogEvent(StrEnum):
     ISOLATED_PROCESS_NOT_STARTED = "isolated_process.not_started"
     ITEM_MISPLACED = "item.misplaced"
     ITEM_RECOVERED = "item.recovered"
+    KEY_FREED = "key.freed"
     LEASE_LAPSED = "lease.lapsed"
     LEASE_LOST = "lease.lost"
     OFFSET_COMMIT_FAILED = "offset.commit_failed"

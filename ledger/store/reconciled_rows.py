@@ -53,6 +53,11 @@ async def list_stuck_claims(
     return await connection.fetch(statement("list_stuck_claims"), margin_seconds, claim_max)
 
 
+async def list_stuck_keys(connection: Connection, key_max: int) -> list[Record]:
+    """List held keys whose items have ended, of `key_max` keys."""
+    return await connection.fetch(statement("list_stuck_keys"), key_max)
+
+
 async def describe_open_items(connection: Connection, item_nos: Sequence[int]) -> list[Record]:
     """Describe the states of items that have not ended, in input order."""
     return await connection.fetch(statement("describe_open_items"), item_nos)

@@ -20,6 +20,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, Pool, Record, findings, items, reviews
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
+from dueledger.ledger.store.flow_limits import free_ended_keys
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
@@ -114,7 +115,7 @@ def _command(action: RepairAction, row: Record) -> tuple[str, dict[str, Any]] | 
         case RepairAction.RELEASE:
             holder = row["subject"]
             command = (
-                f"Release the items of {holder}, whose lease or deadline has passed.",
+                f"Release what {holder} still has, although its time is over.",
                 {"holder": holder},
             )
         case RepairAction.ESCALATE:
@@ -286,7 +287,9 @@ class RepairExecutor:
     ) -> dict[UUID, RepairOutcome]:
         claims = await reap_claims(connection, REAPED_MAX, self.actor_no)
         runs = await reap_runs(connection, REAPED_MAX, self.actor_no)
+        keys, _ = await free_ended_keys(connection, None, REAPED_MAX)
         counts = {
+            "keys_freed": keys,
             "claims_released": claims.released,
             "runs_released": runs.released,
             "retried": runs.retried,

@@ -160,7 +160,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "claim": {"insert": {"allocator"}, "update": {"allocator", "operator", *ENDS}},
     "run": {"insert": {"allocator", "outcome_intake", "worker"}, "update": {"operator", *ENDS}},
     "credit": {"insert": {"worker"}, "update": {"worker"}, "delete": {"upkeep", "worker"}},
-    "held_key": {"insert": {"allocator"}},
+    "held_key": {"insert": {"allocator"}, "delete": {"reconciler", "upkeep"}},
     "pending": {
         "insert": {"allocator", "operator", *ENDS},
         "update": {"allocator", "materialiser", "operator", "upkeep", *WITHDRAWS},

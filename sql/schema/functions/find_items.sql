@@ -50,6 +50,18 @@ end $$;
 
 comment on function ledger.find_due_at is 'When an item is due; null where it is not found.';
 
+create function ledger.find_ended_at(effective_date date, item_no bigint) returns timestamptz
+  language plpgsql stable strict set search_path = pg_catalog, pg_temp
+as $$
+begin
+  return (
+    select t.at from ledger.transition t
+    where t.effective_date = find_ended_at.effective_date and t.item_no = find_ended_at.item_no
+      and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */));
+end $$;
+
+comment on function ledger.find_ended_at is 'When an item ended; null where it has not.';
+
 create function ledger.find_ending(
   effective_date date, item_no bigint, run_no bigint, out event smallint, out detail jsonb
 )

@@ -30,9 +30,18 @@ begin
           where f.flow_no = h.flow_no and not k.failure_holds)
       returning h.serial
     ),
+    freed_by_revision as (
+      delete from ledger.held_key h
+      where h.item_no = any (array(select w.item_no from written w where w.event = 15 /* revised */))
+        and exists (select from ledger.pending p where p.item_no = h.item_no and p.serial is distinct from h.serial)
+      returning h.serial
+    ),
     next as materialized (
       select n.item_no
-      from (select serial from freed_by_end union all select serial from freed_by_failure) freed
+      from (
+        select serial from freed_by_end union all select serial from freed_by_failure
+        union all select serial from freed_by_revision
+      ) freed
       cross join lateral (
         select p.item_no from ledger.pending p
         where p.serial = freed.serial and p.available_at = 'infinity'
@@ -51,7 +60,7 @@ end $$;
 comment on function ledger.finish_items is
   'What the end of an item entails, whichever statement writes it to the journal: its key is free, the next item that '
   'waits for the key is available, and its chain goes on. A failure frees the key too, unless its kind says that '
-  'failures hold it.';
+  'failures hold it; so does a revision by which the item has another key, or none.';
 revoke execute on function ledger.finish_items from public;
 
 create trigger transition_finishes_items after insert on ledger.transition

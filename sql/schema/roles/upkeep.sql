@@ -21,7 +21,7 @@ grant update (available_at) on ledger.pending to ledger_upkeep;
 grant update (reason) on ledger.review to ledger_upkeep;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_upkeep;
 grant update (reason) on ledger.withdrawal to ledger_upkeep;  -- to lock rows
-grant delete on ledger.credit, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
-  ledger.review, ledger.stalled_partition, ledger.withdrawal to ledger_upkeep;
+grant delete on ledger.credit, ledger.flow_outcome, ledger.held_key, ledger.partition_backoff,
+  ledger.pending, ledger.review, ledger.stalled_partition, ledger.withdrawal to ledger_upkeep;
 grant execute on function ledger.finish_month, ledger.lock_partitions, ledger.make_partition,
   ledger.try_lock_rows to ledger_upkeep;
