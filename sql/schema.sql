@@ -1355,6 +1355,8 @@ begin
     join ledger.definition was on was.definition_no = i.definition_no
     join ledger.definition will on will.definition_no = n.definition_no
       and will.tenant = was.tenant and will.name = was.name
+    left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
+      and t.event in (12 /* superseded */, 13 /* skipped */)
   ),
   locked as materialized (
     select p.item_no, s.ord
@@ -2149,7 +2151,8 @@ CREATE TABLE ledger.materialised (
     materialised_until timestamp with time zone NOT NULL,
     failed_at timestamp with time zone,
     failure text,
-    ends_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL
+    ends_at timestamp with time zone DEFAULT 'infinity'::timestamp with time zone NOT NULL,
+    tzdata text
 );
 
 COMMENT ON TABLE ledger.materialised IS 'How far each version of a schedule is materialised.';
@@ -2159,6 +2162,8 @@ COMMENT ON COLUMN ledger.materialised.materialised_until IS 'The materialised wa
 COMMENT ON COLUMN ledger.materialised.failure IS 'Why the version could not be materialised, at failed_at.';
 
 COMMENT ON COLUMN ledger.materialised.ends_at IS 'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+
+COMMENT ON COLUMN ledger.materialised.tzdata IS 'The IANA version by which it was last expanded; null before. Another one may have moved occurrences over the watermark.';
 
 CREATE TABLE ledger.missed_range (
     definition_no bigint NOT NULL,
@@ -3412,6 +3417,8 @@ GRANT UPDATE(failed_at) ON TABLE ledger.materialised TO ledger_materialiser;
 GRANT UPDATE(failure) ON TABLE ledger.materialised TO ledger_materialiser;
 
 GRANT UPDATE(ends_at) ON TABLE ledger.materialised TO ledger_operator;
+
+GRANT UPDATE(tzdata) ON TABLE ledger.materialised TO ledger_materialiser;
 
 GRANT SELECT,INSERT ON TABLE ledger.missed_range TO ledger_materialiser;
 GRANT SELECT ON TABLE ledger.missed_range TO ledger_reconciler;

@@ -21,6 +21,7 @@ from dueledger.ledger.rules.catch_up import find_latest
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
+from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.calendar_cache import calendars_of_tenant
 from dueledger.ledger.store.calendars import record_calendar_uses
@@ -256,6 +257,7 @@ class Materialiser:
             connection,
             [expansion.definition_no for expansion in passed],
             [expansion.until for expansion in passed],
+            tzdata=tzdata_version(),
         )
         return made
 

@@ -8,8 +8,9 @@ database is another one by then.
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
+from typing import Final
 
 import orjson
 
@@ -18,6 +19,7 @@ from dueledger.ledger.materialise.tz_difference import find_differences
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.schedule import tzdata_version
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.definitions import lock_versions, read_versions
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.tz_changes import (
@@ -36,6 +38,12 @@ from dueledger.ledger.store.tz_changes import (
     record_tz_steps,
 )
 
+REVIEW_TIME: Final = timedelta(minutes=15)
+"""Items due before this has passed are left out of a preview, unless it says from when on."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
 
 @dataclass(frozen=True, slots=True)
 class TzChangePreview:
@@ -51,14 +59,16 @@ async def preview_tz_change(
 ) -> AsyncGenerator[TzChangePreview]:
     """Return the open change, or compute what there is to change now.
 
-    It can be read inside the context. The context rolls it back: nothing is changed.
+    Without `from_at`, items due within REVIEW_TIME are left out: they would be due before somebody
+    has read it. It can be read inside the context. The context rolls it back: nothing is changed.
     """
     transaction = connection.transaction()
     await transaction.start()
     try:
         await lock_tz_changes(connection)
         begun = await _find_open(connection)
-        change = begun or await _record_differences(connection, from_at, actor_no)
+        shown_at = await read_now(connection)
+        change = begun or await _record_differences(connection, shown_at, from_at, actor_no)
         yield TzChangePreview(change, is_open=begun is not None)
     finally:
         await transaction.rollback()
@@ -69,9 +79,10 @@ async def apply_tz_change(
 ) -> TzChange:
     """Apply the change of this digest, or continue it.
 
-    Items that were handed out since, or are due already, do not change; nor does a definition if
-    another version of it was defined meanwhile. Repeating it changes nothing. Raises Conflict, and
-    changes nothing, if the digest of what there is to change now is another one.
+    Items that were handed out or emitted since, or are due already, do not change; nor does a
+    definition if another version of it was defined meanwhile. Repeating it changes nothing. Raises
+    Conflict, and changes nothing, if the digest of what there was to change when it was shown is
+    another one now.
     """
     async with connection.transaction():
         await lock_tz_changes(connection)
@@ -100,7 +111,8 @@ async def _open_reviewed(
     """
     drawing = connection.transaction()
     await drawing.start()
-    found = await _record_differences(connection, from_at, actor_no)
+    shown_at = _shown_at(digest) or await read_now(connection)
+    found = await _record_differences(connection, shown_at, from_at, actor_no)
     if found.digest == digest:
         await drawing.commit()
         return found
@@ -126,19 +138,20 @@ async def _read(connection: Connection, digest: str) -> TzChange:
 
 
 async def _record_differences(
-    connection: Connection, from_at: datetime | None, actor_no: int
+    connection: Connection, shown_at: datetime, from_at: datetime | None, actor_no: int
 ) -> TzChange:
     """Record what is to be changed. The caller's transaction commits it or rolls it back."""
+    from_at = from_at or shown_at + REVIEW_TIME
     newest = await list_tz_changes(connection, limit=1)
     number = newest[0].change_no + 1 if newest else 1
     before: set[str] = set()
-    async for found in find_differences(connection, from_at):
+    async for found in find_differences(connection, from_at, shown_at):
         if found.steps or found.failure:
             before.update(each.tzdata_before for each in found.steps if each.tzdata_before)
             await record_tz_steps(
                 connection, number, found.version, found.steps, failure=found.failure
             )
-    digest = await _digest(connection, number, from_at)
+    digest = await _digest(connection, number, shown_at, from_at)
     await open_tz_change(
         connection,
         number,
@@ -151,17 +164,32 @@ async def _record_differences(
     return await _read(connection, digest)
 
 
-async def _digest(connection: Connection, number: int, from_at: datetime | None) -> str:
-    """Return the SHA-256, in hexadecimal, of all steps of a change, in order."""
-    digest = sha256(_line(tzdata_version(), from_at))
+async def _digest(
+    connection: Connection, number: int, shown_at: datetime, from_at: datetime
+) -> str:
+    """Return the time at which a change was shown, and the SHA-256 of its steps, in hexadecimal.
+
+    The steps by which an item is added do not count: a materialiser emits what its definition owes
+    as well, and it may come first.
+    """
+    digest = sha256(_line(tzdata_version(), shown_at, from_at))
     async for each in list_tz_change_versions(connection, number):
         version = each.tenant, each.name, each.version, each.superseded_at
         async for steps in list_tz_steps(connection, number, each.definition_no):
             for step in steps:
-                to = step.due_at, step.decision, step.skip_reason
-                was = step.at, step.tzdata_before
-                digest.update(_line(*version, step.step.value, str(step.id), *was, *to))
-    return digest.hexdigest()
+                if step.step is not TzStepKind.ADDED:
+                    to = step.due_at, step.decision, step.skip_reason
+                    was = step.at, step.tzdata_before
+                    digest.update(_line(*version, step.step.value, str(step.id), *was, *to))
+    return f"{(shown_at - _EPOCH) // _MICROSECOND:x}-{digest.hexdigest()}"
+
+
+def _shown_at(digest: str) -> datetime | None:
+    """Return when the change of this digest was shown; None if it is no digest of a change."""
+    try:
+        return _EPOCH + int(digest.partition("-")[0], 16) * _MICROSECOND
+    except (ValueError, OverflowError):
+        return None
 
 
 def _line(*values: object) -> bytes:

@@ -16,6 +16,7 @@ from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import BeyondCalendar, DueledgerError
 from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_calendar_periods
 from dueledger.ledger.materialise.version_change import NEWER_VERSION
+from dueledger.ledger.materialise.version_expansion import TZ_SHIFT_MAX
 from dueledger.ledger.rules.calendar_change import known_until
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import (
@@ -57,7 +58,6 @@ NEWER_TZDATA: Final = "tzdata"
 _PAGE_ITEMS: Final = 5_000
 _PAGE_VERSIONS: Final = 1_000
 _VERSIONS_KEPT: Final = 10_000
-_SHIFT_MAX: Final = timedelta(days=2)
 _SLICE: Final = timedelta(days=1)
 
 _PlacedVersion = tuple[DefinitionVersion, CalendarPeriods | str]
@@ -110,12 +110,12 @@ class _VersionCache:
 
 
 async def find_differences(
-    connection: Connection, from_at: datetime | None = None
+    connection: Connection, from_at: datetime | None = None, emitted_until: datetime | None = None
 ) -> AsyncIterator[TzDifference]:
     """Compare pending items, and occurrences up to each watermark, with this tz database.
 
     Reads all pending items by page, and yields the steps of each version in a page. Items due
-    before `from_at` are left out.
+    before `from_at` are left out, and so are those emitted after `emitted_until`.
     """
     now = await read_now(connection)
     begins = now if from_at is None else max(now, from_at)
@@ -123,7 +123,7 @@ async def find_differences(
     after: int | None = 0
     while after is not None:
         items, after = await list_items_of_other_tzdata(
-            connection, tzdata_version(), from_at, after, limit=_PAGE_ITEMS
+            connection, tzdata_version(), from_at, emitted_until, after, limit=_PAGE_ITEMS
         )
         by_definition: defaultdict[int, list[ItemOfOtherTzdata]] = defaultdict(list)
         for item in items:
@@ -179,8 +179,8 @@ def _step(item: ItemOfOtherTzdata, step: TzStepKind) -> TzStep:
 
 def _place(periods: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Placed:
     placed = _Placed()
-    begins = min(item.due_at for item in items) - _SHIFT_MAX
-    ends = max(item.due_at for item in items) + _SHIFT_MAX
+    begins = min(item.due_at for item in items) - TZ_SHIFT_MAX
+    ends = max(item.due_at for item in items) + TZ_SHIFT_MAX
     for start, end in _slices(begins, ends):
         reached = start
         for _, definition in periods:

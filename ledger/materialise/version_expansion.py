@@ -18,11 +18,21 @@ from dueledger.ledger.rules.schedule_drafts import (
     draft_window,
     expand_schedule,
 )
-from dueledger.ledger.schedule import AfterCompletion, Relative, ScheduleWindow
+from dueledger.ledger.schedule import (
+    RECURRING,
+    AfterCompletion,
+    Every,
+    Relative,
+    ScheduleWindow,
+    tzdata_version,
+)
 from dueledger.ledger.store.calendars import CalendarUse
 from dueledger.ledger.store.definitions import DefinitionToMaterialise
 
 _WINDOW_MIN: Final = timedelta(seconds=1)
+
+TZ_SHIFT_MAX: Final = timedelta(days=2)
+"""How far a newer tz database may move an occurrence: Samoa skipped a day."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +88,30 @@ def expand_observed(
         if found is None:
             raise
         expansion = found
-    owed = ScheduleDrafts([*observed.moved_before, *expansion.owed.drafts], expansion.owed.skipped)
+    moved = _moved_by_tzdata(definition, row, outdated=outdated)
+    owed = ScheduleDrafts(
+        [*observed.moved_before, *moved.drafts, *expansion.owed.drafts],
+        [*moved.skipped, *expansion.owed.skipped],
+    )
     return replace(expansion, owed=owed, calendar_use=observed.use)
+
+
+def _moved_by_tzdata(
+    definition: Definition, row: DefinitionToMaterialise, *, outdated: bool
+) -> ScheduleDrafts:
+    """Return what is owed just before the watermark, if another tz database expanded that.
+
+    An occurrence that this one has before the watermark, and the other one had after it, is in no
+    other window. The others exist already.
+    """
+    at, when = row.materialised_until, definition.when
+    start = max(row.effective_from, at - TZ_SHIFT_MAX)
+    zoned = isinstance(when, RECURRING) and not isinstance(when, Every)
+    if definition.ended or not zoned or row.tzdata in (None, tzdata_version()) or start >= at:
+        return ScheduleDrafts([], [])
+    missed = decide_catch_up(definition, start, at, row.now, outdated=outdated)
+    window = expand_schedule(definition, start, at, times_max=EXPANSION_TIMES_MAX)
+    return draft_window(definition, window, at, owed_from=missed.owed_from)
 
 
 def _expand_known(

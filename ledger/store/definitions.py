@@ -42,7 +42,7 @@ class DefinitionToMaterialise:
     """A schedule behind the horizon, to expand in [materialised_until, until).
 
     At `ends_at` a newer version comes into force. Before `contested_until`, older versions may
-    have expanded occurrences already.
+    have expanded occurrences already. `tzdata` expanded it last.
     """
 
     definition_no: int
@@ -57,6 +57,7 @@ class DefinitionToMaterialise:
     until: datetime
     ends_at: datetime | None = None
     contested_until: datetime | None = None
+    tzdata: str | None = None
 
 
 class VersionState(StrEnum):
@@ -215,10 +216,15 @@ async def take_materialisable(
 
 
 async def advance_materialised(
-    connection: Connection, definition_nos: Sequence[int], untils: Sequence[datetime]
+    connection: Connection,
+    definition_nos: Sequence[int],
+    untils: Sequence[datetime],
+    *,
+    tzdata: str,
 ) -> int:
-    """Move watermarks forward, never back; return how many moved."""
-    return len(await connection.fetch(statement("advance_materialised"), definition_nos, untils))
+    """Move watermarks forward, never back, as expanded by `tzdata`; return how many moved."""
+    values = definition_nos, untils, tzdata
+    return len(await connection.fetch(statement("advance_materialised"), *values))
 
 
 async def list_versions(

@@ -134,18 +134,19 @@ async def list_items_of_other_tzdata(
     connection: Connection,
     tzdata: str,
     from_at: datetime | None,
+    emitted_until: datetime | None,
     after_item_no: int,
     *,
     limit: int,
 ) -> tuple[list[ItemOfOtherTzdata], int | None]:
     """List a page of items before their first attempt, computed with another tz database.
 
-    Items due before `from_at` are left out. Returns the number after which the next page begins,
-    None after the last page: a page may return few of the rows it read.
+    Items due before `from_at`, or emitted after `emitted_until`, are left out. Returns the number
+    after which the next page begins, None after the last page: a page may return few of the rows
+    it read.
     """
-    rows = await connection.fetch(
-        statement("list_items_of_other_tzdata"), tzdata, from_at, after_item_no, limit
-    )
+    bounds = from_at, emitted_until, after_item_no, limit
+    rows = await connection.fetch(statement("list_items_of_other_tzdata"), tzdata, *bounds)
     found = [ItemOfOtherTzdata(**row) for row in rows if row["id"] is not None]
     return found, rows[-1]["item_no"] if len(rows) == limit else None
 

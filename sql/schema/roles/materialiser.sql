@@ -8,7 +8,7 @@ grant select on ledger.calendar, ledger.calendar_use, ledger.definition, ledger.
   to ledger_materialiser;
 grant insert on ledger.calendar_use, ledger.following, ledger.missed_range, ledger.transition to ledger_materialiser;
 grant update (definition_no, delay_seconds) on ledger.following to ledger_materialiser;
-grant update (failed_at, failure, materialised_until) on ledger.materialised to ledger_materialiser;
+grant update (failed_at, failure, materialised_until, tzdata) on ledger.materialised to ledger_materialiser;
 grant update (occurrences, recorded_at, until_at) on ledger.missed_range to ledger_materialiser;
 grant update (batch_max) on ledger.pending to ledger_materialiser;  -- to lock rows
 grant delete on ledger.pending, ledger.withdrawal to ledger_materialiser;

@@ -33,7 +33,8 @@ create table ledger.materialised (
   materialised_until timestamptz not null,
   failed_at timestamptz,
   failure text,
-  ends_at timestamptz not null default 'infinity'
+  ends_at timestamptz not null default 'infinity',
+  tzdata text
 );
 
 comment on table ledger.materialised is 'How far each version of a schedule is materialised.';
@@ -41,6 +42,8 @@ comment on column ledger.materialised.materialised_until is 'The materialised wa
 comment on column ledger.materialised.failure is 'Why the version could not be materialised, at failed_at.';
 comment on column ledger.materialised.ends_at is
   'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+comment on column ledger.materialised.tzdata is
+  'The IANA version by which it was last expanded; null before. Another one may have moved occurrences over the watermark.';
 
 -- Versions materialised up to their end are not read again.
 create index materialised_until_idx on ledger.materialised (materialised_until) where materialised_until < ends_at;

@@ -7,7 +7,7 @@
 -- $4 limit integer
 -- index: materialised_until_idx
 -- locks: materialised rows (for update, skip locked)
-select d.definition_no, d.tenant, d.name, d.version, d.kind, d.document, d.effective_from, m.materialised_until,
+select d.definition_no, d.tenant, d.name, d.version, d.kind, d.document, d.effective_from, m.materialised_until, m.tzdata,
   ledger.now() as now,
   least(ledger.now() + make_interval(secs => $1::double precision + $2::double precision), m.ends_at) as until,
   nullif(m.ends_at, 'infinity') as ends_at,
