@@ -1,4 +1,4 @@
-"""The arguments by which every Kafka client connects: addresses, TLS and login, from the settings.
+"""The arguments of every Kafka client: addresses, TLS, login and group, from the settings.
 
 No other module gives them to a client. Files are read for each new client, a token for each login,
 so that new ones are used without a restart. Secrets are in no message.
@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 from ssl import SSLContext, SSLError, create_default_context
 from stat import S_ISREG
-from typing import Final, TypedDict, final
+from typing import Final, Literal, TypedDict, final
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConfigurationError
@@ -17,6 +17,9 @@ from dueledger.ledger.errors import InvalidSetting, Problem, UnreadableFile
 from dueledger.ledger.kafka.lost_connections import expect_closed_transports
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings, SaslMechanism, variable_of
 from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
+
+HEARTBEAT_SECONDS_MAX: Final = 0.5
+"""A member hears of a rebalance by its next heartbeat, and nobody reads until all have heard."""
 
 _UNUSABLE: Final = "Kafka cannot be used with these settings:"
 
@@ -31,6 +34,30 @@ class ClientArguments(TypedDict):
     sasl_plain_username: str | None
     sasl_plain_password: str | None
     sasl_oauth_token_provider: AbstractTokenProvider | None
+
+
+class MemberArguments(TypedDict):
+    """The arguments of a member of a consumer group, by aiokafka's names."""
+
+    group_id: str
+    enable_auto_commit: bool
+    auto_offset_reset: Literal["earliest"]
+    isolation_level: Literal["read_committed"]
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+
+
+def member_arguments(group: str, *, session_seconds: float) -> MemberArguments:
+    """Return what makes a consumer a member that commits its offsets itself and skips no record."""
+    heartbeat_seconds = min(session_seconds / 3, HEARTBEAT_SECONDS_MAX)
+    return MemberArguments(
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",  # skips records of aborted transactions
+        session_timeout_ms=int(session_seconds * 1000),
+        heartbeat_interval_ms=int(heartbeat_seconds * 1000),
+    )
 
 
 def client_arguments(settings: KafkaSettings) -> ClientArguments:

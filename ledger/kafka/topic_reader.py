@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
-from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
 from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
 from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, RejectSender, stop_client
 from dueledger.ledger.kafka.topics import make_topics, unavailable
@@ -175,13 +175,8 @@ async def open_reader(
     consumer = BatchConsumer(
         **client_arguments(settings),
         client_id=client,
-        group_id=options.group,
-        enable_auto_commit=False,
-        auto_offset_reset="earliest",
-        session_timeout_ms=int(options.session_seconds * 1000),
-        heartbeat_interval_ms=int(options.session_seconds * 1000 / 3),
+        **member_arguments(options.group, session_seconds=options.session_seconds),
         fetch_max_wait_ms=_FETCH_WAIT_MS,
-        isolation_level="read_committed",  # skips records of aborted transactions
     )
     rejects = RejectSender(settings, options.rejected_topic, client=client)
     reader = TopicReader(consumer, rejects, options)

@@ -11,7 +11,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
-from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
 from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX
 from dueledger.ledger.kafka.rejects import (
     ConsumedRecord,
@@ -234,16 +234,13 @@ class WorkConsumer:
         consumer = BatchConsumer(
             **client_arguments(settings),
             client_id=self._name,
-            group_id=settings.worker_group_id,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
+            **member_arguments(
+                settings.worker_group_id, session_seconds=settings.worker_session_timeout_seconds
+            ),
             retry_backoff_ms=RETRY_MILLISECONDS,
             max_partition_fetch_bytes=FETCH_BYTES_MAX // 2,
             fetch_max_bytes=FETCH_BYTES_MAX,
             metadata_max_age_ms=METADATA_SECONDS * 1000,
-            session_timeout_ms=int(settings.worker_session_timeout_seconds * 1000),
-            heartbeat_interval_ms=int(settings.worker_session_timeout_seconds * 1000 / 3),
         )
         listener = _Listener(self._revoked)
         if settings.worker_all_topics:
