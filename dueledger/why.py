@@ -14,6 +14,7 @@ _SKIPPED: Final = {
     "catch_up": "it was missed, and by `catch_up` of its definition it is no longer owed",
     "calendar": "{day} is not a business day of its definition's calendar",
     "gap": "{nominal} does not exist on its day, and its definition skips such a time (`gap`)",
+    "merged": "its schedule owes one item at an instant, and {into} is due at the same",
 }
 _DATE_CHARS: Final = 10
 _SUPERSEDED: Final = {
@@ -96,12 +97,14 @@ def _end_reason(item: Mapping[str, Any], state: State) -> str | None:
     detail = item["detail"]
     if state is State.COMPLETED or not isinstance(detail, dict):
         return None  # evidence is the handler's own: a member `reason` means nothing here
-    reason = cast("dict[str, object]", detail).get("reason")
+    detail = cast("dict[str, object]", detail)
+    reason = detail.get("reason")
     if not isinstance(reason, str) or not reason:
         return None
     if state is State.SKIPPED and reason in _SKIPPED:
         nominal = _nominal(item)
-        return _SKIPPED[reason].format(nominal=nominal, day=nominal[:_DATE_CHARS])
+        into = str(detail.get("into", "another")).replace("T", " ")
+        return _SKIPPED[reason].format(nominal=nominal, day=nominal[:_DATE_CHARS], into=into)
     if state is State.SUPERSEDED:
         reason = _SUPERSEDED.get(reason, reason)
     return reason.rstrip(".")

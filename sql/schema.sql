@@ -330,7 +330,7 @@ begin
   skipped as (
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select s.effective_date, s.item_no, 13 /* skipped */, 0, actor, ledger.now(),
-      jsonb_build_object('reason', s.skip_reason)
+      ledger.skip_detail(s.skip_reason)
     from (
       select distinct on (m.item_no) m.effective_date, m.item_no, n.skip_reason
       from made m join input n on n.id = m.id
@@ -995,10 +995,10 @@ begin
         when t.skip_reason is not null then 13 /* skipped */ else 12 /* superseded */ end,
       0, actor, ledger.now(),
       jsonb_strip_nulls(jsonb_build_object(
-        'reason', coalesce(t.skip_reason, 'tzdata'), 'due_at', t.moved_to, 'tzdata', move_items.tzdata,
-        'tz_change', move_items.change_no,
+        'reason', 'tzdata', 'due_at', t.moved_to, 'tzdata', move_items.tzdata, 'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
+      || case when t.skip_reason is null then '{}' else ledger.skip_detail(t.skip_reason) end
     from taken t
   )
   select t.ord from taken t order by t.ord;
@@ -1403,7 +1403,7 @@ begin
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select (t.item).effective_date, (t.item).item_no,
       case when (t.given).skip_reason is null then 15 /* revised */ else 13 /* skipped */ end, 0, actor, ledger.now(),
-      case when (t.given).skip_reason is not null then jsonb_build_object('reason', (t.given).skip_reason)
+      case when (t.given).skip_reason is not null then ledger.skip_detail((t.given).skip_reason)
       else jsonb_build_object(
         'reason', reason,
         'due_at', (t.given).due_at, 'tzdata', revise_items.tzdata,
@@ -1449,6 +1449,12 @@ CREATE FUNCTION ledger.serial_of(kind_no integer, key text) RETURNS bigint
     RETURN hashtextextended(key, (kind_no)::bigint);
 
 COMMENT ON FUNCTION ledger.serial_of(kind_no integer, key text) IS 'The hash of kind and key by which serial items wait for each other.';
+
+CREATE FUNCTION ledger.skip_detail(reason text) RETURNS jsonb
+    LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN jsonb_strip_nulls(jsonb_build_object('reason', split_part(reason, ' '::text, 1), 'into', NULLIF(split_part(reason, ' '::text, 2), ''::text)));
+
+COMMENT ON FUNCTION ledger.skip_detail(reason text) IS 'The journal''s detail of a skipped occurrence. `merged 2027-03-14T03:30` names the cycle of the item that is owed in its place, which becomes `into`.';
 
 CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -3033,6 +3039,8 @@ GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_work
 
 REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
+
+REVOKE ALL ON FUNCTION ledger.skip_detail(reason text) FROM PUBLIC;
 
 REVOKE ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) FROM PUBLIC;
 GRANT ALL ON FUNCTION ledger.try_lock_rows(subject text, keys text[]) TO ledger_allocator;

@@ -37,10 +37,11 @@ class PreviewOccurrence(TypedDict):
 
 
 class PreviewSkipped(TypedDict):
-    """A nominal local time without an occurrence."""
+    """A nominal local time without an occurrence. `into` is the one into which it is merged."""
 
     nominal: str
     reason: str
+    into: NotRequired[str]
 
 
 class PreviewDocument(TypedDict):
@@ -123,6 +124,9 @@ def preview_document(window: ScheduleWindow, smears: Sequence[int] = ()) -> Prev
             for found in window.skipped
         ],
     )
+    for skip, found in zip(document["skipped"], window.skipped, strict=True):
+        if found.into is not None:
+            skip["into"] = found.into.nominal.isoformat()
     for shown, seconds in zip(document["occurrences"], smears, strict=False):
         shown["smear_seconds"] = seconds
     return document

@@ -40,11 +40,15 @@ def decision_words(found: Occurrence) -> str:
 
 def skip_words(found: Skipped) -> str:
     """Return why a nominal time has no occurrence."""
-    if found.reason is SkipReason.GAP:
-        return f"{_time(found.nominal)} does not exist on this day: skipped"
-    if found.reason is SkipReason.CALENDAR:
-        return f"{_day(found.nominal)} is not a business day: skipped"
-    return f"skipped: {found.reason.value.replace('_', ' ')}"
+    instead = "skipped"
+    rolled = found.reason is SkipReason.CALENDAR
+    if found.into is not None:
+        rolled = found.into.nominal.date() != found.nominal.date()
+        into = _day(found.into.nominal) if rolled else _time(found.into.nominal)
+        instead = f"merged into {into}, which is due at the same instant"
+    if rolled:
+        return f"{_day(found.nominal)} is not a business day: {instead}"
+    return f"{_time(found.nominal)} does not exist on this day: {instead}"
 
 
 def change_rows(

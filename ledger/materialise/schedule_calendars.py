@@ -9,8 +9,7 @@ from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.rules.calendar_change import drafts_moved_before
-from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.schedule_drafts import EXPANSION_TIMES_MAX
+from dueledger.ledger.rules.schedule_drafts import EXPANSION_TIMES_MAX, ScheduleDrafts
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendar_cache import (
@@ -35,13 +34,12 @@ CalendarPeriods = list[tuple[datetime, Definition]]
 class ObservingDefinition:
     """A definition with its calendar. `use` is to be recorded if the version is a new one.
 
-    `moved_before` are items that the new version has before the watermark and the last one after
-    it.
+    `moved_before` is what the new version has before the watermark and the last one after it.
     """
 
     definition: Definition
     use: CalendarUse | None = None
-    moved_before: list[ItemDraft] = field(default_factory=list[ItemDraft])
+    moved_before: ScheduleDrafts = field(default_factory=lambda: ScheduleDrafts([], []))
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from dueledger.ledger.rules.schedule_drafts import (
     draft_occurrences,
     expand_schedule,
     issue_draft,
+    skip_reason_of,
     split_issue,
 )
 from dueledger.ledger.schedule import (
@@ -190,7 +191,7 @@ def _place(periods: CalendarPeriods, items: Sequence[ItemOfOtherTzdata]) -> _Pla
             for each in window.occurrences:
                 placed.due[cycle_of(each.nominal, each.decision)].append(each)
             for skip in window.skipped:
-                placed.skipped[cycle_of(skip.nominal, skip.decision)] = skip.reason.value
+                placed.skipped[cycle_of(skip.nominal, skip.decision)] = skip_reason_of(skip)
         placed.is_whole &= reached == end
     return placed
 
@@ -270,7 +271,7 @@ def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> boo
     """Return whether an issue was ended by an older version or by another tz database.
 
     A gap counts if this version skips gaps of the same zone too: an occurrence that an older
-    version skipped under other terms stays skipped.
+    version skipped under other terms stays skipped. A merge counts in the same zone.
     """
     if issue.event == TransitionEvent.SUPERSEDED and issue.reason == NEWER_VERSION:
         return True
@@ -279,8 +280,10 @@ def _ended_by_older_rules(issue: OccurrenceIssue, definition: Definition) -> boo
     if issue.event == TransitionEvent.SUPERSEDED:
         return issue.reason == NEWER_TZDATA
     when = definition.when
-    alike = getattr(when, "gap", None) is Gap.SKIP and getattr(when, "timezone", None) == issue.zone
-    return issue.event == TransitionEvent.SKIPPED and issue.reason == SkipReason.GAP and alike
+    if issue.event != TransitionEvent.SKIPPED or getattr(when, "timezone", None) != issue.zone:
+        return False
+    skips_gaps = getattr(when, "gap", None) is Gap.SKIP
+    return issue.reason == SkipReason.MERGED or (issue.reason == SkipReason.GAP and skips_gaps)
 
 
 def _added(draft: ItemDraft) -> TzStep:

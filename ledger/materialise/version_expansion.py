@@ -89,10 +89,7 @@ def expand_observed(
             raise
         expansion = found
     moved = _moved_by_tzdata(definition, row, outdated=outdated)
-    owed = ScheduleDrafts(
-        [*observed.moved_before, *moved.drafts, *expansion.owed.drafts],
-        [*moved.skipped, *expansion.owed.skipped],
-    )
+    owed = observed.moved_before + moved + expansion.owed
     return replace(expansion, owed=owed, calendar_use=observed.use)
 
 

@@ -11,8 +11,12 @@ from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.errors import BeyondCalendar
-from dueledger.ledger.rules.drafts import ItemDraft
-from dueledger.ledger.rules.schedule_drafts import draft_occurrences, draft_window, expand_schedule
+from dueledger.ledger.rules.schedule_drafts import (
+    ScheduleDrafts,
+    draft_occurrences,
+    draft_window,
+    expand_schedule,
+)
 from dueledger.ledger.schedule import (
     RECURRING,
     Business,
@@ -22,6 +26,7 @@ from dueledger.ledger.schedule import (
     Recurring,
     Roll,
     ScheduleWindow,
+    Skipped,
     load_zone,
     resolve,
 )
@@ -53,31 +58,35 @@ def drafts_moved_before(
     at: datetime,
     *,
     times_max: int = TIMES_MAX,
-) -> list[ItemDraft]:
-    """Return items due in [since, at) now that the old calendar had due at `at` or later.
+) -> ScheduleDrafts:
+    """Return what is due in [since, at) now that the old calendar had due at `at` or later.
 
     The schedule was expanded by `before` up to `at`, and by its own calendar from then on. Raises
     BeyondCalendar if its own calendar does not go back so far, WindowTooLarge as `expand` does.
     """
     when, observance = definition.when, definition.observance()
     if observance is None or not isinstance(when, RECURRING):
-        return []
+        return ScheduleDrafts([], [])
     low = max(since, at - change_reach(definition, before))
     if isinstance(when, Business) and when.business.nth is not None:
         found = expand_schedule(definition, low, at).occurrences
         if not found:
-            return []
+            return ScheduleDrafts([], [])
         earlier = expand_schedule(definition.with_calendar({before.name: before}), low, at)
         done = [_month(each) for each in earlier.occurrences]
-        late = [each for each in found if _month(each) not in done]
+        late = ScheduleWindow(tuple(each for each in found if _month(each) not in done), ())
     else:
         roll = (when.business.roll if isinstance(when, Business) else None) or observance.roll
         if roll is Roll.SKIP:
-            return []
+            return ScheduleDrafts([], [])
         low = max(low, _nearest_from(before, observance.calendar, at))
-        found = expand_schedule(definition, low, at, times_max=times_max).occurrences
-        late = [each for each in found if _due_by(each, when, Observance(before, roll)) >= at]
-    return draft_window(definition, ScheduleWindow(tuple(late), ()), at).drafts if late else []
+        window = expand_schedule(definition, low, at, times_max=times_max)
+        old = Observance(before, roll)
+        late = ScheduleWindow(
+            tuple(each for each in window.occurrences if _due_by(each, when, old) >= at),
+            tuple(each for each in window.skipped if _due_by(each, when, old) >= at),
+        )
+    return draft_window(definition, late, at)
 
 
 def calendar_ends(definition: Definition) -> list[datetime]:
@@ -122,7 +131,7 @@ def _nearest_from(before: Calendar, after: Calendar, at: datetime) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC) - _DAY - SCAN_MARGIN
 
 
-def _due_by(found: Occurrence, when: Recurring, before: Observance) -> datetime:
+def _due_by(found: Occurrence | Skipped, when: Recurring, before: Observance) -> datetime:
     """Return when `before` has the same occurrence due; DUE_END or DUE_MIN if it is not known."""
     day = before.calendar.roll(found.nominal.date(), before.roll)
     if isinstance(day, Beyond):

@@ -73,7 +73,10 @@ class ItemDraft:
 
 @dataclass(frozen=True, slots=True)
 class SkippedDraft:
-    """An occurrence to record as skipped. `reason` is a SkipReason."""
+    """An occurrence to record as skipped. `reason` is a SkipReason.
+
+    Of a merged occurrence it also has the cycle of the one owed: `merged 2027-03-14T03:30`.
+    """
 
     draft: ItemDraft
     reason: str

@@ -1,6 +1,6 @@
 """Drafts of what a schedule owes: its occurrences, smeared, and those it missed. Pure."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import repeat
@@ -58,6 +58,15 @@ class ScheduleDrafts:
     drafts: list[ItemDraft]
     skipped: list[SkippedDraft]
 
+    def __add__(self, other: "ScheduleDrafts") -> "ScheduleDrafts":
+        """Return what both owe."""
+        return ScheduleDrafts(self.drafts + other.drafts, self.skipped + other.skipped)
+
+    def each(self) -> Iterator[tuple[ItemDraft, str | None]]:
+        """Yield the draft of each occurrence; with the reason if it is skipped."""
+        yield from ((draft, None) for draft in self.drafts)
+        yield from ((skip.draft, skip.reason) for skip in self.skipped)
+
 
 def draft_occurrences(definition: Definition, start: datetime, end: datetime) -> ScheduleDrafts:
     """Return what a schedule owes in the half-open [start, end), in order of time.
@@ -101,7 +110,7 @@ def draft_window(
     smears = _smears(definition, window, end)
     owed: list[ItemDraft] = []
     skipped = [
-        SkippedDraft(_skipped_draft(constant, definition, each), each.reason.value)
+        SkippedDraft(_skipped_draft(constant, definition, each), skip_reason_of(each))
         for each in window.skipped
     ]
     for found, smear in zip(window.occurrences, smears, strict=True):
@@ -152,6 +161,13 @@ def cycle_of(nominal: datetime, decision: Decision = Decision.EXACT) -> str:
         else "minutes"
     )
     return f"{text}#2" if decision is Decision.FOLD_BOTH_SECOND else text
+
+
+def skip_reason_of(skipped: Skipped) -> str:
+    """Return the reason to record; of a merged occurrence with the cycle of the one owed."""
+    if skipped.into is None:
+        return skipped.reason.value
+    return f"{skipped.reason.value} {cycle_of(skipped.into.nominal, skipped.into.decision)}"
 
 
 def reissue_cycle(cycle: str, issue: int) -> str:

@@ -48,7 +48,7 @@ _MARGIN_DAYS: Final = SCAN_MARGIN + _DAY
 
 ResolvedTime = Occurrence | Skipped
 SourceDays = dict[timedelta, list[date]]
-"""For each time of a day, the days it comes from: that day itself, then those rolled onto it."""
+"""For each time of a day, the days it comes from: that day itself, and those rolled onto it."""
 
 
 def expand_window(
@@ -178,7 +178,7 @@ class _WindowExpansion:
             reach = self._reach(day)
             if reach is None:
                 continue
-            yield from self._resolve_day(day, self._origins(day, origins, reach), reach.offset)
+            yield from self._resolve_day(day, self._origins(origins, reach), reach.offset)
 
     def _days_by_rolled_day(self) -> Iterator[tuple[date, list[date]]]:
         """Yield each target day with its source days."""
@@ -196,26 +196,14 @@ class _WindowExpansion:
         spread = (first, last) if roll is Roll.SKIP else calendar.source_days(first, last)
         return calendar.roll_all(self._rule.days(*spread), roll)
 
-    def _origins(self, landing: date, days: list[date], reach: DayReach) -> SourceDays:
-        """Return the times rolled into the window. Days with equal times are resolved once."""
-
-        def in_order(days: list[date]) -> list[date]:
-            return sorted(days, key=lambda day: (day != landing, day))
-
-        alike: dict[int, tuple[LocalTimesOfDay, list[date]]] = {}
-        for day in in_order(days):
-            times = self._counted(day)
-            alike.setdefault(id(times), (times, []))[1].append(day)
-        equal: dict[LocalTimesOfDay, list[date]] = {}
-        for times, own in alike.values():
-            within = times_within(times, reach.low, reach.high)
-            equal[within] = in_order([*equal.get(within, ()), *own])
-        self._count_times(len(days) + sum(map(len, equal)))
+    def _origins(self, days: list[date], reach: DayReach) -> SourceDays:
+        """Return the times rolled into the window, each with the days it comes from."""
         origins: SourceDays = {}
-        for times, own in equal.items():
-            for of_day in times:
-                known = origins.get(of_day)
-                origins[of_day] = own if known is None else in_order([*known, *own])
+        for day in days:
+            within = times_within(self._counted(day), reach.low, reach.high)
+            self._count_times(1 + len(within))
+            for of_day in within:
+                origins.setdefault(of_day, []).append(day)
         return origins
 
     def _resolve_day(
@@ -223,49 +211,22 @@ class _WindowExpansion:
     ) -> Iterator[ResolvedTime]:
         """Yield the occurrences of a day. `offset` is the only one around it, or None."""
         midnight = midnight_of(day)
-        left_out = self._leaves_out(day)
-        if offset is None:
-            nominals = [midnight + of_day for of_day in sorted(origins)]
-            for found in resolve_all(nominals, *self._ruling.policy):
-                days = origins[found.nominal - midnight]
-                yield from self._attribute_to_days(day, days, found, left_out=left_out)
-            return
-        base = midnight.replace(tzinfo=UTC) - offset
-        for of_day, days in origins.items():
-            due_at, nominal = base + of_day, midnight + of_day
-            if left_out:
-                yield Skipped(due_at, nominal, SkipReason.CALENDAR, Decision.EXACT)
-            elif days[0] == day:
-                yield Occurrence(due_at, nominal, offset, Decision.EXACT)
-            else:
-                nominal = midnight_of(days[0]) + of_day
-                yield Occurrence(due_at, nominal, offset, Decision.ROLLED)
-
-    def _attribute_to_days(
-        self, day: date, days: list[date], found: ResolvedTime, *, left_out: bool
-    ) -> Iterator[ResolvedTime]:
-        """Yield the result for each source day of `day`.
-
-        Of those that collide only the one that `collapse` would keep.
-        """
-        of_day, last = found.nominal - midnight_of(day), self._ruling.last_instant
-        if last is not None and instant_of(found) > last:
-            days = [each for each in days if each != day]
-        if left_out:
-            yield from (_skipped_by_calendar(found) for _ in days)
-        elif isinstance(found, Skipped):
-            self._count_times(len(days))
-            yield from (replace(found, nominal=midnight_of(each) + of_day) for each in days)
-        elif days:
-            shown = found.due_at.replace(tzinfo=None) + found.utc_offset - of_day
-            kept = next((each for each in days if midnight_of(each) == shown), min(days))
-            if kept != day:
-                exact = found.decision is Decision.EXACT
-                found = found._replace(
-                    nominal=midnight_of(kept) + of_day,
-                    decision=Decision.ROLLED if exact else found.decision,
-                )
-            yield found
+        nominals = [midnight + of_day for of_day in sorted(origins)]
+        resolved = (
+            resolve_all(nominals, *self._ruling.policy)
+            if offset is None
+            else (
+                Occurrence(each.replace(tzinfo=UTC) - offset, each, offset, Decision.EXACT)
+                for each in nominals
+            )
+        )
+        last, left_out = self._ruling.last_instant, self._leaves_out(day)
+        for found in resolved:
+            own_counts = last is None or instant_of(found) <= last
+            for source in origins[found.nominal - midnight]:
+                if source != day or own_counts:
+                    rolled = _rolled_from(source, day, found)
+                    yield _skipped_by_calendar(rolled) if left_out else rolled
 
     def _counted(self, day: date) -> LocalTimesOfDay:
         """Return the times of a day that count: an instant of theirs is not after the last."""
@@ -363,6 +324,17 @@ class _WindowExpansion:
                 "local times roll onto the same days; ask for a shorter window, or roll fewer "
                 "closed days of so frequent a schedule onto one."
             )
+
+
+def _rolled_from(source: date, day: date, found: ResolvedTime) -> ResolvedTime:
+    """Return the result of the same time of day on `source`, which is rolled onto `day`."""
+    if source == day:
+        return found
+    nominal = found.nominal + (source - day)
+    if isinstance(found, Skipped):
+        return replace(found, nominal=nominal)
+    exact = found.decision is Decision.EXACT
+    return found._replace(nominal=nominal, decision=Decision.ROLLED if exact else found.decision)
 
 
 def _skipped_by_calendar(found: ResolvedTime) -> Skipped:

@@ -55,6 +55,7 @@ class SkipReason(StrEnum):
 
     GAP = "gap"
     CALENDAR = "calendar"  # not a business day, and the roll is `skip`
+    MERGED = "merged"  # another occurrence is owed at its instant
 
 
 class Occurrence(NamedTuple):
@@ -68,12 +69,16 @@ class Occurrence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A nominal time without an occurrence. `at` is its instant, or the end of its gap."""
+    """A nominal time without an occurrence. `at` is its instant, or the end of its gap.
+
+    `into` is the occurrence into which it was merged.
+    """
 
     at: datetime  # aware, UTC; decides to which window it belongs
     nominal: datetime  # naive, local
     reason: SkipReason
     decision: Decision = Decision.GAP_SKIPPED
+    into: Occurrence | None = None
 
 
 def instant_of(found: Occurrence | Skipped) -> datetime:
@@ -157,22 +162,31 @@ def collapse(
     """Keep results in the half-open `bounds`, each instant once, in order of time.
 
     Of nominal times with the same instant one is kept: the one that is exact, else the earliest.
+    The others are merged into it.
     """
     start, end = bounds
     kept: dict[datetime, Occurrence] = {}
-    skipped: set[Skipped] = set()
+    merged: list[Occurrence] = []
+    skipped: list[Skipped] = []
     for found in resolved:
         match found:
             case Skipped():
                 if start <= found.at < end:
-                    skipped.add(found)
+                    skipped.append(found)
             case Occurrence():
                 if start <= found.due_at < end:
-                    present = kept.get(found.due_at)
-                    if present is None or _precedence(found) < _precedence(present):
-                        kept[found.due_at] = found
+                    present = kept.setdefault(found.due_at, found)
+                    if present is found:
+                        continue
+                    if _precedence(found) < _precedence(present):
+                        kept[found.due_at], found = found, present  # noqa: PLW2901 - swapped
+                    merged.append(found)
             case _:
                 assert_never(found)
+    skipped += (
+        Skipped(each.due_at, each.nominal, SkipReason.MERGED, each.decision, kept[each.due_at])
+        for each in merged
+    )
     return ScheduleWindow(
         tuple(kept[due_at] for due_at in sorted(kept)),
         tuple(sorted(skipped, key=lambda each: (each.at, each.nominal))),

@@ -171,10 +171,14 @@ class Expectation:
                 span = _instant_span(expected, version.definition.smear)
                 cycle, issue = split_issue(expected.cycle)
                 moved = (drafts_moved_before_change(version, period) for period in version.periods)
-                for draft in chain(schedule_drafts(version, *span), *moved):
+                for draft, reason in chain(schedule_drafts(version, *span), *moved):
                     if draft.cycle == cycle and draft.business_key == expected.business_key:
-                        issued = issue_draft(draft, issue)
-                        terms[expected.id] = terms_of_draft(issued, version.definition_no, None)
+                        terms[expected.id] = terms_of_draft(
+                            issue_draft(draft, issue),
+                            version.definition_no,
+                            None,
+                            skip_reason=reason,
+                        )
         wanted = {
             expected.id: MISSED_REASON if expected.is_missed else None
             for expected in missing

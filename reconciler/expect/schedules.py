@@ -16,6 +16,9 @@ from dueledger.reconciler.expect.versions import DefinitionSpan
 SLICE: Final = timedelta(days=7)
 """How much of a schedule is expanded at once: every second gives 604,800 occurrences."""
 
+ExpectedDraft = tuple[ItemDraft, str | None]
+"""An occurrence, and why it is recorded as skipped; None if it is owed."""
+
 
 def within(missed_ranges: Sequence[tuple[datetime, datetime]], instant: datetime) -> bool:
     """Return whether an instant lies in one of the half-open ranges, which are in order."""
@@ -38,7 +41,7 @@ def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraf
     """
     changes = [period for period in version.periods if period.before is not None]
     near: set[bytes] = set()
-    for draft in _drafts(version, end):
+    for draft, _ in _drafts(version, end):
         at = draft.occurs_at
         if changes and any(change.may_occur_twice(at) for change in changes):
             if draft.id.bytes in near:
@@ -47,38 +50,38 @@ def expected_drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraf
         yield draft
 
 
-def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ItemDraft]:
+def _drafts(version: DefinitionSpan, end: datetime) -> Iterator[ExpectedDraft]:
     for start, until in schedule_slices(version.effective_from, end):
         yield from schedule_drafts(version, start, until)
     # It was expanded further, and another calendar version counted from an instant before that.
     expanded_until = version.materialised_until or end
     for period in version.periods:
         if end <= period.from_at < expanded_until:
-            for draft in drafts_moved_before_change(version, period):
+            for draft, reason in drafts_moved_before_change(version, period):
                 if draft.occurs_at < end:
-                    yield draft
+                    yield draft, reason
 
 
-def schedule_drafts(version: DefinitionSpan, start: datetime, end: datetime) -> Iterator[ItemDraft]:
+def schedule_drafts(
+    version: DefinitionSpan, start: datetime, end: datetime
+) -> Iterator[ExpectedDraft]:
     """Yield what a schedule owes in a slice, occurrences recorded as skipped included.
 
-    A slice in which another calendar version begins also has the items that this version moves to
-    before its beginning: no version emitted them.
+    A slice in which another calendar version begins also has what this version moves to before its
+    beginning: no version emitted it.
     """
     changes = [period for period in version.periods if start < period.from_at < end]
     for begin, until in pairwise((start, *(period.from_at for period in changes), end)):
         for period in version.periods:
             if period.from_at == begin:
                 yield from drafts_moved_before_change(version, period)
-        scheduled = draft_occurrences(version.definition_at(begin), begin, until)
-        yield from scheduled.drafts
-        for skipped in scheduled.skipped:
-            yield skipped.draft
+        yield from draft_occurrences(version.definition_at(begin), begin, until).each()
 
 
-def drafts_moved_before_change(version: DefinitionSpan, period: CalendarPeriod) -> list[ItemDraft]:
-    """Return what a calendar owes before its own beginning and the one before owed after it."""
-    if period.before is None:
-        return []
-    since, at = version.effective_from, period.from_at
-    return drafts_moved_before(period.definition, period.before, since, at)
+def drafts_moved_before_change(
+    version: DefinitionSpan, period: CalendarPeriod
+) -> Iterator[ExpectedDraft]:
+    """Yield what a calendar owes before its own beginning and the one before owed after it."""
+    if period.before is not None:
+        since, at = version.effective_from, period.from_at
+        yield from drafts_moved_before(period.definition, period.before, since, at).each()

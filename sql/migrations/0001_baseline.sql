@@ -48,6 +48,7 @@
 \ir ../schema/functions/register_actor.sql
 \ir ../schema/functions/emitting_actor.sql
 \ir ../schema/functions/ensure_flows.sql
+\ir ../schema/functions/skip_detail.sql
 \ir ../schema/functions/emit_items.sql
 \ir ../schema/functions/emit.sql
 \ir ../schema/functions/emit_follower.sql

@@ -131,6 +131,50 @@ async def test_g2_a_local_time_that_never_was_is_recorded_as_skipped(
     assert (accounting.items, accounting.skipped, accounting.difference) == (1, 1, 0)
 
 
+ROLLED = {"weekend": ["sat", "sun"], "roll": "following"}
+
+
+@pytest.mark.parametrize(
+    ("expression", "calendar", "owed", "merged"),
+    [
+        ("30 2,3 * * *", None, "2027-03-14T03:30", ["2027-03-14T02:30"]),
+        ("30 9 * * *", ROLLED, "2027-03-15T09:30", ["2027-03-13T09:30", "2027-03-14T09:30"]),
+    ],
+)
+async def test_g2_occurrences_at_one_instant_have_a_row_each_that_names_the_one_owed(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    expression: str,
+    calendar: dict[str, object] | None,
+    owed: str,
+    merged: list[str],
+) -> None:
+    """Clocks go forward on Sunday, 14 March 2027, from 02:00 to 03:00."""
+    eve = datetime(2027, 3, 13, 12, tzinfo=UTC)
+    beside = {} if calendar is None else {"calendar": calendar}
+    await set_time(eve + timedelta(days=1, hours=20))
+    when = cron(expression, "America/New_York")
+    await set_schedule("d", when, effective_from=eve, catch_up={"policy": "all"}, **beside)
+    await tick_until_idle(materialiser)
+    rows = await connection.fetch(
+        """
+        select i.cycle, i.due_at, t.detail from ledger.due_item i
+        left join ledger.transition t using (effective_date, item_no)
+        where i.due_at = (select due_at from ledger.due_item where cycle = $1) order by 1
+        """,
+        owed,
+    )
+    detail = {"reason": "merged", "into": owed}
+    assert {row["cycle"]: row["detail"] for row in rows} == {
+        owed: None,
+        **dict.fromkeys(merged, detail),
+    }
+    (accounting,) = await read_accounting(connection)
+    assert (accounting.skipped, accounting.difference) == (len(merged), 0)
+
+
 async def test_a_definition_that_fails_is_recorded_and_stops_no_other(
     materialiser: Materialiser,
     set_schedule: SetSchedule,

@@ -99,7 +99,7 @@ async def test_g13_an_occurrence_in_a_gap_that_a_newer_database_closes_is_owed_a
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 
 
-async def test_g13_an_occurrence_that_a_database_withdrew_is_owed_again_by_the_next_that_has_it(
+async def test_g13_an_occurrence_that_a_database_merged_is_owed_again_by_the_next_that_parts_them(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
     set_time: SetTime,
@@ -108,22 +108,26 @@ async def test_g13_an_occurrence_that_a_database_withdrew_is_owed_again_by_the_n
     check_tz: Check,
     apply_tz: Check,
 ) -> None:
-    """In the gap half past two is half past three: two occurrences at one instant are one."""
+    """In the gap half past two is half past three: of two occurrences one is owed."""
     await set_time(EVE)
     await set_schedule("d", TWICE, effective_from=EVE)
     await tick_until_idle(materialiser)
-    ((stays, *_),) = await occurrences(connection)
-    (other,) = {"2027-03-14T02:30", "2027-03-14T03:30"} - {stays}
+    merged, owed = "2027-03-14T02:30", "2027-03-14T03:30"
+    assert await occurrences(connection) == [(merged, "07:30", "merged"), (owed, "07:30", None)]
 
     release("2099a", "Panama")
-    assert ("added", other) in changes(apply_tz())
+    assert ("added", f"{merged}~2") in changes(apply_tz())
     release("2099b", "Detroit")
-    assert ("withdrawn", other) in changes(apply_tz())
+    assert ("skipped", f"{merged}~2") in changes(apply_tz())
     release("2099c", "Panama")
-    assert ("added", f"{other}~2") in changes(apply_tz())
+    assert ("added", f"{merged}~3") in changes(apply_tz())
     assert check_tz() == []
     ended = {cycle: reason for cycle, _, reason in await occurrences(connection)}
-    assert ended == {stays: None, other: "tzdata", f"{other}~2": None}
+    assert ended == {merged: "merged", owed: None, f"{merged}~2": "merged", f"{merged}~3": None}
+    named = await connection.fetch(
+        "select detail ->> 'into' as cycle from ledger.transition where event = $1", Event.SKIPPED
+    )
+    assert [row["cycle"] for row in named] == [owed, owed]
     assert not [each.difference for each in await read_accounting(connection) if each.difference]
 
 

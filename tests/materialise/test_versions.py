@@ -387,6 +387,35 @@ async def test_what_the_newer_version_skips_is_recorded_as_skipped_with_its_reas
     assert (row["state"], row["detail"]) == ("skipped", {"reason": "calendar"})
 
 
+async def test_g1_an_occurrence_that_an_older_version_merged_is_owed_by_a_newer_one_alone(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+) -> None:
+    """In the gap, 02:30 is 03:30; without an occurrence of its own at 03:30 it is owed itself."""
+    eve = datetime(2027, 3, 13, 20, tzinfo=UTC)
+    zone = {"timezone": "America/New_York"}
+    await set_time(eve)
+    await set_schedule("d", {"cron": "30 2,3 * * *", **zone}, effective_from=eve)
+    await tick_until_idle(materialiser)
+    await set_schedule("d", {"cron": "30 2 * * *", **zone}, effective_from=eve)
+    await tick_until_idle(materialiser)
+    states = {row["cycle"]: row["state"] for row in await rows(connection)}
+    assert states == {
+        "2027-03-14T02:30": "skipped",
+        "2027-03-14T03:30": "superseded",
+        "2027-03-14T02:30~2": "waiting",
+    }
+    await set_schedule("d", {"cron": "30 2,3 * * *", **zone}, effective_from=eve)
+    await tick_until_idle(materialiser)
+    states = {row["cycle"]: row["state"] for row in await rows(connection)}
+    assert [cycle for cycle, state in states.items() if state == "waiting"] == [
+        "2027-03-14T03:30~2"
+    ]
+    assert states["2027-03-14T02:30~2"] == "skipped"
+
+
 async def test_what_a_person_wanted_started_stays_when_a_version_takes_over(
     materialiser: Materialiser,
     set_schedule: SetSchedule,

@@ -122,6 +122,29 @@ def test_what_a_change_of_the_clocks_does_is_said_in_words(
     assert row["by"] == ("1 h forward" if since is SPRING else "1 h back")
 
 
+def test_an_occurrence_that_is_merged_into_another_is_shown_with_that_one() -> None:
+    definition = schedule('{cron: "30 2,3 * * *", timezone: Europe/Berlin}')
+    end = SPRING + timedelta(days=3)
+    window = preview_definition(definition, since=SPRING, until=end, effective_date=None)
+    [row] = change_rows(window, "Europe/Berlin", SPRING, end)
+    assert row["decision"] == f"{NOT_THERE}merged into 03:30, which is due at the same instant"
+    assert preview_document(window)["skipped"] == [
+        {"nominal": "2027-03-28T02:30:00", "reason": "merged", "into": "2027-03-28T03:30:00"}
+    ]
+
+
+def test_a_rolled_occurrence_that_is_merged_names_the_day_it_is_merged_into() -> None:
+    when = '{cron: "0 9 * * *", timezone: UTC}'
+    definition = schedule(f"{when}\ncalendar: {{weekend: [sun], roll: following}}")
+    end = SPRING + timedelta(days=3)
+    window = preview_definition(definition, since=SPRING, until=end, effective_date=None)
+    [skipped] = window.skipped
+    assert skip_words(skipped) == (
+        "Sunday, 2027-03-28 is not a business day: merged into Monday, 2027-03-29, "
+        "which is due at the same instant"
+    )
+
+
 def test_a_change_that_nothing_falls_into_is_shown_as_well() -> None:
     definition = schedule('{cron: "0 9 * * *", timezone: Europe/Berlin}')
     window = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)

@@ -16,7 +16,7 @@ from dueledger.ledger.materialise import (
     preview_tz_change,
 )
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
-from dueledger.ledger.store import Connection, PlanProfile, findings, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import read_accounting, skip_items
@@ -124,6 +124,50 @@ async def test_g11_a_smeared_item_that_is_lost_is_found_and_comes_back_as_it_was
     assert await found_types(reconciler) == {FindingType.MISSING}
     await reconciler.repair(await reconciler.plan())
     assert await frozen.fetch(query) == before
+    assert await found_types(reconciler) == set()
+
+
+@pytest.mark.parametrize(
+    ("cron", "gap", "detail"),
+    [
+        ("30 2,3 * * *", "shift_forward", {"reason": "merged", "into": "2027-03-14T03:30"}),
+        ("30 2 * * *", "skip", {"reason": "gap"}),
+    ],
+)
+async def test_g11_a_skipped_occurrence_that_is_lost_is_found_and_recorded_as_skipped_again(
+    frozen: Connection,
+    materialiser: Materialiser,
+    make_reconciler: Make,
+    kind: str,
+    cron: str,
+    gap: str,
+    detail: dict[str, str],
+) -> None:
+    at = datetime(2027, 3, 14, 8, tzinfo=UTC)
+    await clock.set_clock(frozen, at, 0, database=True)
+    reconciler = make_reconciler()
+    for pool in (reconciler.pool, materialiser._pool):  # pyright: ignore[reportPrivateUsage]
+        await pool.expire_connections()
+    when = {"cron": cron, "timezone": "America/New_York", "gap": gap}
+    await accept(frozen, kind, at - timedelta(hours=3), when=when)
+    await materialise(materialiser)
+    assert await found_types(reconciler) == set()
+    lost = "2027-03-14T02:30"
+    await frozen.execute("alter table ledger.transition disable trigger user")
+    await frozen.execute(
+        "delete from ledger.transition where item_no = (select item_no from ledger.due_item"
+        " where cycle = $1)",
+        lost,
+    )
+    await lose(frozen, lost)
+    assert await found_types(reconciler) == {FindingType.MISSING}
+    await reconciler.repair(await reconciler.plan())
+    found = await frozen.fetchval(
+        "select t.detail from ledger.due_item i join ledger.transition t using (item_no)"
+        " where i.cycle = $1",
+        lost,
+    )
+    assert found == detail
     assert await found_types(reconciler) == set()
 
 

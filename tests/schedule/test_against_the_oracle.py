@@ -17,6 +17,7 @@ from dueledger.ledger.schedule import (
     Fold,
     Gap,
     Occurrence,
+    SkipReason,
     expand,
     load_zone,
     resolve,
@@ -154,22 +155,23 @@ def places(draw: st.DrawFn) -> tuple[str, datetime]:
 
 def expected_window(
     near: Neighbourhood, cron: Cron, expression: Expression, bounds: tuple[datetime, datetime]
-) -> tuple[set[datetime], set[datetime]]:
-    """Return the instants owed and the local times skipped, from the minutes alone."""
+) -> tuple[set[tuple[datetime, datetime]], set[datetime]]:
+    """Return instants with their local times, and the local times skipped, by the minutes alone."""
     start, end = bounds
-    due: set[datetime] = set()
+    due: set[tuple[datetime, datetime]] = set()
     skipped: set[datetime] = set()
     for local in near.instants:
         if expression.matches(local):
-            due.update(expected_instants(near, local, cron.gap, cron.fold) or [])
+            instants = expected_instants(near, local, cron.gap, cron.fold) or []
+            due.update((each, local) for each in instants)
     for before, after in near.gaps:
         for nominal in minutes_between(before.local, after.local):
             if expression.matches(nominal):
                 found = expected_instants(near, nominal, cron.gap, cron.fold)
-                due.update(found or [])
+                due.update((each, nominal) for each in found or [])
                 if found == [] and start <= after.instant < end:
                     skipped.add(nominal)
-    return {each for each in due if start <= each < end}, skipped
+    return {each for each in due if start <= each[0] < end}, skipped
 
 
 @given(
@@ -203,8 +205,14 @@ def test_cron_equals_the_scan_around_every_sort_of_change(
     near = neighbourhood(zone, start - SHIFT_MAX, end + SHIFT_MAX)
     due, skipped = expected_window(near, cron, expression, (start, end))
     found = expand(cron, start, end)
-    assert {each.due_at for each in found.occurrences} == due
-    assert {each.nominal for each in found.skipped} == skipped
+    assert {each.due_at for each in found.occurrences} == {instant for instant, _ in due}
+    merged = [each for each in found.skipped if each.reason is SkipReason.MERGED]
+    assert {each.nominal for each in found.skipped if each not in merged} == skipped
+    named = [(each.due_at, each.nominal) for each in found.occurrences]
+    named += [(each.at, each.nominal) for each in merged]
+    assert sorted(named) == sorted(due), "each local time is named once"
+    assert all(each.into in found.occurrences for each in merged)
+    assert all(each.into and each.into.due_at == each.at for each in merged)
 
 
 @given(

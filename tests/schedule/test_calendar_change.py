@@ -7,8 +7,16 @@ from hypothesis import strategies as st
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.rules.calendar_change import change_reach, drafts_moved_before
-from dueledger.ledger.rules.schedule_drafts import expand_schedule
-from dueledger.ledger.schedule import RECURRING, Calendar, Occurrence, Roll, Weekday, resolve
+from dueledger.ledger.rules.schedule_drafts import expand_schedule, skip_reason_of
+from dueledger.ledger.schedule import (
+    RECURRING,
+    Calendar,
+    Occurrence,
+    Roll,
+    Skipped,
+    Weekday,
+    resolve,
+)
 from dueledger.ledger.schedule.calendars import Beyond
 from dueledger.ledger.schedule.resolution import instant_of
 
@@ -80,7 +88,7 @@ def test_what_is_overtaken_is_found_wherever_it_may_be(
     rule = definition.when
     assert isinstance(rule, RECURRING)
 
-    def was_due_later(found: Occurrence) -> bool:
+    def was_due_later(found: Occurrence | Skipped) -> bool:
         day = before.roll(found.nominal.date(), roll)
         if isinstance(day, Beyond):
             return day is Beyond.AFTER
@@ -88,8 +96,9 @@ def test_what_is_overtaken_is_found_wherever_it_may_be(
         instants = [instant_of(each) for each in there if isinstance(each, Occurrence)]
         return bool(instants) and min(instants) >= at
 
-    wanted = [
-        each for each in expand_schedule(definition, low, at).occurrences if was_due_later(each)
-    ]
+    now = expand_schedule(definition, low, at)
+    owed = [each.due_at for each in now.occurrences if was_due_later(each)]
+    left_out = [(each.at, skip_reason_of(each)) for each in now.skipped if was_due_later(each)]
     drafted = drafts_moved_before(definition, before, low, at)
-    assert [each.due_at for each in drafted] == [each.due_at for each in wanted]
+    assert [each.due_at for each in drafted.drafts] == owed
+    assert [(each.draft.due_at, each.reason) for each in drafted.skipped] == left_out

@@ -199,17 +199,24 @@ SECONDS: list[dict[str, object]] = [
 
 
 @pytest.mark.parametrize("document", SECONDS)
-@pytest.mark.parametrize("roll", [Roll.FOLLOWING, Roll.NEAREST, Roll.SKIP])
-def test_an_hour_of_every_second_costs_an_hour_whatever_the_calendar(
-    document: dict[str, object], roll: Roll
+@pytest.mark.parametrize(
+    ("roll", "closed", "rolled_here"),
+    [(Roll.SKIP, 330, 0), (Roll.FOLLOWING, 2, 2), (Roll.NEAREST, 330, 165)],
+)
+def test_an_hour_of_every_second_costs_its_rows_whatever_the_calendar(
+    document: dict[str, object], roll: Roll, closed: int, rolled_here: int
 ) -> None:
     when = KINDS.validate_python(document)
-    observance = Observance(closed_from(date(2026, 2, 1), 330), roll)
+    last = date(2026, 12, 27)
+    observance = Observance(closed_from(last - (closed - 1) * DAY, closed), roll)
     start = datetime(2026, 12, 28, 12, tzinfo=UTC)  # the first business day after them
-    # It reads those of the hour, and the days that roll onto theirs; not 330 x 86,400.
-    found = expand(when, start, start + HOUR, observance, times_max=4000).occurrences
-    assert len(found) == 3600
-    assert {each.decision for each in found} == {Decision.EXACT}
+    # It reads those of the hour, and those of the hour of the days that roll onto this one.
+    rows = 3600 * (1 + rolled_here)
+    found = expand(when, start, start + HOUR, observance, times_max=rows + 400)
+    assert len(found.occurrences) == 3600
+    assert {each.decision for each in found.occurrences} == {Decision.EXACT}
+    assert len(found.skipped) == 3600 * rolled_here
+    assert {each.reason for each in found.skipped} <= {SkipReason.MERGED}
 
 
 def test_what_closed_days_heap_up_is_refused_beyond_a_bound() -> None:
@@ -221,8 +228,11 @@ def test_what_closed_days_heap_up_is_refused_beyond_a_bound() -> None:
         expand(when, start, start + MINUTE, observance, times_max=250_000)
     minutes = Cron(cron="* * * * *", timezone="America/New_York")
     found = expand(minutes, start, start + MINUTE, observance, times_max=250_000)
-    assert len(found.skipped) == 60 * 301
-    assert len(found.occurrences) == 1
+    (owed,) = found.occurrences
+    merged = [each for each in found.skipped if each.reason is SkipReason.MERGED]
+    assert {each.into for each in merged} == {owed}
+    assert len(merged) == 300
+    assert len(found.skipped) == 60 * 301 + 300
 
 
 def test_a_count_that_is_past_asks_no_more_of_its_calendar() -> None:

@@ -13,6 +13,7 @@ from dueledger.ledger.schedule import (
     Every,
     Occurrence,
     Relative,
+    SkipReason,
     When,
     due_for,
     expand,
@@ -143,8 +144,12 @@ def test_an_item_owed_once_is_neither_skipped_nor_doubled(policy: dict[str, str]
 def test_collapsed_instants_are_one_item_and_the_exact_time_wins() -> None:
     cron = Cron(cron="30 2,3 * * *", timezone="America/New_York")
     start = datetime(2027, 3, 14, 5, tzinfo=UTC)
-    found = expand(cron, start, start + timedelta(hours=12)).occurrences
-    assert [(each.nominal.hour, each.decision) for each in found] == [(3, Decision.EXACT)]
+    found = expand(cron, start, start + timedelta(hours=12))
+    (owed,) = found.occurrences
+    assert (owed.nominal.hour, owed.decision) == (3, Decision.EXACT)
+    (merged,) = found.skipped
+    assert (merged.nominal.hour, merged.reason) == (2, SkipReason.MERGED)
+    assert (merged.at, merged.into) == (owed.due_at, owed)
 
 
 def test_a_window_without_bound_is_refused_before_it_is_expanded() -> None:

@@ -82,7 +82,7 @@ begin
   skipped as (
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select s.effective_date, s.item_no, 13 /* skipped */, 0, actor, ledger.now(),
-      jsonb_build_object('reason', s.skip_reason)
+      ledger.skip_detail(s.skip_reason)
     from (
       select distinct on (m.item_no) m.effective_date, m.item_no, n.skip_reason
       from made m join input n on n.id = m.id

@@ -56,10 +56,10 @@ begin
         when t.skip_reason is not null then 13 /* skipped */ else 12 /* superseded */ end,
       0, actor, ledger.now(),
       jsonb_strip_nulls(jsonb_build_object(
-        'reason', coalesce(t.skip_reason, 'tzdata'), 'due_at', t.moved_to, 'tzdata', move_items.tzdata,
-        'tz_change', move_items.change_no,
+        'reason', 'tzdata', 'due_at', t.moved_to, 'tzdata', move_items.tzdata, 'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
+      || case when t.skip_reason is null then '{}' else ledger.skip_detail(t.skip_reason) end
     from taken t
   )
   select t.ord from taken t order by t.ord;

@@ -97,7 +97,7 @@ begin
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select (t.item).effective_date, (t.item).item_no,
       case when (t.given).skip_reason is null then 15 /* revised */ else 13 /* skipped */ end, 0, actor, ledger.now(),
-      case when (t.given).skip_reason is not null then jsonb_build_object('reason', (t.given).skip_reason)
+      case when (t.given).skip_reason is not null then ledger.skip_detail((t.given).skip_reason)
       else jsonb_build_object(
         'reason', reason,
         'due_at', (t.given).due_at, 'tzdata', revise_items.tzdata,
