@@ -88,21 +88,27 @@ LimitOption = Annotated[
 ]
 
 
-def read_instant(text: str, option: str | None = None) -> datetime:
-    """Read an ISO 8601 instant; one without an offset is UTC."""
+def read_instant(text: str, option: str | None = None, zone: str = "UTC") -> datetime:
+    """Read an ISO 8601 instant; one without an offset is a local time of `zone`."""
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
         message = f"{text!r} is not an instant such as 2027-03-01 or 2027-03-01T09:00:00+01:00"
         raise typer.BadParameter(message, param_hint=option) from None
-    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+    if instant.tzinfo is None and zone == "UTC":
+        return instant.replace(tzinfo=UTC)
+    if instant.tzinfo is None:
+        from dueledger.ledger.schedule.zones import load_zone
+
+        return instant.replace(tzinfo=load_zone(zone))
+    return instant
 
 
-def read_due_instant(text: str, option: str) -> datetime:
-    """Read an instant in the range of due times, in UTC."""
+def read_due_instant(text: str, option: str, zone: str = "UTC") -> datetime:
+    """Read an instant in the range of due times, in UTC; without an offset, a time of `zone`."""
     from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
 
-    instant = read_instant(text, option)
+    instant = read_instant(text, option, zone)
     if not DUE_MIN <= instant <= DUE_END:
         message = f"{text!r} is outside {DUE_MIN.year} to {DUE_END.year - 1}"
         raise typer.BadParameter(message, param_hint=option)

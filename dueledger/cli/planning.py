@@ -184,6 +184,8 @@ def _document(plan: "LoadPlan") -> dict[str, object]:
 
 
 def _print(plan: "LoadPlan") -> None:
+    from dueledger.ledger.schedule.expressions import period_text
+
     _print_chart(plan)
     peaks = [
         {
@@ -202,8 +204,8 @@ def _print(plan: "LoadPlan") -> None:
     print_rows(peaks, columns, empty="Nothing falls due.")
     busiest = max((each.busiest_minute for each in plan.quarters), default=0)
     smeared = max((each.smeared_busiest_minute for each in plan.quarters), default=0)
-    minutes = plan.smear // timedelta(minutes=1)
-    say(f"Busiest minute: {busiest:,}; with a smear of {minutes} min it would be {smeared:,}.")
+    smear = period_text(plan.smear)
+    say(f"Busiest minute: {busiest:,}; with a smear of {smear} it would be {smeared:,}.")
     _print_quiet(plan)
     if waiting := sum(each.waiting for each in plan.quarters):
         say(f"Of these, {waiting:,} are in the ledger already; a smear does not move them.")
@@ -221,8 +223,14 @@ def _named_source(source: "LoadSource") -> str:
 
 
 def _print_quiet(plan: "LoadPlan") -> None:
+    from dueledger.ledger.schedule.expressions import period_text
+
     rows = [
-        {"quiet_from": _minute(one.start), "to": _minute(one.end), "for": str(one.end - one.start)}
+        {
+            "quiet_from": _minute(one.start),
+            "to": _minute(one.end),
+            "for": period_text(one.end - one.start),
+        }
         for one in plan.quiet[:_SHOWN_MAX]
     ]
     if rows:
@@ -232,8 +240,8 @@ def _print_quiet(plan: "LoadPlan") -> None:
     if plan.quietest is not None:
         quiet = plan.quietest
         say(
-            f"No quiet window of {plan.quiet_for}. The quietest: {_minute(quiet.start)} to "
-            f"{_minute(quiet.end)}, in which {quiet.due:,} fall due."
+            f"No quiet window of {period_text(plan.quiet_for)}. The quietest: "
+            f"{_minute(quiet.start)} to {_minute(quiet.end)}, in which {quiet.due:,} fall due."
         )
 
 

@@ -28,7 +28,10 @@ _SHOWN_MAX = 1_000
 def preview(
     file: FileArgument,
     since: Annotated[
-        str | None, typer.Option("--from", help="Start of the window.", metavar="T")
+        str | None,
+        typer.Option(
+            "--from", help="Start of the window; without an offset, local time.", metavar="T"
+        ),
     ] = None,
     until: Annotated[
         str | None, typer.Option("--to", help="End, not included.", metavar="T")
@@ -65,7 +68,8 @@ def preview(
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
     (definition,) = add_named_calendars([chosen], calendar, (weekend, valid_from, valid_to), dsn)
-    start, end = _instant(since, "--from"), _instant(until, "--to")
+    zone: str = getattr(definition.when, "timezone", "UTC")
+    start, end = _instant(since, "--from", zone), _instant(until, "--to", zone)
     if start is not None and end is not None and end <= start:
         raise typer.BadParameter(f"{until!r} is not after --from, {since!r}", param_hint="--to")
     if event is not None:
@@ -148,6 +152,7 @@ def _print(
     bounds: tuple[datetime | None, datetime | None],
 ) -> None:
     from dueledger.ledger.schedule import AfterCompletion, Decision, Relative, ScheduleWindow
+    from dueledger.ledger.schedule.expressions import period_text
     from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
     from dueledger.preview.occurrences import preview_document, preview_smears
     from dueledger.preview.wording import change_rows, decision_words, skip_words
@@ -166,11 +171,15 @@ def _print(
     smears = preview_smears(definition, shown_window)
     document = preview_document(shown_window, smears)
     rows = [
-        {**shown, "decision": decision_words(found) or shown["decision"]}
+        {
+            **shown,
+            "decision": decision_words(found) or shown["decision"],
+            "smear": period_text(timedelta(seconds=shown.get("smear_seconds", 0))),
+        }
         for shown, found in zip(document["occurrences"], first, strict=True)
     ]
-    columns = ("due_at", "nominal", "utc_offset", "decision")
-    print_rows(rows, (*columns, "smear_seconds") if smears else columns, empty="Nothing falls due.")
+    columns = ("due_at", "local", "utc_offset", "nominal", "decision")
+    print_rows(rows, (*columns, "smear") if smears else columns, empty="Nothing falls due.")
     if found_count > len(rows):
         say(f"and {found_count - len(rows):,} more: --json has them all")
     if all_skipped:
@@ -194,5 +203,5 @@ def _print(
             print_rows(changes, ("clocks_change", "to", "by", "decision"), empty="")
 
 
-def _instant(text: str | None, option: str) -> datetime | None:
-    return None if text is None else options.read_due_instant(text, option)
+def _instant(text: str | None, option: str, zone: str) -> datetime | None:
+    return None if text is None else options.read_due_instant(text, option, zone)

@@ -24,14 +24,15 @@ _INSTANT: Final = timedelta(microseconds=1)
 
 
 class PreviewOccurrence(TypedDict):
-    """One instant. `nominal` is local; `utc_offset` is in force at the instant.
+    """One instant. `local` is its local time, by `utc_offset`; `nominal` is what the rule names.
 
     `smear_seconds` is the delay of the item, if its schedule smears.
     """
 
     due_at: str
-    nominal: str
+    local: str
     utc_offset: str
+    nominal: str
     decision: str
     smear_seconds: NotRequired[int]
 
@@ -113,8 +114,9 @@ def preview_document(window: ScheduleWindow, smears: Sequence[int] = ()) -> Prev
         occurrences=[
             PreviewOccurrence(
                 due_at=found.due_at.astimezone(UTC).isoformat().replace("+00:00", "Z"),
-                nominal=found.nominal.isoformat(),
+                local=found.local.isoformat(),
                 utc_offset=_offset_text(found.utc_offset),
+                nominal=found.nominal.isoformat(),
                 decision=found.decision.value,
             )
             for found in window.occurrences

@@ -4,11 +4,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dueledger.ledger.schedule import Decision, Occurrence, ScheduleWindow, Skipped, SkipReason
+from dueledger.ledger.schedule.expressions import period_text
 from dueledger.preview.clock_changes import ClockChange, clock_changes
 
 _DAY: Final = timedelta(days=1)
-_HOUR: Final = timedelta(hours=1)
-_MINUTE: Final = timedelta(minutes=1)
 _WORDS: Final = {
     Decision.GAP_SHIFTED_FORWARD: "{time} does not exist on this day: {late} later, at {shown}",
     Decision.GAP_END: "{time} does not exist on this day: right after the gap, at {shown}",
@@ -22,7 +21,7 @@ _WORDS: Final = {
 
 def decision_words(found: Occurrence) -> str:
     """Return how an instant was found; empty if it is the nominal time itself."""
-    shown = found.due_at.replace(tzinfo=None) + found.utc_offset
+    shown = found.local
     if found.decision is Decision.EXACT:
         return ""
     words = _WORDS.get(found.decision, found.decision.value.replace("_", " "))
@@ -32,7 +31,7 @@ def decision_words(found: Occurrence) -> str:
     return words.format(
         time=_time(found.nominal),
         shown=_time(shown),
-        late=_spell(late),
+        late=period_text(late),
         day=_day(found.nominal),
         shown_day=_day(shown),
     )
@@ -61,7 +60,7 @@ def change_rows(
         {
             "clocks_change": change.before.isoformat(sep=" "),
             "to": _time(change.after),
-            "by": f"{_spell(abs(change.jump))} {_direction(change)}",
+            "by": f"{period_text(abs(change.jump))} {_direction(change)}",
             "decision": _effect(odd, change),
         }
         for change in clock_changes(zone, start, end)
@@ -90,10 +89,3 @@ def _day(nominal: datetime) -> str:
 
 def _time(nominal: datetime) -> str:
     return nominal.time().isoformat("seconds" if nominal.second else "minutes")
-
-
-def _spell(length: timedelta) -> str:
-    hours, rest = divmod(length, _HOUR)
-    minutes = rest // _MINUTE
-    parts = ((hours, "h"), (minutes, "min"))
-    return " ".join(f"{number} {unit}" for number, unit in parts if number) or "seconds"

@@ -100,7 +100,7 @@ def period_text(period: timedelta) -> str:
     minutes, seconds = divmod(int(period.total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
     parts = ((hours, "H"), (minutes, "M"), (seconds, "S"))
-    return "PT" + "".join(f"{value}{unit}" for value, unit in parts if value)
+    return "PT" + ("".join(f"{value}{unit}" for value, unit in parts if value) or "0S")
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,6 +66,11 @@ class Occurrence(NamedTuple):
     utc_offset: timedelta  # in force at due_at
     decision: Decision
 
+    @property
+    def local(self) -> datetime:
+        """Return the local time at `due_at`, naive. Unlike `nominal` it always exists."""
+        return self.due_at.replace(tzinfo=None) + self.utc_offset
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
@@ -194,8 +199,7 @@ def collapse(
 
 
 def _precedence(occurrence: Occurrence) -> tuple[bool, datetime]:
-    moved = occurrence.due_at.replace(tzinfo=None) + occurrence.utc_offset != occurrence.nominal
-    return moved, occurrence.nominal
+    return occurrence.local != occurrence.nominal, occurrence.nominal
 
 
 def _local(instant: datetime, zone: ZoneInfo) -> datetime:

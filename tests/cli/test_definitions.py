@@ -48,14 +48,16 @@ def test_a_preview_shows_what_is_due_and_what_the_gap_skips(
         "occurrences": [
             {
                 "due_at": "2027-03-13T07:30:00Z",
-                "nominal": "2027-03-13T02:30:00",
+                "local": "2027-03-13T02:30:00",
                 "utc_offset": "-05:00",
+                "nominal": "2027-03-13T02:30:00",
                 "decision": "exact",
             },
             {
                 "due_at": "2027-03-15T06:30:00Z",
-                "nominal": "2027-03-15T02:30:00",
+                "local": "2027-03-15T02:30:00",
                 "utc_offset": "-04:00",
+                "nominal": "2027-03-15T02:30:00",
                 "decision": "exact",
             },
         ],

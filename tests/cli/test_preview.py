@@ -40,6 +40,23 @@ def test_one_of_several_is_chosen_by_name_and_its_clock_changes_are_shown(
     assert "02:30 does not exist on this day: skipped" in changes
 
 
+def test_a_day_without_an_offset_is_a_day_of_the_definitions_zone(
+    dueledger: Command, tmp_path: Path
+) -> None:
+    document = "{definition: d, tenant: acme, kind: X, business_key: x, smear: PT5M, when: {cron: "
+    document += '"30 * * * *", timezone: America/New_York}}'
+    (tmp_path / "one.yaml").write_text(document, encoding="utf-8")
+    day = ("preview", "one.yaml", "--from", "2027-03-14", "--to", "2027-03-15")
+    shown = dueledger(*day, "--json").document["occurrences"]
+    assert [shown[0]["local"], shown[-1]["local"]] == ["2027-03-14T00:30:00", "2027-03-14T23:30:00"]
+    assert len(shown) == 23
+    utc = dueledger("preview", "one.yaml", "--from", "2027-03-14T00:00Z", "--count", "1", "--json")
+    assert utc.document["occurrences"][0]["local"] == "2027-03-13T19:30:00"
+    printed = dueledger(*day).out
+    assert " PT4M" in printed or " PT3M" in printed, "a smear is a duration"
+    assert "PT1H forward" in printed
+
+
 def test_an_event_rule_is_previewed_for_an_example_event(
     dueledger: Command, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ def test_every_kind_of_schedule_is_previewed(kind: str) -> None:
     whole = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     shown = preview_document(whole)["occurrences"]
     assert shown[0]["due_at"] == first
-    assert set(shown[0]) == {"due_at", "nominal", "utc_offset", "decision"}
+    assert list(shown[0]) == ["due_at", "local", "utc_offset", "nominal", "decision"]
     counted = preview_definition(definition, since=MARCH, until=None, effective_date=None, count=1)
     assert counted.occurrences == whole.occurrences[:1]
 
@@ -104,7 +104,7 @@ AUTUMN = datetime(2027, 10, 30, tzinfo=UTC)
     ("policy", "since", "words"),
     [
         ("gap: skip", SPRING, f"{NOT_THERE}skipped"),
-        ("gap: shift_forward", SPRING, f"{NOT_THERE}1 h later, at 03:30"),
+        ("gap: shift_forward", SPRING, f"{NOT_THERE}PT1H later, at 03:30"),
         ("gap: gap_end", SPRING, f"{NOT_THERE}right after the gap, at 03:00"),
         ("fold: first", AUTUMN, f"{TWICE}the first"),
         ("fold: second", AUTUMN, f"{TWICE}the second"),
@@ -119,7 +119,7 @@ def test_what_a_change_of_the_clocks_does_is_said_in_words(
     window = preview_definition(definition, since=since, until=end, effective_date=None)
     [row] = change_rows(window, "Europe/Berlin", since, end)
     assert row["decision"] == words
-    assert row["by"] == ("1 h forward" if since is SPRING else "1 h back")
+    assert row["by"] == ("PT1H forward" if since is SPRING else "PT1H back")
 
 
 def test_an_occurrence_that_is_merged_into_another_is_shown_with_that_one() -> None:
@@ -143,6 +143,22 @@ def test_a_rolled_occurrence_that_is_merged_names_the_day_it_is_merged_into() ->
         "Sunday, 2027-03-28 is not a business day: merged into Monday, 2027-03-29, "
         "which is due at the same instant"
     )
+
+
+def test_the_local_time_that_results_is_shown_beside_its_offset() -> None:
+    definition = schedule('{cron: "30 2 * * *", timezone: America/New_York}')
+    start = datetime(2027, 3, 14, tzinfo=UTC)
+    window = preview_definition(
+        definition, since=start, until=start + timedelta(days=1), effective_date=None
+    )
+    [shown] = preview_document(window)["occurrences"]
+    assert shown == {
+        "due_at": "2027-03-14T07:30:00Z",
+        "local": "2027-03-14T03:30:00",
+        "utc_offset": "-04:00",
+        "nominal": "2027-03-14T02:30:00",
+        "decision": "gap_shifted_forward",
+    }
 
 
 def test_a_change_that_nothing_falls_into_is_shown_as_well() -> None:
@@ -204,4 +220,4 @@ def test_a_gap_on_the_day_that_a_calendar_gives_shows_the_gap_alone() -> None:
     )
     found = preview_definition(definition, since=MARCH, until=APRIL, effective_date=None)
     [said] = map(decision_words, found.occurrences)
-    assert said == "02:30 does not exist on this day: 1 h later, at 03:30"
+    assert said == "02:30 does not exist on this day: PT1H later, at 03:30"
