@@ -77,6 +77,7 @@ class Allocator:
             actor_no=allocator_no,
             seconds=settings.allocator_reap_seconds,
             role="allocator",
+            event_key_days=settings.event_key_days,
             limit=settings.allocator_reap_runs_max,
         )
         self._idle_passes = 0

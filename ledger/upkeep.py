@@ -11,6 +11,7 @@ from typing import Final, final
 
 from dueledger.ledger.errors import UnseenPartition
 from dueledger.ledger.runtime.log import LogEvent, get_logger
+from dueledger.ledger.runtime.settings import EVENT_KEY_DAYS
 from dueledger.ledger.store import (
     STATEMENT_REFUSED,
     Connection,
@@ -19,6 +20,7 @@ from dueledger.ledger.store import (
     is_connection_lost,
 )
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
+from dueledger.ledger.store.events import forget_event_keys
 from dueledger.ledger.store.flow_limits import (
     flag_streaks,
     free_ended_keys,
@@ -36,6 +38,7 @@ PARTITIONS_SECONDS: Final = 3600.0
 SPLIT_DOUBLINGS_MAX: Final = 6
 """While a transaction holds the default partition, the time between tries grows to a minute."""
 PRUNE_SECONDS: Final = 600.0
+EVENT_KEYS_MAX: Final = 5000
 STREAKS_MAX: Final = 500
 KEYS_MAX: Final = 1000
 HELD_KEYS_MAX: Final = 500
@@ -60,10 +63,13 @@ class Upkeep:
         actor_no: int,
         seconds: float,
         role: str,
+        event_key_days: int = EVENT_KEY_DAYS,
         limit: int = 500,
         quiet_doublings_max: int = 0,
     ) -> None:
         """Run about every `seconds`; `limit` bounds a pass in claims and in runs.
+
+        Keys of events are forgotten after `event_key_days`.
 
         After a pass without work the pause doubles, up to `quiet_doublings_max` times.
         """
@@ -71,11 +77,12 @@ class Upkeep:
         self._connection = ReconnectingConnection(pool)
         self._actor_no = actor_no
         self._seconds = seconds
+        self._event_key_days = event_key_days
         self._limit = limit
         self._quiet_doublings_max = quiet_doublings_max
         self._log = get_logger(role)
         self._quiet_passes = 0
-        self._partitions_at = self._split_at = self._prune_at = float("-inf")
+        self._partitions_at = self._split_at = self._prune_at = self._forget_at = float("-inf")
         self._split_failures = 0
         self._keys_after: int | None = None
         self._held_after: int | None = None
@@ -93,13 +100,15 @@ class Upkeep:
             "flag_streaks": self._flag_streaks,
             "reapply_pauses": self._reapply_pauses,
             "prune": self._prune,
+            "forget_event_keys": self._forget_event_keys,
         }
 
     async def tick(self) -> Counter[str]:
         """Run one bounded pass. A step that Postgres refuses does not stop the other steps.
 
-        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed; and
-        what changed: circuits, streaks, pauses. Raises if the connection is lost.
+        Counts runs: reaped_runs; items: reaped_claims, withdrawn, unblocked; keys: freed, and
+        event_keys that were forgotten; and what changed: circuits, streaks, pauses. Raises if the
+        connection is lost.
         """
         counts: Counter[str] = Counter()
         self._has_more = False
@@ -163,6 +172,14 @@ class Upkeep:
             await prune_credits(connection)
             await prune_outcomes(connection)
             self._prune_at = now + PRUNE_SECONDS
+
+    async def _forget_event_keys(self, connection: Connection, counts: Counter[str]) -> None:
+        now = monotonic()
+        if now >= self._forget_at:
+            forgotten = await forget_event_keys(connection, self._event_key_days, EVENT_KEYS_MAX)
+            counts["event_keys"] += forgotten
+            if forgotten < EVENT_KEYS_MAX:
+                self._forget_at = now + PRUNE_SECONDS
 
     async def _reap_runs(self, connection: Connection, counts: Counter[str]) -> None:
         runs = await reap_runs(connection, self._limit, self._actor_no)

@@ -1979,9 +1979,9 @@ CREATE TABLE ledger.event (
 )
 PARTITION BY RANGE (occurred_at);
 
-COMMENT ON TABLE ledger.event IS 'The inbox: received domain events. A duplicate has the same source, id and time. Partitioned by month.';
+COMMENT ON TABLE ledger.event IS 'The inbox: received domain events, each once (event_key). Partitioned by month.';
 
-COMMENT ON COLUMN ledger.event.source IS 'CloudEvents source; with id it identifies the event.';
+COMMENT ON COLUMN ledger.event.source IS 'CloudEvents source; with tenant and id it identifies the event.';
 
 COMMENT ON COLUMN ledger.event.subject IS 'CloudEvents subject.';
 
@@ -1989,8 +1989,21 @@ COMMENT ON COLUMN ledger.event.body IS 'The event as it was received.';
 
 COMMENT ON COLUMN ledger.event.matched IS 'Whether an event rule applied to it when it was received.';
 
-ALTER TABLE ledger.event ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY (
-    SEQUENCE NAME ledger.event_event_no_seq
+CREATE TABLE ledger.event_key (
+    tenant text NOT NULL,
+    source text NOT NULL,
+    id text NOT NULL,
+    event_no bigint NOT NULL,
+    occurred_at timestamp with time zone NOT NULL,
+    received_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE ledger.event_key IS 'Which events the inbox has: the first of a tenant, source and id. Forgotten after some time, because the inbox itself is partitioned by another time and cannot be unique.';
+
+COMMENT ON COLUMN ledger.event_key.event_no IS 'Number of the event within the ledger; the inbox and items name events by it.';
+
+ALTER TABLE ledger.event_key ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENTITY (
+    SEQUENCE NAME ledger.event_key_event_no_seq
     START WITH 1
     INCREMENT BY 1
     NO MINVALUE
@@ -2592,11 +2605,11 @@ ALTER TABLE ONLY ledger.due_item_default
 ALTER TABLE ONLY ledger.emitter_tenant
     ADD CONSTRAINT emitter_tenant_pkey PRIMARY KEY (login, tenant);
 
-ALTER TABLE ONLY ledger.event
-    ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
+ALTER TABLE ONLY ledger.event_key
+    ADD CONSTRAINT event_key_pkey PRIMARY KEY (tenant, source, id);
 
 ALTER TABLE ONLY ledger.event
-    ADD CONSTRAINT event_source_id_occurred_at_key UNIQUE (source, id, occurred_at);
+    ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
 
 ALTER TABLE ONLY ledger.expedited
     ADD CONSTRAINT expedited_pkey PRIMARY KEY (item_no);
@@ -2730,6 +2743,8 @@ CREATE INDEX due_item_key_idx ON ONLY ledger.due_item USING btree (business_key,
 CREATE INDEX due_item_default_business_key_flow_no_idx ON ledger.due_item_default USING btree (business_key, flow_no);
 
 CREATE INDEX event_key_idx ON ONLY ledger.event USING btree (tenant, business_key, occurred_at);
+
+CREATE INDEX event_key_received_at_idx ON ledger.event_key USING btree (received_at);
 
 CREATE INDEX event_type_idx ON ONLY ledger.event USING btree (tenant, type, occurred_at);
 
@@ -3340,6 +3355,11 @@ GRANT SELECT ON TABLE ledger.definition TO ledger_reconciler;
 
 GRANT SELECT,INSERT ON TABLE ledger.event TO ledger_intake;
 GRANT SELECT ON TABLE ledger.event TO ledger_reconciler;
+
+GRANT SELECT,INSERT ON TABLE ledger.event_key TO ledger_intake;
+GRANT SELECT,DELETE ON TABLE ledger.event_key TO ledger_upkeep;
+
+GRANT UPDATE(received_at) ON TABLE ledger.event_key TO ledger_upkeep;
 
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_operator;

@@ -52,10 +52,14 @@ producers key their events by business key, processes that share such a topic sh
 @final
 @dataclass(slots=True, kw_only=True)
 class AppliedEvents(IntakeResult):
-    """Counts of a batch. `skipped` items came too late to be owed and are not in `emitted`."""
+    """Counts of a batch. `skipped` items came too late to be owed and are not in `emitted`.
+
+    `altered` duplicates have another time or content than the first event of their source and id.
+    """
 
     events: int = 0
     duplicates: int = 0
+    altered: int = 0
     unmatched: int = 0
     emitted: int = 0
     skipped: int = 0
@@ -81,6 +85,7 @@ async def record_batch(
     taken = AppliedEvents(
         events=len(reads),
         duplicates=len(reads) - len(fresh),
+        altered=sum(result.altered for result in recorded),
         unmatched=sum(read.effects is None for read, _ in fresh),
     )
     subjects = group_by_subject(known, [read for read, _ in fresh])

@@ -34,12 +34,14 @@ class RecordedEvent:
     """The result for one event. `new` is False for a duplicate, in this batch or earlier.
 
     `event_no` may be None for a duplicate that another process records at the same time.
-    `received_at` is on the database's clock; None for a duplicate.
+    `received_at` is on the database's clock; None for a duplicate. `altered`: a duplicate has
+    another time, type, subject or data than the first event of its source and id.
     """
 
     event_no: int | None
     new: bool
     received_at: datetime | None
+    altered: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ async def record_events(
 ) -> list[RecordedEvent]:
     """Record events; return results in input order.
 
-    An event with the source, id and time of a recorded one is a duplicate.
+    An event with the tenant, source and id of a recorded one is a duplicate, whatever it contains.
     """
     with mapped_errors():
         rows = await connection.fetch(
@@ -79,7 +81,7 @@ async def record_events(
             [event.traceparent for event in events],
             [event.matched for event in events],
         )
-    return [RecordedEvent(row["event_no"], row["new"], row["received_at"]) for row in rows]
+    return [RecordedEvent(**row) for row in rows]
 
 
 async def list_key_events(
@@ -96,3 +98,8 @@ async def list_key_events(
 async def lock_business_keys(connection: Connection, buckets: Sequence[int]) -> None:
     """Lock these buckets until the transaction ends. They ascend, so callers cannot deadlock."""
     await connection.fetchval(statement("lock_business_keys"), buckets)
+
+
+async def forget_event_keys(connection: Connection, keep_days: int, limit: int) -> int:
+    """Forget the oldest keys of events that were received that long ago; return how many."""
+    return await connection.fetchval(statement("forget_event_keys"), keep_days, limit)

@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any, cast
@@ -52,6 +53,36 @@ async def test_an_activation_owes_a_renewal_once_however_often_it_comes(
     again = await take(event)
     assert (first.emitted, first.duplicates, again.emitted, again.duplicates) == (1, 1, 0, 1)
     assert await read_states() == {"P-1 2027-03-01": "open"}
+
+
+async def test_of_two_events_with_one_source_and_id_the_first_counts_whatever_the_other_contains(
+    take: Take, set_rule: SetRule, read_states: States, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    event = activated("P-1")
+    later = replace(event, time=event.time + timedelta(days=40))
+    changed = replace(event, data={"policy": "P-1", "term": "2028", "expires_on": "2028-03-01"})
+    together = await take(event, later, event)
+    assert (together.emitted, together.duplicates, together.altered) == (1, 2, 1)
+    again = await take(changed, event, later)
+    assert (again.emitted, again.duplicates, again.altered) == (0, 3, 2)
+    assert await read_states() == {"P-1 2027-03-01": "open"}
+
+
+async def test_events_of_two_tenants_with_one_source_and_id_are_two_events(
+    take: Take, set_rule: SetRule, connection: Connection, kind: str
+) -> None:
+    await set_rule(renewal(kind))
+    await set_rule(renewal(kind, tenant="bank"))
+    event = activated("P-1")
+    taken = await take(event, replace(event, tenant="bank"))
+    assert (taken.emitted, taken.duplicates) == (2, 0)
+    assert (await take(replace(event, tenant="bank"))).duplicates == 1
+    rows = await connection.fetch(
+        "select k.tenant from ledger.due_item i join ledger.flow f using (flow_no)"
+        " join ledger.kind k using (kind_no) order by 1"
+    )
+    assert [row["tenant"] for row in rows] == ["bank", "insurer"]
 
 
 async def test_a_cancellation_that_overtook_its_activation_wins(
@@ -206,7 +237,7 @@ async def test_an_event_of_an_unknown_tenant_or_type_is_recorded_as_unmatched(
     taken = await take(stranger, novelty, activated("P-1"))
     assert (taken.unmatched, taken.emitted) == (2, 1)
     rows = await connection.fetch(
-        "select tenant, type, matched from ledger.event order by event_no"
+        "select tenant, type, matched from ledger.event order by tenant desc, type desc"
     )
     assert [tuple(row) for row in rows] == [
         ("nobody", "PolicyActivated", False),

@@ -262,6 +262,7 @@ async def test_g11_shuffled_doubled_and_late_events_end_alike_and_so_do_their_re
     """Of one item's events the first to come decides; within an instant no order matters."""
     await lose_everything(connection)
     await connection.execute("delete from ledger.event")  # of the example before
+    await connection.execute("delete from ledger.event_key")
     await set_rule(late(kind))
     name = f"P-{number}"
     for received in sorted({delivery.received for delivery in deliveries}):

@@ -2,6 +2,7 @@
 
 from datetime import date
 
+import pytest
 from structlog.testing import capture_logs
 
 from dueledger.ledger.runtime.log import LogEvent
@@ -62,3 +63,22 @@ async def test_upkeep_moves_items_of_a_new_month_and_tries_less_often_while_it_c
         upkeep = Upkeep(pool, actor_no=ledger.worker_no, seconds=3600, role="test")
         assert (await upkeep.tick())["months_split"] == 1
     assert await ledger.connection.fetchval(left) == 0
+
+
+async def test_upkeep_forgets_keys_of_events_that_were_received_long_ago_in_bounded_batches(
+    ledger: Ledger, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await ledger.connection.execute(
+        "insert into ledger.event_key (tenant, source, id, occurred_at, received_at)"
+        " select 'acme', '/policies', n::text, now(), ledger.now() - make_interval(days => 30 + n)"
+        " from generate_series(-2, 2) n"
+    )
+    monkeypatch.setattr("dueledger.ledger.upkeep.EVENT_KEYS_MAX", 2)
+    async with open_pool(database, application_name="upkeep") as pool:
+        upkeep = Upkeep(
+            pool, actor_no=ledger.worker_no, seconds=1.0, role="test", event_key_days=30
+        )
+        forgotten = [(await upkeep.tick())["event_keys"] for _ in range(3)]
+    assert forgotten == [2, 1, 0]
+    left = await ledger.connection.fetch("select id from ledger.event_key order by 1")
+    assert [row["id"] for row in left] == ["-1", "-2"]

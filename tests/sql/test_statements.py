@@ -27,7 +27,17 @@ ITEMS = 200_000
 BENCH = SQL_ROOT.parent / "bench"
 STATEMENTS = [*statement_paths(), *sorted(BENCH.rglob("*.sql"))]
 BATCH = 4_000
-HOT_TABLES = {"due_item", "pending", "claim", "run", "transition", "review", "withdrawal", "event"}
+HOT_TABLES = {
+    "due_item",
+    "pending",
+    "claim",
+    "run",
+    "transition",
+    "review",
+    "withdrawal",
+    "event",
+    "event_key",
+}
 READS_ALL = {
     "count_ended": "benchmarks",
     "count_items_by_day": "the reconciler, once a pass",
@@ -91,9 +101,13 @@ async def populated(populated_database: str) -> AsyncGenerator[Connection]:
         actor_no,
     )
     await connection.execute(
-        "insert into ledger.event (tenant, source, id, type, occurred_at, business_key, body,"
-        " received_at) select 'acme', '/policies', n::text, 'PolicyActivated', now(),"
-        " 'key-' || n, '{}', now() from generate_series(1, 20000) n"
+        "with key as ("
+        "  insert into ledger.event_key (tenant, source, id, occurred_at, received_at)"
+        "  select 'acme', '/policies', n::text, now(), now() from generate_series(1, 20000) n"
+        "  returning *)"
+        " insert into ledger.event (event_no, tenant, source, id, type, occurred_at, business_key,"
+        " body, received_at) select event_no, tenant, source, id, 'PolicyActivated', occurred_at,"
+        " 'key-' || id, '{}', received_at from key"
     )
     await connection.execute(
         "insert into ledger.pending"

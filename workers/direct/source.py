@@ -89,6 +89,7 @@ class DirectSource(WorkSource):
             actor_no=self._worker_no,
             seconds=settings.direct_upkeep_seconds,
             role="worker",
+            event_key_days=settings.event_key_days,
             quiet_doublings_max=QUIET_DOUBLINGS_MAX,
         )
         self._kinds = list({pool_key.kind for pool_key in self._handler_pools.pool_keys()})

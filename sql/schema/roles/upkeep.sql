@@ -2,8 +2,8 @@
 select ledger.make_role('ledger_upkeep');
 
 grant usage on schema ledger to ledger_upkeep;
-grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.expedited,
-  ledger.failure_streak, ledger.flow, ledger.flow_outcome, ledger.following, ledger.held_key,
+grant select on ledger.credit, ledger.due_item, ledger.due_item_default, ledger.event_key,
+  ledger.expedited, ledger.failure_streak, ledger.flow, ledger.flow_outcome, ledger.following, ledger.held_key,
   ledger.kind, ledger.open_item, ledger.partition_backoff, ledger.partition_span, ledger.pause,
   ledger.pending, ledger.review, ledger.run, ledger.stalled_partition, ledger.transition,
   ledger.withdrawal to ledger_upkeep;
@@ -12,6 +12,7 @@ grant select (attempt, batch_max, claimed_at, closed_at, deadline, effective_dat
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
   ledger.rejected_write, ledger.review, ledger.silent_topic, ledger.transition to ledger_upkeep;
 grant update (closed_at) on ledger.claim to ledger_upkeep;
+grant update (received_at) on ledger.event_key to ledger_upkeep;  -- to lock rows
 grant update (failures, first_at, flagged_at, judged_at, last_at, reason) on ledger.failure_streak to ledger_upkeep;
 grant update (circuit, circuit_at, circuit_run_no, pause_reason, paused_at, paused_by) on ledger.flow
   to ledger_upkeep;
@@ -21,7 +22,8 @@ grant update (available_at) on ledger.pending to ledger_upkeep;
 grant update (reason) on ledger.review to ledger_upkeep;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_upkeep;
 grant update (reason) on ledger.withdrawal to ledger_upkeep;  -- to lock rows
-grant delete on ledger.credit, ledger.flow_outcome, ledger.held_key, ledger.partition_backoff,
-  ledger.pending, ledger.review, ledger.stalled_partition, ledger.withdrawal to ledger_upkeep;
+grant delete on ledger.credit, ledger.event_key, ledger.flow_outcome, ledger.held_key,
+  ledger.partition_backoff, ledger.pending, ledger.review, ledger.stalled_partition, ledger.withdrawal
+  to ledger_upkeep;
 grant execute on function ledger.finish_month, ledger.lock_partitions, ledger.make_partition,
   ledger.try_lock_rows to ledger_upkeep;

@@ -1,5 +1,22 @@
-create table ledger.event (
+create table ledger.event_key (
+  tenant text not null,
+  source text not null,
+  id text not null,
   event_no bigint generated always as identity,
+  occurred_at timestamptz not null,
+  received_at timestamptz not null,
+  primary key (tenant, source, id)
+);
+
+comment on table ledger.event_key is
+  'Which events the inbox has: the first of a tenant, source and id. Forgotten after some time, because the inbox itself is '
+  'partitioned by another time and cannot be unique.';
+comment on column ledger.event_key.event_no is 'Number of the event within the ledger; the inbox and items name events by it.';
+
+create index event_key_received_at_idx on ledger.event_key (received_at);
+
+create table ledger.event (
+  event_no bigint not null,
   tenant text not null,
   source text not null,
   id text not null,
@@ -11,13 +28,12 @@ create table ledger.event (
   traceparent text,
   received_at timestamptz not null,
   matched boolean,
-  primary key (event_no, occurred_at),
-  unique (source, id, occurred_at)
+  primary key (event_no, occurred_at)
 ) partition by range (occurred_at);
 
 comment on table ledger.event is
-  'The inbox: received domain events. A duplicate has the same source, id and time. Partitioned by month.';
-comment on column ledger.event.source is 'CloudEvents source; with id it identifies the event.';
+  'The inbox: received domain events, each once (event_key). Partitioned by month.';
+comment on column ledger.event.source is 'CloudEvents source; with tenant and id it identifies the event.';
 comment on column ledger.event.subject is 'CloudEvents subject.';
 comment on column ledger.event.body is 'The event as it was received.';
 comment on column ledger.event.matched is 'Whether an event rule applied to it when it was received.';
