@@ -16,7 +16,8 @@ class ExpectedItem(NamedTuple):
     population's, which is not read again. `is_missed`: its event, `received` so many microseconds
     after the epoch, came too late to owe it, and the item is recorded as skipped. `later` has the
     rows of other versions of the definition with the same nominal time at other instants: each of
-    them is an issue. `is_tolerated`: an issue that may exist and may be absent.
+    them is an issue. `is_tolerated`: an issue that may exist and may be absent. `reinstates`: the
+    event owes the item again if another withdrew it before.
     """
 
     id: bytes
@@ -37,6 +38,7 @@ class ExpectedItem(NamedTuple):
     is_missed: bool = False
     later: tuple[tuple[Any, ...], ...] = ()
     is_tolerated: bool = False
+    reinstates: bool = True
 
 
 LATER: Final = ExpectedItem._fields.index("later")
@@ -62,6 +64,7 @@ def expected_row(
     is_missed: bool = False,
     later: tuple[tuple[Any, ...], ...] = (),
     is_tolerated: bool = False,
+    reinstates: bool = True,
 ) -> tuple[Any, ...]:
     """Return the fields of an ExpectedItem as a plain tuple, in a quarter of the time."""
     return (
@@ -83,6 +86,7 @@ def expected_row(
         is_missed,
         later,
         is_tolerated,
+        reinstates,
     )
 
 

@@ -1310,7 +1310,7 @@ CREATE FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) RETURNS
 
 COMMENT ON FUNCTION ledger.retry_seconds(kind ledger.kind, attempt smallint) IS 'How long a failed attempt waits until the next one: exponential, capped, with full jitter.';
 
-CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, result text)
+CREATE FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[] DEFAULT NULL::text[], labels text[] DEFAULT NULL::text[], start_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], complete_bys timestamp with time zone[] DEFAULT NULL::timestamp with time zone[], tzdata text DEFAULT NULL::text, nominals text[] DEFAULT NULL::text[], zones text[] DEFAULT NULL::text[], decisions text[] DEFAULT NULL::text[], smears double precision[] DEFAULT NULL::double precision[], skip_reasons text[] DEFAULT NULL::text[], overlap_rules smallint[] DEFAULT NULL::smallint[], overlap_keys text[] DEFAULT NULL::text[], event_nos bigint[] DEFAULT NULL::bigint[], replaced_event_nos bigint[] DEFAULT NULL::bigint[], traceparents text[] DEFAULT NULL::text[]) RETURNS TABLE(ord bigint, result text)
     LANGUAGE plpgsql SECURITY DEFINER
     SET search_path TO 'pg_catalog', 'pg_temp'
     SET plan_cache_mode TO 'force_generic_plan'
@@ -1333,18 +1333,23 @@ begin
       case when n.overlap is not null then n.overlap when f.ordered then 1::smallint end as how
     from unnest(
       flow_of, business_keys, cycles, effective_dates, due_ats, payloads, since, definition_nos, partition_keys,
-      labels, start_bys, complete_bys, nominals, zones, decisions, smears, skip_reasons, overlap_rules, overlap_keys
+      labels, start_bys, complete_bys, nominals, zones, decisions, smears, skip_reasons, overlap_rules, overlap_keys,
+      event_nos, traceparents
     ) with ordinality n (
       flow_of, business_key, cycle, effective_date, due_at, payload, since, definition_no, partition_key,
-      label, start_by, complete_by, nominal, zone, decision, smear, skip_reason, overlap, overlap_key, ord
+      label, start_by, complete_by, nominal, zone, decision, smear, skip_reason, overlap, overlap_key,
+      event_no, traceparent, ord
     )
     join flow f on f.ord = n.flow_of
   ),
   standing as materialized (
     select n.ord, i as item, n as given, was.version as version_before,
       i.definition_no = n.definition_no as own,
-      i.definition_no <> n.definition_no
-      and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
+      case
+        when n.event_no is not null then i.event_no = any (replaced_event_nos)
+        else i.definition_no <> n.definition_no
+          and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
+      end
       and not exists (select from ledger.expedited x where x.item_no = i.item_no) as movable,
       -- In the same zone, another tz database may have moved the same occurrence.
       i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) <> n.due_at - make_interval(secs => coalesce(n.smear, 0))
@@ -1354,7 +1359,7 @@ begin
     join ledger.due_item i on i.id = n.id and i.effective_date = n.effective_date
     join ledger.definition was on was.definition_no = i.definition_no
     join ledger.definition will on will.definition_no = n.definition_no
-      and will.tenant = was.tenant and will.name = was.name
+      and (n.event_no is not null or will.tenant = was.tenant and will.name = was.name)
     left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
       and t.event in (12 /* superseded */, 13 /* skipped */)
   ),
@@ -1375,7 +1380,10 @@ begin
       complete_by = (t.given).complete_by, partition_key = (t.given).partition_key, payload = (t.given).payload::json,
       labels = (t.given).label::jsonb, definition_no = (t.given).definition_no, tzdata = revise_items.tzdata,
       nominal = (t.given).nominal, zone = (t.given).zone, decision = (t.given).decision,
-      smear_seconds = (t.given).smear, serial = (t.given).serial, overlap = (t.given).how
+      smear_seconds = (t.given).smear, serial = (t.given).serial, overlap = (t.given).how,
+      event_no = coalesce((t.given).event_no, i.event_no),
+      traceparent = case
+        when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
       and (t.given).skip_reason is null
@@ -1412,6 +1420,7 @@ begin
           'decision', (t.item).decision, 'smear_seconds', (t.item).smear_seconds, 'labels', (t.item).labels,
           'start_by', (t.item).start_by, 'complete_by', (t.item).complete_by,
           'partition_key', (t.item).partition_key, 'flow_no', (t.item).flow_no,
+          'event_no', case when (t.given).event_no is not null then (t.item).event_no end,
           'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end))) end
     from taken t
   )
@@ -1429,7 +1438,7 @@ begin
   order by s.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item.';
+COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) IS 'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their definition and `since`.';
 
 CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
     LANGUAGE plpgsql
@@ -3052,8 +3061,9 @@ GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_outc
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_reconciler;
 GRANT ALL ON FUNCTION ledger.register_actor(name text, kind text) TO ledger_worker;
 
-REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) FROM PUBLIC;
-GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[]) TO ledger_materialiser;
+REVOKE ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) TO ledger_intake;
+GRANT ALL ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) TO ledger_materialiser;
 
 REVOKE ALL ON FUNCTION ledger.skip_detail(reason text) FROM PUBLIC;
 

@@ -57,6 +57,7 @@ def test_a_normalised_document_says_every_default_and_reads_back_as_equal() -> N
         },
         "cancel_on": [],
         "supersede_on": [],
+        "reinstate": "always",
         "labels": {"team": "finance"},
         "catch_up": {"policy": "all"},
         "overlap": "allow",

@@ -108,6 +108,11 @@ class Definition(DocumentPart):
     )
     cancel_on: tuple[EventMatch, ...] = ()
     supersede_on: tuple[EventMatch, ...] = ()
+    reinstate: Literal["always", "never"] = Field(
+        default="always",
+        description="whether an event owes an item again that an earlier event withdrew; each "
+        "reinstatement is an item of its own",
+    )
     labels: dict[Token, KeyText] = Field(
         default_factory=dict,
         max_length=LABELS_MAX,
@@ -332,6 +337,9 @@ def _check_schedule(definition: Definition) -> None:
                 "belongs to an event rule, and no `event` is given",
                 "nothing here: a schedule takes them from its nominal local time",
             )
+    if definition.reinstate != "always":
+        reason = "belongs to an event rule, and no `event` is given"
+        raise field_error("reinstate", reason, "nothing here: no event withdraws its items")
     if len(definition.business_key) > BUSINESS_KEY_CHARS_MAX:
         raise field_error(
             "business_key",

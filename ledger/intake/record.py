@@ -5,7 +5,7 @@ each record one of two events of a key would both miss the other one.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
@@ -13,35 +13,39 @@ from typing import TYPE_CHECKING, Final, final
 from dueledger.ledger.errors import InvalidEvent
 from dueledger.ledger.intake.apply.events_by_subject import (
     InterpretedEvent,
-    SubjectEvents,
+    ReceivedEvent,
     group_by_subject,
     interpret_event,
 )
-from dueledger.ledger.intake.apply.item_endings import (
-    EventOrder,
-    ItemEnding,
-    find_item_endings,
-    first_implied,
+from dueledger.ledger.intake.apply.issue_changes import (
+    IssueChanges,
+    IssueEnding,
+    OwedIssue,
+    find_changes,
 )
-from dueledger.ledger.intake.apply.rules_in_force import ItemSubject, RulesInForce
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
 from dueledger.ledger.kafka.partitioner import partitions_of
 from dueledger.ledger.kafka.topic_intake import IntakeResult
-from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.drafts import ItemSubject
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.events import (
     InboxEvent,
-    RecordedEvent,
     list_key_events,
     lock_business_keys,
     record_events,
 )
-from dueledger.ledger.store.items import emit_items, find_open_items, withdraw_items
+from dueledger.ledger.store.items import (
+    EmittedItem,
+    RevisionResult,
+    emit_items,
+    find_open_items,
+    revise_event_items,
+    withdraw_items,
+)
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from dueledger.ledger.states import TransitionEvent
 
 KEY_LOCK_BUCKETS: Final = 3360
@@ -63,6 +67,7 @@ class AppliedEvents(IntakeResult):
     unmatched: int = 0
     emitted: int = 0
     skipped: int = 0
+    revised: int = 0
     withdrawn: int = 0
 
 
@@ -81,23 +86,32 @@ async def record_batch(
     await lock_business_keys(connection, _buckets(reads, keys))
     known = await _known_events(connection, rules, keys)
     recorded = await record_events(connection, [_inbox_event(read) for read in reads])
-    fresh = [(read, result) for read, result in zip(reads, recorded, strict=True) if result.new]
+    fresh = [
+        ReceivedEvent(read, result.event_no, result.received_at, is_new=True, was_matched=True)
+        for read, result in zip(reads, recorded, strict=True)
+        if result.new and result.event_no is not None and result.received_at is not None
+    ]
     taken = AppliedEvents(
         events=len(reads),
         duplicates=len(reads) - len(fresh),
         altered=sum(result.altered for result in recorded),
-        unmatched=sum(read.effects is None for read, _ in fresh),
+        unmatched=sum(received.read.effects is None for received in fresh),
     )
-    subjects = group_by_subject(known, [read for read, _ in fresh])
-    ends = await _endings(connection, subjects)
-    taken.emitted, taken.skipped = await _emit(connection, fresh, actor_no)
+    changes = {
+        subject: find_changes(events)
+        for subject, events in group_by_subject([*fresh, *known]).items()
+    }
+    ends = await _endings(connection, changes)
+    await _emit(connection, changes.values(), taken, actor_no)
     taken.withdrawn = await _withdraw(connection, ends, actor_no)
     return taken
 
 
 def _keys(reads: Sequence[InterpretedEvent]) -> set[tuple[str, str]]:
     return {
-        (effect.subject[0], effect.subject[2]) for read in reads for effect in read.effects or ()
+        (effect.effect.tenant, effect.effect.business_key)
+        for read in reads
+        for effect in read.effects or ()
     }
 
 
@@ -109,21 +123,37 @@ def _buckets(reads: Sequence[InterpretedEvent], keys: set[tuple[str, str]]) -> l
 
 async def _known_events(
     connection: Connection, rules: RulesInForce, keys: set[tuple[str, str]]
-) -> list[InterpretedEvent]:
+) -> list[ReceivedEvent]:
     """Return the inbox's events of these keys, with their effects under today's rules."""
     if not keys:
         return []
     tenants, business_keys = zip(*sorted(keys), strict=True)
     rows = await list_key_events(connection, tenants, business_keys, rules.event_types)
-    known: list[InterpretedEvent] = []
+    known: list[ReceivedEvent] = []
     for row in rows:
         event = DomainEvent(
-            row.tenant, row.source, row.id, row.type, row.occurred_at, row.subject, row.body
+            row.tenant,
+            row.source,
+            row.id,
+            row.type,
+            row.occurred_at,
+            row.subject,
+            row.body,
+            row.traceparent,
         )
         try:
-            known.append(interpret_event(rules, event))
+            read = interpret_event(rules, event)
         except InvalidEvent:
             continue  # an older rule could read it; the items that it made stay as they are
+        known.append(
+            ReceivedEvent(
+                read,
+                row.event_no,
+                row.received_at,
+                is_new=False,
+                was_matched=row.matched is not False,
+            )
+        )
     return known
 
 
@@ -144,71 +174,77 @@ def _inbox_event(read: InterpretedEvent) -> InboxEvent:
 
 
 async def _endings(
-    connection: Connection, subjects: Mapping[ItemSubject, SubjectEvents]
-) -> list[ItemEnding]:
+    connection: Connection, changes: Mapping[ItemSubject, IssueChanges]
+) -> list[IssueEnding]:
     """Return the items to end: by the events' order, and open items that no event here implies.
 
     The latter were emitted by a service itself, or under an older rule.
     """
-    ends: list[ItemEnding] = []
+    ends: list[IssueEnding] = []
     asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-    implied: dict[ItemSubject, dict[UUID, EventOrder]] = {}
-    for subject, subject_events in subjects.items():
-        implied[subject] = first_implied(subject_events.implied_items)
-        ends += find_item_endings(implied[subject], subject_events.withdrawals)
-        if subject_events.new_withdrawals:
-            tenant, kind, business_key = subject
+    for (tenant, kind, business_key), subject_changes in changes.items():
+        ends += subject_changes.endings
+        if subject_changes.first_withdrawal is not None:
             asked[tenant, kind].append(business_key)
     for (tenant, kind), business_keys in sorted(asked.items()):
         for item in await find_open_items(connection, tenant, kind, business_keys):
-            subject = tenant, kind, item.business_key
-            if item.id not in implied[subject]:
-                first = min(subjects[subject].new_withdrawals, key=attrgetter("order"))
-                ends.append(first.ending_of(item.id))
+            subject_changes = changes[tenant, kind, item.business_key]
+            first = subject_changes.first_withdrawal
+            if first is not None and item.id not in subject_changes.issues:
+                ends.append(subject_changes.ending_of(item.id, first))
     return ends
 
 
 async def _emit(
-    connection: Connection, fresh: Sequence[tuple[InterpretedEvent, RecordedEvent]], actor_no: int
-) -> tuple[int, int]:
-    """Emit the items of the oldest event first: the first event of an item gives its terms.
-
-    Returns how many owed items and how many skipped items were made.
-    """
-    owed = [
-        (read.order, draft, effect.definition_no, result.event_no, _skip_reason(draft, result))
-        for read, result in fresh
-        for effect in read.effects or ()
-        if (draft := effect.draft) is not None
-    ]
+    connection: Connection, changes: Iterable[IssueChanges], taken: AppliedEvents, actor_no: int
+) -> None:
+    """Emit what is owed. An item that exists gets the terms of a new event that decides them."""
+    changes = list(changes)
+    owed = sorted((one for each in changes for one in each.owed), key=attrgetter("order"))
     if not owed:
-        return 0, 0
-    owed.sort(key=lambda one: one[0])
-    _, drafts, definition_nos, event_nos, skip_reasons = zip(*owed, strict=True)
+        return
     emitted = await emit_items(
         connection,
-        drafts,
+        [one.draft for one in owed],
         actor_no=actor_no,
-        definition_nos=definition_nos,
-        event_nos=event_nos,
-        skip_reasons=skip_reasons,
+        definition_nos=[one.definition_no for one in owed],
+        event_nos=[one.event_no for one in owed],
+        skip_reasons=[MISSED_REASON if one.is_missed else None for one in owed],
     )
-    made = [
-        skip_reason
-        for result, skip_reason in zip(emitted, skip_reasons, strict=True)
-        if result.created
+    made = [one.is_missed for one, result in zip(owed, emitted, strict=True) if result.created]
+    taken.skipped = sum(made)
+    taken.emitted = len(made) - taken.skipped
+    replaced = sorted(event_no for each in changes for event_no in each.event_nos)
+    if replaced:
+        taken.revised = await _revise(connection, owed, emitted, replaced, actor_no)
+
+
+async def _revise(
+    connection: Connection,
+    owed: Sequence[OwedIssue],
+    emitted: Sequence[EmittedItem],
+    replaced_event_nos: Sequence[int],
+    actor_no: int,
+) -> int:
+    """Give items that were never handed out the terms of an event that happened earlier."""
+    earlier = [
+        one
+        for one, result in zip(owed, emitted, strict=True)
+        if not result.created and one.is_decided_now
     ]
-    return made.count(None), len(made) - made.count(None)
+    results = await revise_event_items(
+        connection,
+        [one.draft for one in earlier],
+        definition_nos=[one.definition_no for one in earlier],
+        event_nos=[one.event_no for one in earlier],
+        replaced_event_nos=replaced_event_nos,
+        actor_no=actor_no,
+    )
+    return results.count(RevisionResult.REVISED)
 
 
-def _skip_reason(draft: ItemDraft, result: RecordedEvent) -> str | None:
-    if result.received_at is None or not draft.is_too_late(result.received_at):
-        return None
-    return MISSED_REASON
-
-
-async def _withdraw(connection: Connection, ends: Sequence[ItemEnding], actor_no: int) -> int:
-    groups: defaultdict[tuple[TransitionEvent, str], list[ItemEnding]] = defaultdict(list)
+async def _withdraw(connection: Connection, ends: Sequence[IssueEnding], actor_no: int) -> int:
+    groups: defaultdict[tuple[TransitionEvent, str], list[IssueEnding]] = defaultdict(list)
     for ending in ends:
         groups[ending.event, ending.reason].append(ending)
     for (event, reason), group in sorted(groups.items()):

@@ -6,9 +6,13 @@ The store checks nothing of it again except the database's constraints.
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from enum import IntEnum
+from typing import NamedTuple
 from uuid import UUID
 
 from dueledger.ledger.identity import item_id
+
+ItemSubject = tuple[str, str, str]
+"""Tenant, kind and business key."""
 
 
 class Overlap(IntEnum):
@@ -66,6 +70,11 @@ class ItemDraft:
         """Return the instant of the occurrence, before smear moved the item."""
         return self.due_at - timedelta(seconds=self.smear_seconds or 0)
 
+    @property
+    def subject(self) -> ItemSubject:
+        """Return whose item it is."""
+        return self.tenant, self.kind, self.business_key
+
     def is_too_late(self, received_at: datetime) -> bool:
         """Return whether an event received then is too late to owe the item: it is skipped."""
         return self.catch_up_until is not None and self.catch_up_until < received_at
@@ -92,6 +101,11 @@ class Cancellation:
     reason: str
     definition_name: str
 
+    @property
+    def subject(self) -> ItemSubject:
+        """Return whose items it ends."""
+        return self.tenant, self.kind, self.business_key
+
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
@@ -108,3 +122,21 @@ class Supersession:
     reason: str
     definition_name: str
     replacement: ItemDraft
+
+    @property
+    def subject(self) -> ItemSubject:
+        """Return whose items it replaces."""
+        return self.tenant, self.kind, self.business_key
+
+
+class RuleEffect(NamedTuple):
+    """One effect of an event under one definition.
+
+    `draft` is the item that it owes, None if it owes none. `reinstates`: the item is owed again if
+    an event withdrew it before.
+    """
+
+    definition_no: int
+    effect: ItemDraft | Cancellation | Supersession
+    draft: ItemDraft | None
+    reinstates: bool

@@ -14,7 +14,6 @@ import orjson
 
 from dueledger.ledger.definitions.model import (
     BUSINESS_KEY_CHARS_MAX,
-    CYCLE_CHARS_MAX,
     LABEL_CHARS_MAX,
     PAYLOAD_BYTES_MAX,
     Definition,
@@ -22,7 +21,8 @@ from dueledger.ledger.definitions.model import (
 from dueledger.ledger.definitions.policies import EventMatch
 from dueledger.ledger.errors import InvalidEvent, InvalidItem, Problem, shown_value
 from dueledger.ledger.identity import item_id, unusable_reason
-from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
+from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, RuleEffect, Supersession
+from dueledger.ledger.rules.event_issues import FIRST_CYCLE_CHARS_MAX, is_reinstated
 from dueledger.ledger.rules.path_evaluation import (
     EVALUATION_FAILED,
     PathDocument,
@@ -90,6 +90,27 @@ def apply_rule(
     return found
 
 
+def find_effects(
+    definition_no: int, definition: Definition, event: DomainEvent
+) -> list[RuleEffect]:
+    """Return the effects of `event` under `definition`, each with the item that it owes."""
+    reinstates = definition.reinstate == "always"
+    return [
+        RuleEffect(definition_no, effect, _owed_draft(effect), reinstates)
+        for effect in apply_rule(definition, event)
+    ]
+
+
+def _owed_draft(effect: ItemDraft | Cancellation | Supersession) -> ItemDraft | None:
+    match effect:
+        case ItemDraft():
+            return effect
+        case Supersession(replacement=draft):
+            return draft
+        case Cancellation():
+            return None
+
+
 def _document(event: DomainEvent) -> PathDocument:
     return PathDocument(
         {
@@ -138,7 +159,10 @@ class _CompiledRule:
         business_key = self.text_of(document, business_key_path, "business_key")
         effective_date = self.date_of(document, self.effective_date)
         occurrence = self.occurrence_for(effective_date)
-        cycle = self.text_of(document, self.cycle, "cycle", CYCLE_CHARS_MAX)
+        cycle = self.text_of(document, self.cycle, "cycle", FIRST_CYCLE_CHARS_MAX)
+        if is_reinstated(cycle):
+            reason = "ends as the cycle of a reinstatement does"
+            raise self.refused("cycle", self.cycle, cycle, reason, "the name of a term")
         due_at, smear_by = occurrence.due_at, None
         if self.smear is not None:
             item = item_id(self.tenant, self.kind, business_key, cycle, effective_date)

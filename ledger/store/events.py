@@ -58,6 +58,8 @@ class KeyEvent:
     business_key: str | None
     body: Any
     traceparent: str | None
+    received_at: datetime
+    matched: bool | None
 
 
 async def record_events(

@@ -192,7 +192,59 @@ async def revise_items(
             _column_or_null([draft.overlap for draft in drafts]),
             _column_or_null([draft.overlap_key for draft in drafts]),
         )
-    results: list[RevisionResult | None] = [None] * len(drafts)
+    return _revision_results(rows, len(drafts))
+
+
+async def revise_event_items(
+    connection: Connection,
+    drafts: Sequence[ItemDraft],
+    *,
+    definition_nos: Sequence[int],
+    event_nos: Sequence[int],
+    replaced_event_nos: Sequence[int],
+    actor_no: int,
+) -> list[RevisionResult | None]:
+    """Change pending items to the terms of an event that happened before the one that gave theirs.
+
+    Returns results in input order. Scheduled stays Scheduled; the journal records the earlier
+    terms. An item is `revised` only if it was never handed out and one of `replaced_event_nos` gave
+    its terms. Repeating it changes nothing.
+    """
+    if not drafts:
+        return []
+    flows, flow_of = _flows(drafts)
+    with mapped_errors():
+        rows = await connection.fetch(
+            statement("revise_event_items"),
+            *flows,
+            flow_of,
+            [draft.business_key for draft in drafts],
+            [draft.cycle for draft in drafts],
+            [draft.effective_date for draft in drafts],
+            [draft.due_at for draft in drafts],
+            [draft.payload for draft in drafts],
+            actor_no,
+            definition_nos,
+            _column_or_null([draft.partition_key for draft in drafts]),
+            _column_or_null([draft.labels for draft in drafts]),
+            _column_or_null([draft.start_by for draft in drafts]),
+            _column_or_null([draft.complete_by for draft in drafts]),
+            drafts[0].tzdata,
+            _column_or_null([draft.nominal for draft in drafts]),
+            _column_or_null([draft.zone for draft in drafts]),
+            _column_or_null([draft.decision for draft in drafts]),
+            _column_or_null([draft.smear_seconds for draft in drafts]),
+            _column_or_null([draft.overlap for draft in drafts]),
+            _column_or_null([draft.overlap_key for draft in drafts]),
+            event_nos,
+            replaced_event_nos,
+            _column_or_null([draft.traceparent for draft in drafts]),
+        )
+    return _revision_results(rows, len(drafts))
+
+
+def _revision_results(rows: Sequence[Record], count: int) -> list[RevisionResult | None]:
+    results: list[RevisionResult | None] = [None] * count
     for row in rows:
         results[row["ord"] - 1] = RevisionResult(row["result"])
     return results

@@ -7,6 +7,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from dueledger.ledger.identity import item_id, total_of
+from dueledger.ledger.rules.event_issues import first_cycle
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
 from dueledger.ledger.states import TransitionEvent
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
@@ -144,7 +145,8 @@ class WindowComparison:
             if flow.is_single and item.event not in EXPLAINING:
                 place = (item.flow_no, item.business_key, item.effective_date)
                 other = self.kept.setdefault(place, item)
-                if other is not item:
+                # Both were owed, one after the other, if an event reinstated it.
+                if other is not item and first_cycle(other.cycle) != first_cycle(item.cycle):
                     result.duplicates.append(DuplicatePair(other, item))
 
     def _expect_next_issue(self, item: ActualItem, row: tuple[Any, ...]) -> None:

@@ -6,10 +6,12 @@ from datetime import datetime
 from time import monotonic
 
 from dueledger.ledger.errors import InvalidInput, WindowTooLarge
+from dueledger.ledger.rules.drafts import RuleEffect
+from dueledger.ledger.rules.event_issues import microseconds_of
 from dueledger.ledger.schedule import AfterCompletion
-from dueledger.ledger.store import Connection, reconciled_rows
+from dueledger.ledger.store import Connection, Record, reconciled_rows
 from dueledger.reconciler.compared_items import expected_row
-from dueledger.reconciler.expect.events import ExpectedEventRules
+from dueledger.reconciler.expect.events import ExpectedEventRules, order_of
 from dueledger.reconciler.expect.expectation import (
     DEFINITIONS,
     EVENTS,
@@ -18,7 +20,6 @@ from dueledger.reconciler.expect.expectation import (
     Expectation,
     FailedVersion,
 )
-from dueledger.reconciler.expect.item_terms import microseconds_of
 from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
@@ -117,34 +118,41 @@ async def _put_events(connection: Connection, expectation: Expectation) -> None:
             connection, rules.types, after, EVENTS_A_READ
         )
         for row in rows:
-            applied = rules.apply(row, read.extract.skipped)
-            for implied_item, draft in applied.implied:
-                read.extract.add(implied_item.id)
-                day = draft.effective_date.toordinal()
-                expectation.spool.add(
-                    day,
-                    expected_row(
-                        id=implied_item.id,
-                        tenant=draft.tenant,
-                        kind=draft.kind,
-                        business_key=draft.business_key,
-                        cycle=draft.cycle,
-                        day=day,
-                        due_microseconds=microseconds_of(draft.due_at),
-                        source=EVENTS,
-                        definition_no=implied_item.definition_no,
-                        reference=implied_item.event_no,
-                        moment=implied_item.moment,
-                        received=implied_item.received,
-                        is_missed=implied_item.is_missed,
-                    ),
-                )
-            for withdrawal in applied.withdrawals:
-                expectation.withdrawn.add(withdrawal)
+            _put_event(expectation, row, rules.apply(row, read.extract.skipped))
         if len(rows) < EVENTS_A_READ:
             break
         after = rows[-1]["event_no"]
+    expectation.withdrawn.sort()
     read.duration_seconds = monotonic() - began
+
+
+def _put_event(expectation: Expectation, row: Record, effects: Sequence[RuleEffect]) -> None:
+    order, received_at = order_of(row), row["received_at"]
+    for definition_no, _, draft, reinstates in effects:
+        if draft is None:
+            continue
+        identity, day = draft.id.bytes, draft.effective_date.toordinal()
+        expectation.reads[EVENTS].extract.add(identity)
+        expectation.spool.add(
+            day,
+            expected_row(
+                id=identity,
+                tenant=draft.tenant,
+                kind=draft.kind,
+                business_key=draft.business_key,
+                cycle=draft.cycle,
+                day=day,
+                due_microseconds=microseconds_of(draft.due_at),
+                source=EVENTS,
+                definition_no=definition_no,
+                reference=row["event_no"],
+                moment=order,
+                received=microseconds_of(received_at),
+                is_missed=draft.is_too_late(received_at),
+                reinstates=reinstates,
+            ),
+        )
+    expectation.withdrawn.add(order, effects)
 
 
 async def _put_population(

@@ -1,101 +1,93 @@
-"""What the recorded domain events owe, in the order of event time.
+"""What the recorded domain events do, by the versions that were in force when each was received.
 
-The earliest event that implies an item counts as its beginning, and the first withdrawal after that
-ends it. So any order of arrival gives the same expectation, duplicates included.
+`ledger.rules.event_issues` computes what they owe together, as for the intake: the events' own
+times decide. So any order of arrival gives the same expectation, duplicates included.
 """
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime
+from operator import attrgetter
+from typing import Final
 
-from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import InvalidInput
-from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
-from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.drafts import ItemSubject, RuleEffect
+from dueledger.ledger.rules.event_issues import (
+    EventOrder,
+    ImpliedItem,
+    Withdrawal,
+    event_order,
+    find_withdrawals,
+    issue_cycle,
+    sort_withdrawals,
+    split_into_issues,
+)
+from dueledger.ledger.rules.event_rules import DomainEvent, find_effects
 from dueledger.ledger.store import Record
-from dueledger.reconciler.expect.item_terms import microseconds_of
+from dueledger.reconciler.compared_items import ExpectedItem
+from dueledger.reconciler.expect.spool import SpooledRow
 from dueledger.reconciler.expect.versions import DefinitionSpan
 
 REASON_CHARS_MAX: Final = 200
-
-EventOrderKey = tuple[int, str, str]
-"""When an event happened, in microseconds, and its source and id, which decide ties."""
-
-ExpectedSubject = tuple[str, str, str]
-"""Tenant, kind and business key: a withdrawal ends items of one subject."""
-
-
-class EventItem(NamedTuple):
-    """An item that an event implies.
-
-    `received` is when the event was received, in microseconds; `is_missed`: that was too late to
-    owe the item, if no other event of it was received earlier.
-    """
-
-    id: bytes
-    key: ExpectedSubject
-    moment: EventOrderKey
-    definition_no: int
-    event_no: int
-    received: int = 0
-    is_missed: bool = False
-
-
-class InboxFacts(NamedTuple):
-    """What the inbox records about an event."""
-
-    moment: EventOrderKey
-    event_no: int
-    received_at: datetime
-
-
-class ExpectedWithdrawal(NamedTuple):
-    """An event ends its subject's earlier items; `spared_item` is the one it implies itself."""
-
-    moment: EventOrderKey
-    key: ExpectedSubject
-    cancels: bool
-    spared_item: bytes | None
-
-
-@dataclass(slots=True)
-class EventEffects:
-    """What one event does under the versions that were in force when it was received."""
-
-    implied: list[tuple[EventItem, ItemDraft]] = field(
-        default_factory=list[tuple[EventItem, ItemDraft]]
-    )
-    withdrawals: list[ExpectedWithdrawal] = field(default_factory=list[ExpectedWithdrawal])
+NEVER: Final = (0, "", "")
 
 
 class WithdrawalIndex:
     """Every withdrawal, by subject."""
 
     def __init__(self) -> None:
-        self._by_key: defaultdict[ExpectedSubject, list[ExpectedWithdrawal]] = defaultdict(list)
+        self._by_subject: defaultdict[ItemSubject, list[Withdrawal]] = defaultdict(list)
 
-    def add(self, withdrawal: ExpectedWithdrawal) -> None:
-        """Add a withdrawal; a repeated one changes nothing."""
-        self._by_key[withdrawal.key].append(withdrawal)
+    def add(self, order: EventOrder, effects: Sequence[RuleEffect]) -> None:
+        """Add the withdrawals of an event."""
+        for subject, withdrawal in find_withdrawals(order, effects).items():
+            self._by_subject[subject].append(withdrawal)
 
-    def is_withdrawn(self, implied_item: EventItem) -> bool:
-        """Return whether the item is withdrawn.
+    def sort(self) -> None:
+        """Sort the withdrawals, once all are added; a repeated one changes nothing."""
+        for subject, withdrawals in self._by_subject.items():
+            self._by_subject[subject] = sort_withdrawals(withdrawals)
 
-        A cancellation at the same instant withdraws it. Of two events that supersede at one
-        instant, the item of the later by source and id stays, or both would be withdrawn.
-        """
-        for withdrawal in self._by_key.get(implied_item.key, ()):
-            if withdrawal.spared_item == implied_item.id:
-                continue
-            if withdrawal.cancels:
-                if withdrawal.moment[0] >= implied_item.moment[0]:
-                    return True
-            elif withdrawal.moment > implied_item.moment:
-                return True
-        return False
+    def of_subject(self, subject: ItemSubject) -> Sequence[Withdrawal]:
+        """Return the withdrawals of a subject in their order."""
+        return self._by_subject.get(subject, ())
+
+
+def expected_issues(
+    rows: Sequence[SpooledRow], withdrawals: Sequence[Withdrawal]
+) -> Iterator[ExpectedItem]:
+    """Yield the issues of an item, given the rows of the events that imply it.
+
+    An issue that ended, or that no event implies any more, is not live.
+    """
+    events = [ExpectedItem._make(row) for row in rows]
+    implied = [
+        ImpliedItem(
+            event.moment or NEVER,
+            event.definition_no or 0,
+            event.received or 0,
+            event.is_missed,
+            event.reinstates,
+            event,
+        )
+        for event in events
+    ]
+    issues = split_into_issues(events[0].id, implied, withdrawals)
+    first = issues[0].implied[0].owed
+    for issue in issues:
+        if issue.implied:
+            terms = issue.implied[0].owed._replace(is_missed=issue.is_missed)
+            live = issue.ended_by is None
+        else:
+            terms, live = first, False
+        if issue.follows is not None:
+            cycle = issue_cycle(terms.cycle, terms.tenant, issue.follows)
+            day = date.fromordinal(terms.day)
+            identity = item_id(terms.tenant, terms.kind, terms.business_key, cycle, day).bytes
+            terms = terms._replace(id=identity, cycle=cycle)
+        yield terms._replace(is_live=live)
 
 
 class ExpectedEventRules:
@@ -118,12 +110,11 @@ class ExpectedEventRules:
                 self._by_type[tenant, type_].append(versions_of_name)
         self.types = sorted(types)
 
-    def apply(self, row: Record, refused: Counter[str]) -> EventEffects:
+    def apply(self, row: Record, refused: Counter[str]) -> list[RuleEffect]:
         """Apply the rules to an inbox row; unreadable rows are counted in `refused`."""
-        applied = EventEffects()
         definitions = self._by_type.get((row["tenant"], row["type"]))
         if not definitions:
-            return applied
+            return []
         event = DomainEvent(
             tenant=row["tenant"],
             source=row["source"],
@@ -134,67 +125,23 @@ class ExpectedEventRules:
             data=row["body"],
             traceparent=row["traceparent"],
         )
-        moment = (microseconds_of(event.time), event.source, event.id)
+        effects: list[RuleEffect] = []
         for versions_of_name in definitions:
             version = _in_force(versions_of_name, row["received_at"])
             if version is None:
                 continue
             try:
                 definition = version.definition_at(row["received_at"])
-                facts = InboxFacts(moment, row["event_no"], row["received_at"])
-                _apply_version(version, definition, event, facts, applied)
+                effects += find_effects(version.definition_no, definition, event)
             except InvalidInput as refusal:
                 refused[str(refusal)[:REASON_CHARS_MAX]] += 1
-        return applied
+        effects.sort(key=attrgetter("definition_no"))
+        return effects
 
 
-def _apply_version(
-    version: DefinitionSpan,
-    definition: Definition,
-    event: DomainEvent,
-    facts: InboxFacts,
-    applied: EventEffects,
-) -> None:
-    moment = facts.moment
-    found: EventEffects = EventEffects()
-    for consequence in apply_rule(definition, event):
-        match consequence:
-            case ItemDraft() as draft:
-                found.implied.append(_implied_item(draft, version, facts))
-            case Cancellation(tenant=tenant, kind=kind, business_key=business_key):
-                found.withdrawals.append(
-                    ExpectedWithdrawal(
-                        moment, (tenant, kind, business_key), cancels=True, spared_item=None
-                    )
-                )
-            case Supersession(tenant=tenant, kind=kind, business_key=business_key) as change:
-                implied_item = _implied_item(change.replacement, version, facts)
-                found.implied.append(implied_item)
-                found.withdrawals.append(
-                    ExpectedWithdrawal(
-                        moment,
-                        (tenant, kind, business_key),
-                        cancels=False,
-                        spared_item=implied_item[0].id,
-                    )
-                )
-    applied.implied += found.implied
-    applied.withdrawals += found.withdrawals
-
-
-def _implied_item(
-    draft: ItemDraft, version: DefinitionSpan, facts: InboxFacts
-) -> tuple[EventItem, ItemDraft]:
-    implied_item = EventItem(
-        draft.id.bytes,
-        (draft.tenant, draft.kind, draft.business_key),
-        facts.moment,
-        version.definition_no,
-        facts.event_no,
-        microseconds_of(facts.received_at),
-        draft.is_too_late(facts.received_at),
-    )
-    return implied_item, draft
+def order_of(row: Record) -> EventOrder:
+    """Return the place of an inbox row among the events of its subject."""
+    return event_order(row["occurred_at"], row["source"], row["id"])
 
 
 def _in_force(versions_of_name: Sequence[DefinitionSpan], at: datetime) -> DefinitionSpan | None:

@@ -5,16 +5,18 @@ is not used.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
 from itertools import chain
-from typing import Any, Final
+from typing import Final
 
+from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.rules.event_issues import first_cycle
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON, issue_draft, split_issue
 from dueledger.ledger.store import Connection, reconciled_rows
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
-from dueledger.reconciler.expect.events import EventItem, ExpectedEventRules, WithdrawalIndex
+from dueledger.reconciler.expect.events import ExpectedEventRules, WithdrawalIndex, expected_issues
 from dueledger.reconciler.expect.item_terms import (
     instant_of,
     terms_of_draft,
@@ -33,7 +35,6 @@ DEFINITIONS: Final = 0
 EVENTS: Final = 1
 FIRST_POPULATION: Final = 2
 EVENTS_A_READ: Final = 5_000
-NEVER: Final = (0, "", "")
 
 MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 """By definition, the recorded ranges of occurrences that catch-up does not owe any more."""
@@ -42,9 +43,9 @@ MissedRanges = dict[int, list[tuple[datetime, datetime]]]
 _ID: Final = ExpectedItem._fields.index("id")
 _SOURCE: Final = ExpectedItem._fields.index("source")
 _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
-_MOMENT: Final = ExpectedItem._fields.index("moment")
-_RECEIVED: Final = ExpectedItem._fields.index("received")
-_MISSED: Final = ExpectedItem._fields.index("is_missed")
+_SUBJECT: Final = slice(
+    ExpectedItem._fields.index("tenant"), ExpectedItem._fields.index("business_key") + 1
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,34 +115,26 @@ class Expectation:
 
         Where several versions of a definition have a nominal time, at different instants, the row
         of the first has those of the others: each is an issue of its own.
-        Of several events that imply one item, the earliest in event time counts, and the one
-        received first decides whether it came too late. An item that a population names is owed,
-        also where an event withdrew it.
+        An item that a population names is owed, also where an event withdrew it.
         """
         found: dict[bytes, SpooledRow] = {}
-        first: dict[bytes, tuple[Any, ...]] = {}
-        asserted: set[bytes] = set()
+        implied: dict[bytes, list[SpooledRow]] = {}
         for row in self.spool.read(window.from_day, window.to_day):
-            identity = row[_ID]
-            if row[_SOURCE] != EVENTS:
-                asserted.add(identity)
-                found[identity] = self._with_later(found.get(identity), row)
+            if row[_SOURCE] == EVENTS:
+                implied.setdefault(row[_ID], []).append(row)
+            else:
+                found[row[_ID]] = self._with_later(found.get(row[_ID]), row)
+        for identity, rows in implied.items():
+            is_asserted = identity in found
+            withdrawals = self.withdrawn.of_subject(rows[0][_SUBJECT])
+            if len(rows) == 1 and not withdrawals:
+                found[identity] = rows[0]
                 continue
-            known = found.setdefault(identity, row)
-            if known is row or known[_SOURCE] != EVENTS:
-                continue
-            first[identity] = min(first.get(identity, _arrival(known)), _arrival(row))
-            if row[_MOMENT] < known[_MOMENT]:
-                found[identity] = row
-        for identity, arrival in first.items():
-            if arrival[-1] != found[identity][_MISSED]:
-                expected = ExpectedItem._make(found[identity])
-                found[identity] = tuple(expected._replace(is_missed=arrival[-1]))
-        for identity, row in found.items():
-            if row[_SOURCE] == EVENTS and identity not in asserted:
-                expected = ExpectedItem._make(row)
-                if self.withdrawn.is_withdrawn(_event_item(expected)):
-                    found[identity] = tuple(expected._replace(is_live=False))
+            for expected in expected_issues(rows, withdrawals):
+                found[expected.id] = tuple(expected)
+            if is_asserted:
+                first = ExpectedItem._make(found[identity])
+                found[identity] = tuple(first._replace(is_live=True))
         return found
 
     def _with_later(self, known: SpooledRow | None, row: SpooledRow) -> SpooledRow:
@@ -180,20 +173,22 @@ class Expectation:
                             skip_reason=reason,
                         )
         wanted = {
-            expected.id: MISSED_REASON if expected.is_missed else None
+            (expected.reference, _first_id(expected)): expected
             for expected in missing
             if expected.source == EVENTS
         }
-        numbers = sorted({expected.reference or 0 for expected in missing if expected.id in wanted})
-        for implied_item, draft in await self._implied_items(connection, numbers):
-            if implied_item.id in wanted:
-                event_terms = terms_of_draft(
-                    draft,
-                    implied_item.definition_no,
-                    implied_item.event_no,
-                    skip_reason=wanted[implied_item.id],
-                )
-                terms.setdefault(implied_item.id, event_terms)
+        numbers = sorted({event_no for event_no, _ in wanted if event_no is not None})
+        for event_no, definition_no, draft in await self._implied_items(connection, numbers):
+            expected = wanted.get((event_no, draft.id.bytes))
+            if expected is None:
+                continue
+            event_terms = terms_of_draft(
+                replace(draft, cycle=expected.cycle),
+                definition_no,
+                event_no,
+                skip_reason=MISSED_REASON if expected.is_missed else None,
+            )
+            terms.setdefault(expected.id, event_terms)
         return terms
 
     async def implied_since(
@@ -201,37 +196,42 @@ class Expectation:
     ) -> set[bytes]:
         """Return the items whose own events imply them: events received during the pass."""
         numbers = sorted({item.event_no for item in items if item.event_no is not None})
+        implied = {
+            (event_no, draft.business_key, draft.cycle, draft.effective_date)
+            for event_no, _, draft in await self._implied_items(connection, numbers)
+        }
         return {
-            implied_item.id for implied_item, _ in await self._implied_items(connection, numbers)
+            item.id
+            for item in items
+            if (item.event_no, item.business_key, first_cycle(item.cycle), item.effective_date)
+            in implied
         }
 
     async def _implied_items(
         self, connection: Connection, event_nos: Sequence[int]
-    ) -> list[tuple[EventItem, ItemDraft]]:
+    ) -> list[tuple[int, int, ItemDraft]]:
+        """Return what these events imply, each with the numbers of its event and definition."""
         rules = ExpectedEventRules(self.versions)
-        implied: list[tuple[EventItem, ItemDraft]] = []
+        implied: list[tuple[int, int, ItemDraft]] = []
         for begin in range(0, len(event_nos), EVENTS_A_READ):
             rows = await reconciled_rows.list_numbered_events(
                 connection, event_nos[begin : begin + EVENTS_A_READ]
             )
             for row in rows:
-                implied += rules.apply(row, self.reads[EVENTS].extract.skipped).implied
+                effects = rules.apply(row, self.reads[EVENTS].extract.skipped)
+                implied += [
+                    (row["event_no"], effect.definition_no, effect.draft)
+                    for effect in effects
+                    if effect.draft is not None
+                ]
         return implied
 
 
-def _arrival(row: SpooledRow) -> tuple[Any, ...]:
-    """Return the key that orders an item's events as the intake did, and `is_missed` last."""
-    return row[_RECEIVED], row[_MOMENT], row[_DEFINITION], row[_MISSED]
-
-
-def _event_item(expected: ExpectedItem) -> EventItem:
-    return EventItem(
-        expected.id,
-        (expected.tenant, expected.kind, expected.business_key),
-        expected.moment or NEVER,
-        expected.definition_no or 0,
-        expected.reference or 0,
-    )
+def _first_id(expected: ExpectedItem) -> bytes:
+    """Return the id of the item's first issue."""
+    tenant, kind, business_key = expected.tenant, expected.kind, expected.business_key
+    day = date.fromordinal(expected.day)
+    return item_id(tenant, kind, business_key, first_cycle(expected.cycle), day).bytes
 
 
 def _instant_span(expected: ExpectedItem, smear: timedelta | None) -> tuple[datetime, datetime]:

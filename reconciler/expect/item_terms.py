@@ -8,7 +8,6 @@ import orjson
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.reconciler.compared_items import ExpectedItem
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOTHING: Final = "{}"
 _BESIDE_THE_DRAFT: Final = frozenset({"definition_no", "event_no", "skip_reason"})
 
@@ -17,12 +16,6 @@ def instant_of(microseconds: int) -> datetime:
     """Return the instant that many microseconds after the epoch, exactly."""
     seconds, rest = divmod(microseconds, 1_000_000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest)
-
-
-def microseconds_of(instant: datetime) -> int:
-    """Return an instant as whole microseconds since the epoch, exactly."""
-    passed = instant - _EPOCH
-    return (passed.days * 86_400 + passed.seconds) * 1_000_000 + passed.microseconds
 
 
 def terms_of_draft(

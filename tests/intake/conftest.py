@@ -13,6 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 from pydantic import SecretStr
 
+from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.intake.apply.events_by_subject import interpret_event
@@ -22,10 +23,19 @@ from dueledger.ledger.kafka.topic_intake import TopicIntake
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
+from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.claims import (
+    Claim,
+    claim_items,
+    list_due_flows,
+    next_fences,
+    record_claims,
+)
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
-from dueledger.ledger.store.partitions import make_event_months
+from dueledger.ledger.store.partitions import make_event_months, make_partitions
+from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
 
@@ -101,6 +111,33 @@ def message(event: DomainEvent, **headers: str | None) -> Message:
         orjson.dumps(event.data),
         [(name, value.encode()) for name, value in attributes.items() if value is not None],
     )
+
+
+async def complete_everything(connection: Connection, actor_no: int) -> None:
+    """Hand out and complete whatever is due."""
+    await make_partitions(connection, ahead=timedelta(0))
+    flows = [flow.flow_no for flow in await list_due_flows(connection, 10)]
+    async with connection.transaction():
+        rows = await claim_items(connection, flows, [100] * len(flows))
+        (fence,) = await next_fences(connection, 1)
+        claim = Claim(
+            new_claim_id(fence, rows.claimed_at),
+            actor_no,
+            "due.Test",
+            0,
+            [row["item_no"] for row in rows],
+            [row["effective_date"] for row in rows],
+            [row["attempt"] + 1 for row in rows],
+            [row["starts"] + 1 for row in rows],
+            120,
+        )
+        await record_claims(connection, [claim])
+    (start,) = await start_runs(
+        connection, [claim.id], [1], [len(rows)], worker_no=actor_no, lease_seconds=60
+    )
+    assert start.run is not None
+    outcomes = [Outcome(TransitionEvent.COMPLETED, None)] * len(rows)
+    assert await settle_runs(connection, [Settlement(start.run, outcomes)], actor_no) == []
 
 
 @pytest.fixture

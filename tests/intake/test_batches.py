@@ -11,24 +11,15 @@ from typing import Any, cast
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dueledger.ledger.claim_id import new_claim_id
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, PlanProfile, connect
-from dueledger.ledger.store.claims import (
-    Claim,
-    claim_items,
-    list_due_flows,
-    next_fences,
-    record_claims,
-)
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.items import emit_items, read_accounting
-from dueledger.ledger.store.partitions import make_event_months, make_partitions
-from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.ledger.store.partitions import make_event_months
 
-from .conftest import BEGINNING, Take, activated, amended, cancelled, renewal
+from .conftest import BEGINNING, Take, activated, amended, cancelled, complete_everything, renewal
 
 SetRule = Callable[[Mapping[str, Any]], Awaitable[int]]
 States = Callable[[], Awaitable[dict[str, str]]]
@@ -257,7 +248,7 @@ async def test_g10_a_replay_years_later_returns_what_happened(
     await set_rule(renewal(kind))
     await take(activated("P-1"))
     await set_clock(connection, datetime(2027, 3, 1, tzinfo=UTC), 0)
-    await _complete_everything(connection, actor_no)
+    await complete_everything(connection, actor_no)
     await set_clock(connection, datetime(2034, 1, 1, tzinfo=UTC), 0)
     same = await take(activated("P-1"))
     under_a_new_id = await take(activated("P-1", minute=7))
@@ -279,32 +270,6 @@ async def test_a_cancellation_after_completion_changes_nothing(
     await set_rule(renewal(kind))
     await take(activated("P-1"))
     await set_clock(connection, datetime(2027, 3, 1, tzinfo=UTC), 0)
-    await _complete_everything(connection, actor_no)
+    await complete_everything(connection, actor_no)
     await take(cancelled("P-1", minute=5))
     assert await read_states() == {"P-1 2027-03-01": "completed"}
-
-
-async def _complete_everything(connection: Connection, actor_no: int) -> None:
-    await make_partitions(connection, ahead=timedelta(0))
-    flows = [flow.flow_no for flow in await list_due_flows(connection, 10)]
-    async with connection.transaction():
-        rows = await claim_items(connection, flows, [100] * len(flows))
-        (fence,) = await next_fences(connection, 1)
-        claim = Claim(
-            new_claim_id(fence, rows.claimed_at),
-            actor_no,
-            "due.Test",
-            0,
-            [row["item_no"] for row in rows],
-            [row["effective_date"] for row in rows],
-            [row["attempt"] + 1 for row in rows],
-            [row["starts"] + 1 for row in rows],
-            120,
-        )
-        await record_claims(connection, [claim])
-    (start,) = await start_runs(
-        connection, [claim.id], [1], [len(rows)], worker_no=actor_no, lease_seconds=60
-    )
-    assert start.run is not None
-    outcomes = [Outcome(TransitionEvent.COMPLETED, None)] * len(rows)
-    assert await settle_runs(connection, [Settlement(start.run, outcomes)], actor_no) == []

@@ -100,7 +100,8 @@ def read_ends(connection: Connection) -> Ends:
             select i.business_key || ' ' || i.effective_date as item,
               coalesce(e.name || ' ' || (t.detail ->> 'reason'), 'open') as state
             from ledger.due_item i
-            left join ledger.transition t using (effective_date, item_no)
+            left join ledger.transition t on t.effective_date = i.effective_date
+              and t.item_no = i.item_no and t.event <> 15 /* revised */
             left join ledger.transition_event e on e.event = t.event
             order by 1
             """

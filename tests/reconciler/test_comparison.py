@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType
 from dueledger.ledger.identity import item_id
+from dueledger.ledger.rules.event_issues import Withdrawal, microseconds_of, sort_withdrawals
 from dueledger.ledger.states import TransitionEvent
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, expected_row
-from dueledger.reconciler.expect.events import EventItem, ExpectedWithdrawal, WithdrawalIndex
-from dueledger.reconciler.expect.item_terms import instant_of, microseconds_of
+from dueledger.reconciler.expect.events import expected_issues
+from dueledger.reconciler.expect.item_terms import instant_of
 from dueledger.reconciler.expect.spool import Spool
 from dueledger.reconciler.find.findings import source_failed, uuid8
 from dueledger.reconciler.lateness import Lateness
@@ -152,24 +153,24 @@ def test_a_spool_gives_back_what_was_put_aside_whatever_was_written_out() -> Non
 
 
 @given(seed=st.randoms(use_true_random=False))
-def test_g1_the_order_in_which_withdrawals_are_read_does_not_matter(seed: random.Random) -> None:
-    key = ("acme", "K", "P")
+def test_g1_the_order_in_which_events_are_read_does_not_matter(seed: random.Random) -> None:
     withdrawals = [
-        ExpectedWithdrawal((at, "s", str(at)), key, cancels=at % 2 == 0, spared_item=None)
+        Withdrawal((at, "s", str(at)), TransitionEvent.CANCELLED, "PolicyCancelled")
         for at in seed.sample(range(20), 3)
     ]
-    birth = EventItem(b"1" * 16, key, (seed.randrange(20), "s", "x"), 1, 1)
-    answers: set[bool] = set()
-    for order in (withdrawals, withdrawals[::-1]):
-        withdrawn = WithdrawalIndex()
-        for withdrawal in order:
-            withdrawn.add(withdrawal)
-        answers.add(withdrawn.is_withdrawn(birth))
-    later = any(
-        w.moment[0] >= birth.moment[0] if w.cancels else w.moment > birth.moment
-        for w in withdrawals
-    )
-    assert answers == {later}
+    rows = [
+        tuple(expected_of(1)._replace(moment=(at, "s", "x"), received=seed.randrange(9)))
+        for at in seed.sample(range(20), 3)
+    ]
+    owed: set[tuple[ExpectedItem, ...]] = set()
+    for _ in range(4):
+        seed.shuffle(rows)
+        seed.shuffle(withdrawals)
+        owed.add(tuple(expected_issues(rows, sort_withdrawals(withdrawals))))
+    assert len(owed) == 1
+    (issues,) = owed
+    assert len({issue.id for issue in issues}) == len(issues)
+    assert not any(issue.is_live for issue in issues[:-1])
 
 
 @given(microseconds=st.integers(0, 7_258_118_399_999_999))

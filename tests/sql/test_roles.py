@@ -268,7 +268,7 @@ CALLERS = {
     "move_items": {"operator"},
     "record_findings": {"reconciler"},
     "register_actor": set(ROLES) - {"auditor", "emitter", "simulator", "upkeep"},
-    "revise_items": {"materialiser"},
+    "revise_items": {"intake", "materialiser"},
 }
 
 DEFINERS = """

@@ -1,16 +1,22 @@
 """Group events by subject: which items they imply and which they withdraw. Pure."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
-from uuid import UUID
 
-from dueledger.ledger.intake.apply.item_endings import EventOrder, ImpliedItem, Withdrawal
-from dueledger.ledger.intake.apply.rules_in_force import ItemSubject, RuleEffect, RulesInForce
-from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
+from dueledger.ledger.intake.apply.rules_in_force import RulesInForce
+from dueledger.ledger.rules.drafts import ItemDraft, ItemSubject, RuleEffect
+from dueledger.ledger.rules.event_issues import (
+    EventOrder,
+    ImpliedItem,
+    Withdrawal,
+    event_order,
+    find_withdrawals,
+    microseconds_of,
+)
 from dueledger.ledger.rules.event_rules import DomainEvent
-from dueledger.ledger.states import TransitionEvent
 
 
 class InterpretedEvent(NamedTuple):
@@ -21,100 +27,88 @@ class InterpretedEvent(NamedTuple):
 
     event: DomainEvent
     body: str
-    order: EventOrder
     key: str | None
     effects: list[RuleEffect] | None
 
 
+class ReceivedEvent(NamedTuple):
+    """An event of the inbox; `is_new` if this batch has recorded it.
+
+    If no rule applied to it when it was received, `was_matched` is False: it made no item.
+    """
+
+    read: InterpretedEvent
+    event_no: int
+    received_at: datetime
+    is_new: bool
+    was_matched: bool
+
+
+class ImpliedDraft(NamedTuple):
+    """The item that an event implies: its first issue, and the number of the event."""
+
+    draft: ItemDraft
+    event_no: int
+
+
 @dataclass(slots=True)
 class SubjectEvents:
-    """The events of one subject with a withdrawal: implied items, and withdrawals."""
+    """The events of one subject: what they imply, by the id of the first issue, and withdraw.
 
-    implied_items: list[ImpliedItem] = field(default_factory=list[ImpliedItem])
+    `new` are those of this batch.
+    """
+
+    implied: defaultdict[bytes, list[ImpliedItem[ImpliedDraft]]] = field(
+        default_factory=lambda: defaultdict[bytes, list[ImpliedItem[ImpliedDraft]]](list)
+    )
     withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
-    new_withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
+    new: set[EventOrder] = field(default_factory=set[EventOrder])
 
 
 def interpret_event(rules: RulesInForce, event: DomainEvent, body: str = "") -> InterpretedEvent:
     """Return the event with its effects. Raises InvalidEvent if it lacks a field of a rule."""
     effects = rules.effects_of(event)
     key = effects[0].effect.business_key if effects else event.subject
-    return InterpretedEvent(
-        event, body, EventOrder(event.time, event.source, event.id), key, effects
-    )
+    return InterpretedEvent(event, body, key, effects)
 
 
-def group_by_subject(
-    known: Iterable[InterpretedEvent], fresh: Sequence[InterpretedEvent]
-) -> dict[ItemSubject, SubjectEvents]:
-    """Group events of the subjects that `fresh` changes by a withdrawal.
+def group_by_subject(events: Iterable[ReceivedEvent]) -> dict[ItemSubject, SubjectEvents]:
+    """Group events by the subjects of their effects; new events come first.
 
-    Most events withdraw nothing and concern no withdrawn subject; they are left out.
+    Subjects without a new event are left out: nothing has changed.
     """
-    touched = {effect.subject for read in fresh for effect in read.effects or ()}
-    related = [
-        read for read in known if any(effect.subject in touched for effect in read.effects or ())
-    ]
-    withdrawing = touched & {
-        effect.subject
-        for reads in (fresh, related)
-        for read in reads
-        for effect in read.effects or ()
-        if not isinstance(effect.effect, ItemDraft)
-    }
-    subjects: defaultdict[ItemSubject, SubjectEvents] = defaultdict(SubjectEvents)
-    if withdrawing:
-        for read in fresh:
-            for subject, withdrawal in _add_effects(subjects, withdrawing, read):
-                subjects[subject].new_withdrawals.append(withdrawal)
-        for read in related:
-            _add_effects(subjects, withdrawing, read)
+    subjects: dict[ItemSubject, SubjectEvents] = {}
+    for received in events:
+        effects = received.read.effects or ()
+        if received.is_new:
+            for effect in effects:
+                subjects.setdefault(effect.effect.subject, SubjectEvents())
+        elif not any(effect.effect.subject in subjects for effect in effects):
+            continue
+        _add_effects(subjects, received)
     return subjects
 
 
-def _add_effects(
-    subjects: defaultdict[ItemSubject, SubjectEvents],
-    withdrawing: set[ItemSubject],
-    read: InterpretedEvent,
-) -> list[tuple[ItemSubject, Withdrawal]]:
-    found: list[tuple[ItemSubject, Withdrawal]] = []
-    for effect in read.effects or ():
-        if effect.subject not in withdrawing:
+def _add_effects(subjects: dict[ItemSubject, SubjectEvents], received: ReceivedEvent) -> None:
+    effects = received.read.effects or []
+    event = received.read.event
+    order = event_order(event.time, event.source, event.id)
+    for definition_no, effect, draft, reinstates in effects:
+        subject_events = subjects.get(effect.subject)
+        if subject_events is None:
             continue
-        subject_events = subjects[effect.subject]
-        if effect.draft is not None:
-            subject_events.implied_items.append(ImpliedItem(read.order, effect.draft.id))
-        withdrawal = _withdrawal(read, effect)
-        if withdrawal is not None:
-            subject_events.withdrawals.append(withdrawal)
-            found.append((effect.subject, withdrawal))
-    return found
-
-
-def _withdrawal(read: InterpretedEvent, effect: RuleEffect) -> Withdrawal | None:
-    match effect.effect:
-        case ItemDraft():
-            return None
-        case Cancellation(reason=reason):
-            return Withdrawal(
-                read.order,
-                TransitionEvent.CANCELLED,
-                reason,
-                frozenset(_items_of_same_event(read, effect)),
+        if received.is_new:
+            subject_events.new.add(order)
+        if draft is not None and received.was_matched:
+            implied = ImpliedItem(
+                order,
+                definition_no,
+                microseconds_of(received.received_at),
+                draft.is_too_late(received.received_at),
+                reinstates,
+                ImpliedDraft(draft, received.event_no),
             )
-        case Supersession(reason=reason, replacement=replacement):
-            return Withdrawal(
-                read.order,
-                TransitionEvent.SUPERSEDED,
-                reason,
-                frozenset(_items_of_same_event(read, effect)),
-                replacement.id,
-            )
-
-
-def _items_of_same_event(read: InterpretedEvent, effect: RuleEffect) -> Iterable[UUID]:
-    return (
-        other.draft.id
-        for other in read.effects or ()
-        if other.subject == effect.subject and other.draft is not None
-    )
+            subject_events.implied[draft.id.bytes].append(implied)
+    for subject, withdrawal in find_withdrawals(order, effects).items():
+        if subject in subjects:
+            subjects[subject].withdrawals.append(withdrawal)

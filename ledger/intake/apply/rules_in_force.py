@@ -3,12 +3,12 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidInput
-from dueledger.ledger.rules.drafts import Cancellation, ItemDraft, Supersession
-from dueledger.ledger.rules.event_rules import DomainEvent, apply_rule
+from dueledger.ledger.rules.drafts import RuleEffect
+from dueledger.ledger.rules.event_rules import DomainEvent, find_effects
 from dueledger.ledger.store.calendar_cache import CalendarsByKey, calendars_of_tenant
 from dueledger.ledger.store.definitions import DefinitionRow
 
@@ -19,21 +19,6 @@ if TYPE_CHECKING:
 NO_NAMES: Final[CalendarsByKey] = {}
 RulesVersion = tuple[int, int | None, int]
 """Number of rules in force, the newest rule's number, and number of calendar versions."""
-
-ItemSubject = tuple[str, str, str]
-"""Tenant, kind and business key."""
-
-
-class RuleEffect(NamedTuple):
-    """One effect of an event under one definition.
-
-    `draft` is the item that it owes, None if it owes none.
-    """
-
-    definition_no: int
-    effect: ItemDraft | Cancellation | Supersession
-    subject: ItemSubject
-    draft: ItemDraft | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,19 +64,7 @@ class RulesInForce:
         if rules is None:
             return None
         return [
-            _effect(definition_no, effect)
+            effect
             for definition_no, definition in rules
-            for effect in apply_rule(definition, event)
+            for effect in find_effects(definition_no, definition, event)
         ]
-
-
-def _effect(definition_no: int, effect: ItemDraft | Cancellation | Supersession) -> RuleEffect:
-    subject = effect.tenant, effect.kind, effect.business_key
-    match effect:
-        case ItemDraft():
-            draft = effect
-        case Supersession(replacement=draft):
-            pass
-        case Cancellation():
-            draft = None
-    return RuleEffect(definition_no, effect, subject, draft)

@@ -6,7 +6,8 @@ create function ledger.revise_items(
   start_bys timestamptz[] default null, complete_bys timestamptz[] default null, tzdata text default null,
   nominals text[] default null, zones text[] default null, decisions text[] default null,
   smears double precision[] default null, skip_reasons text[] default null,
-  overlap_rules smallint[] default null, overlap_keys text[] default null
+  overlap_rules smallint[] default null, overlap_keys text[] default null,
+  event_nos bigint[] default null, replaced_event_nos bigint[] default null, traceparents text[] default null
 ) returns table (ord bigint, result text)
   language plpgsql security definer
   set search_path = pg_catalog, pg_temp set plan_cache_mode = force_generic_plan set enable_hashjoin = on set jit = off
@@ -27,18 +28,23 @@ begin
       case when n.overlap is not null then n.overlap when f.ordered then 1::smallint end as how
     from unnest(
       flow_of, business_keys, cycles, effective_dates, due_ats, payloads, since, definition_nos, partition_keys,
-      labels, start_bys, complete_bys, nominals, zones, decisions, smears, skip_reasons, overlap_rules, overlap_keys
+      labels, start_bys, complete_bys, nominals, zones, decisions, smears, skip_reasons, overlap_rules, overlap_keys,
+      event_nos, traceparents
     ) with ordinality n (
       flow_of, business_key, cycle, effective_date, due_at, payload, since, definition_no, partition_key,
-      label, start_by, complete_by, nominal, zone, decision, smear, skip_reason, overlap, overlap_key, ord
+      label, start_by, complete_by, nominal, zone, decision, smear, skip_reason, overlap, overlap_key,
+      event_no, traceparent, ord
     )
     join flow f on f.ord = n.flow_of
   ),
   standing as materialized (
     select n.ord, i as item, n as given, was.version as version_before,
       i.definition_no = n.definition_no as own,
-      i.definition_no <> n.definition_no
-      and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
+      case
+        when n.event_no is not null then i.event_no = any (replaced_event_nos)
+        else i.definition_no <> n.definition_no
+          and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
+      end
       and not exists (select from ledger.expedited x where x.item_no = i.item_no) as movable,
       -- In the same zone, another tz database may have moved the same occurrence.
       i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) <> n.due_at - make_interval(secs => coalesce(n.smear, 0))
@@ -48,7 +54,7 @@ begin
     join ledger.due_item i on i.id = n.id and i.effective_date = n.effective_date
     join ledger.definition was on was.definition_no = i.definition_no
     join ledger.definition will on will.definition_no = n.definition_no
-      and will.tenant = was.tenant and will.name = was.name
+      and (n.event_no is not null or will.tenant = was.tenant and will.name = was.name)
     left join ledger.transition t on t.item_no = i.item_no and t.effective_date = i.effective_date
       and t.event in (12 /* superseded */, 13 /* skipped */)
   ),
@@ -69,7 +75,10 @@ begin
       complete_by = (t.given).complete_by, partition_key = (t.given).partition_key, payload = (t.given).payload::json,
       labels = (t.given).label::jsonb, definition_no = (t.given).definition_no, tzdata = revise_items.tzdata,
       nominal = (t.given).nominal, zone = (t.given).zone, decision = (t.given).decision,
-      smear_seconds = (t.given).smear, serial = (t.given).serial, overlap = (t.given).how
+      smear_seconds = (t.given).smear, serial = (t.given).serial, overlap = (t.given).how,
+      event_no = coalesce((t.given).event_no, i.event_no),
+      traceparent = case
+        when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
       and (t.given).skip_reason is null
@@ -106,6 +115,7 @@ begin
           'decision', (t.item).decision, 'smear_seconds', (t.item).smear_seconds, 'labels', (t.item).labels,
           'start_by', (t.item).start_by, 'complete_by', (t.item).complete_by,
           'partition_key', (t.item).partition_key, 'flow_no', (t.item).flow_no,
+          'event_no', case when (t.given).event_no is not null then (t.item).event_no end,
           'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end))) end
     from taken t
   )
@@ -129,5 +139,6 @@ comment on function ledger.revise_items is
   'the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is '
   'the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal '
   'time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where '
-  'there is no item.';
+  'there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their '
+  'definition and `since`.';
 revoke execute on function ledger.revise_items from public;

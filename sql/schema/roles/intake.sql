@@ -10,4 +10,4 @@ grant update (batch_max) on ledger.pending to ledger_intake;  -- to lock rows
 grant update (reason) on ledger.review to ledger_intake;  -- to lock rows
 grant delete on ledger.pending, ledger.review, ledger.withdrawal to ledger_intake;
 grant execute on function ledger.emit_items, ledger.lock_rows, ledger.make_partition,
-  ledger.register_actor to ledger_intake;
+  ledger.register_actor, ledger.revise_items to ledger_intake;

@@ -6,7 +6,8 @@
 -- $3 types text[]
 -- index: event_key_idx
 -- locks: none
-select e.event_no, e.tenant, e.source, e.id, e.type, e.occurred_at, e.subject, e.business_key, e.body, e.traceparent
+select e.event_no, e.tenant, e.source, e.id, e.type, e.occurred_at, e.subject, e.business_key, e.body, e.traceparent,
+  e.received_at, e.matched
 from unnest($1::text[], $2::text[]) u (tenant, business_key)
 join ledger.event e on e.tenant = u.tenant and e.business_key = u.business_key
 where e.type = any($3::text[])
