@@ -1,7 +1,7 @@
 """The delay of a retry: that of its verdict, the handler's backoff, or the kind's.
 
-Whether an item is retried or parked is decided in SQL: in `settle_runs` when its run ends, and in
-`reap_runs` when its worker is lost.
+Whether an item is retried or parked is decided in SQL, by `ledger.outcome_event`: of runs that end,
+and of those whose worker is lost.
 """
 
 from __future__ import annotations

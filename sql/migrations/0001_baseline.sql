@@ -15,6 +15,7 @@
 \ir ../schema/tables/flow.sql
 \ir ../schema/tables/pause.sql
 \ir ../schema/tables/credit.sql
+\ir ../schema/tables/silent_topic.sql
 \ir ../schema/tables/partition_backoff.sql
 \ir ../schema/tables/stalled_partition.sql
 \ir ../schema/tables/definition.sql
@@ -57,6 +58,7 @@
 \ir ../schema/functions/move_items.sql
 \ir ../schema/functions/not_before.sql
 \ir ../schema/functions/partition_backoff_span.sql
+\ir ../schema/functions/outcome_event.sql
 \ir ../schema/functions/record_outcomes.sql
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql

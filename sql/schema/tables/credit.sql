@@ -16,13 +16,3 @@ comment on column ledger.credit.worker_no is 'The worker, as an actor number.';
 comment on column ledger.credit.granted_until is 'When the grant ends unless the worker renews it.';
 
 create index credit_worker_idx on ledger.credit (worker_no);
-
-create table ledger.silent_topic (
-  topic text primary key,
-  topic_actor_no bigint not null unique references ledger.actor,
-  since timestamptz not null
-) with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
-
-comment on table ledger.silent_topic is
-  'Topics with a run whose lease lapsed without any reported outcome. The next outcome deletes the row.';
-comment on column ledger.silent_topic.topic_actor_no is 'Actor number under which the consumers of the topic settle.';
