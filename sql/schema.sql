@@ -710,7 +710,7 @@ begin
         and least(target, s.seqmax) > coalesce(pg_sequence_last_value(s.seqrelid), 0);
       return;
     exception when lock_not_available then
-      -- Whoever holds it so long has taken a number, and had the sequence lifted before: after any restore.
+      -- A session that holds it so long has taken a number, and had the sequence lifted before: after any restore.
       if try = tries then
         return;
       end if;
@@ -947,7 +947,7 @@ CREATE FUNCTION ledger.move_items(definition_no bigint, ids uuid[], due_ats time
 begin
   return query
   with locked_default as (select from ledger.due_item_default),
-  standing as materialized (
+  existing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
     join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)
@@ -957,14 +957,14 @@ begin
   ),
   locked as materialized (
     select p.item_no
-    from standing s
+    from existing s
     join ledger.pending p on p.item_no = (s.item).item_no
     where p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
     order by p.item_no
     for update of p
   ),
   taken as materialized (
-    select s.* from standing s join locked l on l.item_no = (s.item).item_no
+    select s.* from existing s join locked l on l.item_no = (s.item).item_no
   ),
   changed as (
     update ledger.due_item i
@@ -1342,7 +1342,7 @@ begin
     )
     join flow f on f.ord = n.flow_of
   ),
-  standing as materialized (
+  existing as materialized (
     select n.ord, i as item, n as given, was.version as version_before,
       i.definition_no = n.definition_no as own,
       case
@@ -1365,14 +1365,14 @@ begin
   ),
   locked as materialized (
     select p.item_no, s.ord
-    from standing s
+    from existing s
     join ledger.pending p on p.item_no = (s.item).item_no
     where s.movable and p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
     order by p.item_no
     for update of p
   ),
   taken as materialized (
-    select s.* from locked l join standing s on s.ord = l.ord
+    select s.* from locked l join existing s on s.ord = l.ord
   ),
   revised as (
     update ledger.due_item i
@@ -1434,7 +1434,7 @@ begin
       when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
       else 'begun'
     end
-  from standing s
+  from existing s
   order by s.ord;
 end $$;
 
@@ -1545,7 +1545,7 @@ COMMENT ON COLUMN ledger.claim.started IS 'Positions up to this one are started.
 
 COMMENT ON COLUMN ledger.claim.deadline IS 'When the claim is closed and its items not started are released.';
 
-COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them can end its items. Null where a direct worker started the claim as it made it.';
+COMMENT ON COLUMN ledger.claim.token IS '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are enough to end its items. Null where a direct worker started the claim as it made it.';
 
 COMMENT ON COLUMN ledger.claim.flow_no IS 'Set where all items are of one flow whose items in flight are counted.';
 
@@ -1786,7 +1786,7 @@ CREATE VIEW ledger.accounting AS
  WITH locked_default AS (
          SELECT
            FROM ledger.due_item_default
-        ), standing AS (
+        ), item_counts AS (
          SELECT i.flow_no,
             count(*) AS items,
             count(*) FILTER (WHERE (t.event = 5)) AS completed,
@@ -1807,7 +1807,7 @@ CREATE VIEW ledger.accounting AS
             count(*) AS reviews
            FROM ledger.review
           GROUP BY review.flow_no
-        ), flying AS (
+        ), open_counts AS (
          SELECT i.flow_no,
             count(*) FILTER (WHERE (o.state = 2)) AS handed_out,
             count(*) FILTER (WHERE (o.state = 3)) AS running
@@ -1817,22 +1817,22 @@ CREATE VIEW ledger.accounting AS
         )
  SELECT k.tenant,
     k.name AS kind,
-    (COALESCE(sum(s.items), (0)::numeric))::bigint AS items,
+    (COALESCE(sum(c.items), (0)::numeric))::bigint AS items,
     (COALESCE(sum(w.pending), (0)::numeric))::bigint AS pending,
-    (COALESCE(sum(y.handed_out), (0)::numeric))::bigint AS handed_out,
-    (COALESCE(sum(y.running), (0)::numeric))::bigint AS running,
+    (COALESCE(sum(h.handed_out), (0)::numeric))::bigint AS handed_out,
+    (COALESCE(sum(h.running), (0)::numeric))::bigint AS running,
     (COALESCE(sum(p.reviews), (0)::numeric))::bigint AS reviews,
-    (COALESCE(sum(s.completed), (0)::numeric))::bigint AS completed,
-    (COALESCE(sum(s.cancelled), (0)::numeric))::bigint AS cancelled,
-    (COALESCE(sum(s.superseded), (0)::numeric))::bigint AS superseded,
-    (COALESCE(sum(s.skipped), (0)::numeric))::bigint AS skipped,
-    (COALESCE(sum(s.written_off), (0)::numeric))::bigint AS written_off
+    (COALESCE(sum(c.completed), (0)::numeric))::bigint AS completed,
+    (COALESCE(sum(c.cancelled), (0)::numeric))::bigint AS cancelled,
+    (COALESCE(sum(c.superseded), (0)::numeric))::bigint AS superseded,
+    (COALESCE(sum(c.skipped), (0)::numeric))::bigint AS skipped,
+    (COALESCE(sum(c.written_off), (0)::numeric))::bigint AS written_off
    FROM (((((ledger.flow f
      JOIN ledger.kind k ON ((k.kind_no = f.kind_no)))
-     LEFT JOIN standing s ON ((s.flow_no = f.flow_no)))
+     LEFT JOIN item_counts c ON ((c.flow_no = f.flow_no)))
      LEFT JOIN waiting w ON ((w.flow_no = f.flow_no)))
      LEFT JOIN parked p ON ((p.flow_no = f.flow_no)))
-     LEFT JOIN flying y ON ((y.flow_no = f.flow_no)))
+     LEFT JOIN open_counts h ON ((h.flow_no = f.flow_no)))
   GROUP BY k.tenant, k.name;
 
 COMMENT ON VIEW ledger.accounting IS 'The accounting identity of each kind: items = pending + handed out + running + reviews + terminal.';
@@ -2170,7 +2170,7 @@ CREATE TABLE ledger.lock_row (
 )
 WITH (autovacuum_enabled='false');
 
-COMMENT ON TABLE ledger.lock_row IS 'Rows that are locked in place of something that has no row. No role may lock them but by ledger.lock_rows and ledger.lock_name: an advisory lock may be held by whoever can connect.';
+COMMENT ON TABLE ledger.lock_row IS 'Rows that are locked in place of something that has no row. No role may lock them but by ledger.lock_rows and ledger.lock_name: every login could hold an advisory lock.';
 
 COMMENT ON COLUMN ledger.lock_row.key IS 'A stripe of keys, or a name; added when a name is locked first.';
 
@@ -2189,7 +2189,7 @@ COMMENT ON COLUMN ledger.materialised.materialised_until IS 'The materialised wa
 
 COMMENT ON COLUMN ledger.materialised.failure IS 'Why the version could not be materialised, at failed_at.';
 
-COMMENT ON COLUMN ledger.materialised.ends_at IS 'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+COMMENT ON COLUMN ledger.materialised.ends_at IS 'When the next version takes over. Setting it waits until no process expands the version.';
 
 COMMENT ON COLUMN ledger.materialised.tzdata IS 'The IANA version by which it was last expanded; null before. Another one may have moved occurrences over the watermark.';
 
@@ -2393,7 +2393,7 @@ CREATE TABLE ledger.repair (
     CONSTRAINT repair_status_known CHECK ((status = ANY (ARRAY['proposed'::text, 'executed'::text, 'refused'::text])))
 );
 
-COMMENT ON TABLE ledger.repair IS 'Repairs: recorded, idempotent commands that mend findings.';
+COMMENT ON TABLE ledger.repair IS 'Repairs: recorded, idempotent commands that resolve findings.';
 
 COMMENT ON COLUMN ledger.repair.id IS 'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
 
@@ -2773,7 +2773,7 @@ CREATE INDEX following_definition_idx ON ledger.following USING btree (definitio
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 
-CREATE UNIQUE INDEX pause_standing_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
+CREATE UNIQUE INDEX pause_in_force_idx ON ledger.pause USING btree (tenant, kind, lane) NULLS NOT DISTINCT WHERE (resumed_at IS NULL);
 
 CREATE INDEX pending_available_idx ON ledger.pending USING btree (flow_no, available_at, ((item_no >> 10))) WHERE ((state = 1) AND (serial IS NULL));
 

@@ -1,4 +1,4 @@
-"""Text that means harm to whoever shows it, and what may never reach a terminal."""
+"""Text that harms the terminal that shows it, and what may never reach a terminal."""
 
 from typing import Final
 

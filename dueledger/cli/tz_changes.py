@@ -38,7 +38,7 @@ def preview_change(dsn: str | None, *, from_at: datetime | None, as_json: bool) 
 
 
 def apply_change(dsn: str | None, digest: str, *, from_at: datetime | None, as_json: bool) -> None:
-    """Apply what was previewed under a digest, wholly, and show what became of it.
+    """Apply what was previewed under a digest, wholly, and show the result.
 
     Ends with the exit code of findings where a definition could not be expanded, or has another
     version by now.

@@ -29,7 +29,7 @@ class HashedCron:
 
     @property
     def note(self) -> str | None:
-        """Return what became of `H`."""
+        """Return how `H` is spread."""
         if self.smear is None:
             return None
         return f"`H` is spread by the id of each item, over {period_text(self.smear)}"

@@ -76,7 +76,7 @@ class TopicReader(ConsumerRebalanceListener):
         self._consumer.subscribe(sorted(topics), listener=self)
 
     def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
-        """Drop what was fetched of them: whoever has them next begins at the committed offset."""
+        """Drop what was fetched of them: the next reader begins at the committed offset."""
         for partition in revoked:
             self._unread.pop(partition, None)
 

@@ -28,7 +28,7 @@ def quick(kind: str) -> None:
 
 
 def held(kind: str) -> None:
-    """Hold a thousand items while a file exists; after that, poison kills whoever works it."""
+    """Hold a thousand items while a file exists; after that, poison kills its worker."""
     hold = Path(os.environ[HOLD_VARIABLE])
 
     @handlers.on(kind, concurrency=1000, timeout_seconds=300)

@@ -17,7 +17,7 @@ STATEMENTS = {path.stem: parse_statement(path) for path in statement_paths()}
 PATHS = {path.stem: path for path in statement_paths()}
 WITHOUT_STATEMENTS = {"emitter": {Privilege("execute", "emit")}, "simulator": set[Privilege]()}
 BY_COLUMN = {("select", "ledger.claim")}
-"""A claim's token is a secret: whoever reads it can end the claim's items."""
+"""A claim's token is a secret: a login that reads it can end the claim's items."""
 
 GRANTED = """
 select a.grantee::regrole::text as role, lower(a.privilege_type) as verb,

@@ -106,7 +106,7 @@ class WorkerProcess:
 
 
 class Site:
-    """A ledger, an allocator and workers around one kind, and what became of its items."""
+    """A ledger, an allocator and workers around one kind, and the states of its items."""
 
     def __init__(
         self,

@@ -32,7 +32,7 @@ SLOTS_MAX: Final = 200_000
 @final
 @dataclass(slots=True, kw_only=True)
 class OutcomeIntakeResult(IntakeResult):
-    """What became of reported outcomes; one that is rejected may be refused as well."""
+    """Counts of reported outcomes by result; one that is rejected may be refused as well."""
 
     settled: int = 0
     heartbeats: int = 0

@@ -25,7 +25,7 @@ begin
         and least(target, s.seqmax) > coalesce(pg_sequence_last_value(s.seqrelid), 0);
       return;
     exception when lock_not_available then
-      -- Whoever holds it so long has taken a number, and had the sequence lifted before: after any restore.
+      -- A session that holds it so long has taken a number, and had the sequence lifted before: after any restore.
       if try = tries then
         return;
       end if;

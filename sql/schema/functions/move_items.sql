@@ -8,7 +8,7 @@ as $$
 begin
   return query
   with locked_default as (select from ledger.due_item_default),
-  standing as materialized (
+  existing as materialized (
     select n.ord, n.due_at as moved_to, n.decision as decided, n.skip_reason, i as item
     from unnest(ids, due_ats, decisions, skip_reasons) with ordinality n (id, due_at, decision, skip_reason, ord)
     join ledger.due_item i on i.id = n.id and i.effective_date = ledger.effective_date_of(n.id)
@@ -18,14 +18,14 @@ begin
   ),
   locked as materialized (
     select p.item_no
-    from standing s
+    from existing s
     join ledger.pending p on p.item_no = (s.item).item_no
     where p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
     order by p.item_no
     for update of p
   ),
   taken as materialized (
-    select s.* from standing s join locked l on l.item_no = (s.item).item_no
+    select s.* from existing s join locked l on l.item_no = (s.item).item_no
   ),
   changed as (
     update ledger.due_item i

@@ -37,7 +37,7 @@ begin
     )
     join flow f on f.ord = n.flow_of
   ),
-  standing as materialized (
+  existing as materialized (
     select n.ord, i as item, n as given, was.version as version_before,
       i.definition_no = n.definition_no as own,
       case
@@ -60,14 +60,14 @@ begin
   ),
   locked as materialized (
     select p.item_no, s.ord
-    from standing s
+    from existing s
     join ledger.pending p on p.item_no = (s.item).item_no
     where s.movable and p.state = 1 /* Scheduled */ and p.attempt = 0 and p.starts = 0
     order by p.item_no
     for update of p
   ),
   taken as materialized (
-    select s.* from locked l join standing s on s.ord = l.ord
+    select s.* from locked l join existing s on s.ord = l.ord
   ),
   revised as (
     update ledger.due_item i
@@ -129,7 +129,7 @@ begin
       when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
       else 'begun'
     end
-  from standing s
+  from existing s
   order by s.ord;
 end $$;
 

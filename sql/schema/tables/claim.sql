@@ -52,8 +52,8 @@ comment on column ledger.claim.base_offset is 'Offset of the first record.';
 comment on column ledger.claim.started is 'Positions up to this one are started.';
 comment on column ledger.claim.deadline is 'When the claim is closed and its items not started are released.';
 comment on column ledger.claim.token is
-  '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. Whoever knows them '
-  'can end its items. Null where a direct worker started the claim as it made it.';
+  '64 random bits in hex: its records carry them, and each start and each reported outcome repeats them. They are '
+  'enough to end its items. Null where a direct worker started the claim as it made it.';
 comment on column ledger.claim.flow_no is 'Set where all items are of one flow whose items in flight are counted.';
 comment on column ledger.claim.topic_actor_no is
   'Set where the claim is settled by topic: the actor number of its consumers.';

@@ -41,7 +41,7 @@ comment on table ledger.materialised is 'How far each version of a schedule is m
 comment on column ledger.materialised.materialised_until is 'The materialised watermark; it only moves forward.';
 comment on column ledger.materialised.failure is 'Why the version could not be materialised, at failed_at.';
 comment on column ledger.materialised.ends_at is
-  'When the next version takes over. Who sets it waits for whoever is expanding the version.';
+  'When the next version takes over. Setting it waits until no process expands the version.';
 comment on column ledger.materialised.tzdata is
   'The IANA version by which it was last expanded; null before. Another one may have moved occurrences over the watermark.';
 

@@ -71,7 +71,7 @@ create table ledger.repair (
   constraint repair_executor_named check ((executed_at is null) = (executed_by is null))
 );
 
-comment on table ledger.repair is 'Repairs: recorded, idempotent commands that mend findings.';
+comment on table ledger.repair is 'Repairs: recorded, idempotent commands that resolve findings.';
 comment on column ledger.repair.id is
   'Hash of finding, action and opening: a repair is executed once for each opening of a finding.';
 comment on column ledger.repair.opened_count is 'The opening of the finding that the repair is for.';

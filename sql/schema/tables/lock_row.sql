@@ -6,7 +6,7 @@ create table ledger.lock_row (
 
 comment on table ledger.lock_row is
   'Rows that are locked in place of something that has no row. No role may lock them but by ledger.lock_rows and '
-  'ledger.lock_name: an advisory lock may be held by whoever can connect.';
+  'ledger.lock_name: every login could hold an advisory lock.';
 comment on column ledger.lock_row.key is 'A stripe of keys, or a name; added when a name is locked first.';
 
 insert into ledger.lock_row (subject, key)

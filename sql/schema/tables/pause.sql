@@ -16,5 +16,5 @@ comment on column ledger.pause.kind is 'Null: all kinds of the tenant.';
 comment on column ledger.pause.lane is 'Null: all lanes of the kind.';
 comment on column ledger.pause.resumed_at is 'When the pause ended; null while it is in force.';
 
-create unique index pause_standing_idx on ledger.pause (tenant, kind, lane) nulls not distinct
+create unique index pause_in_force_idx on ledger.pause (tenant, kind, lane) nulls not distinct
   where resumed_at is null;

@@ -1,6 +1,6 @@
 create view ledger.accounting as
   with locked_default as (select from ledger.due_item_default),
-  standing as (
+  item_counts as (
     select i.flow_no,
       count(*) as items,
       count(*) filter (where t.event = 5 /* completed */) as completed,
@@ -16,7 +16,7 @@ create view ledger.accounting as
   ),
   waiting as (select flow_no, count(*) as pending from ledger.pending group by flow_no),
   parked as (select flow_no, count(*) as reviews from ledger.review group by flow_no),
-  flying as (
+  open_counts as (
     select i.flow_no,
       count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
       count(*) filter (where o.state = 3 /* Running */) as running
@@ -25,22 +25,22 @@ create view ledger.accounting as
     group by i.flow_no
   )
   select k.tenant, k.name as kind,
-    coalesce(sum(s.items), 0)::bigint as items,
+    coalesce(sum(c.items), 0)::bigint as items,
     coalesce(sum(w.pending), 0)::bigint as pending,
-    coalesce(sum(y.handed_out), 0)::bigint as handed_out,
-    coalesce(sum(y.running), 0)::bigint as running,
+    coalesce(sum(h.handed_out), 0)::bigint as handed_out,
+    coalesce(sum(h.running), 0)::bigint as running,
     coalesce(sum(p.reviews), 0)::bigint as reviews,
-    coalesce(sum(s.completed), 0)::bigint as completed,
-    coalesce(sum(s.cancelled), 0)::bigint as cancelled,
-    coalesce(sum(s.superseded), 0)::bigint as superseded,
-    coalesce(sum(s.skipped), 0)::bigint as skipped,
-    coalesce(sum(s.written_off), 0)::bigint as written_off
+    coalesce(sum(c.completed), 0)::bigint as completed,
+    coalesce(sum(c.cancelled), 0)::bigint as cancelled,
+    coalesce(sum(c.superseded), 0)::bigint as superseded,
+    coalesce(sum(c.skipped), 0)::bigint as skipped,
+    coalesce(sum(c.written_off), 0)::bigint as written_off
   from ledger.flow f
   join ledger.kind k on k.kind_no = f.kind_no
-  left join standing s on s.flow_no = f.flow_no
+  left join item_counts c on c.flow_no = f.flow_no
   left join waiting w on w.flow_no = f.flow_no
   left join parked p on p.flow_no = f.flow_no
-  left join flying y on y.flow_no = f.flow_no
+  left join open_counts h on h.flow_no = f.flow_no
   group by k.tenant, k.name;
 
 comment on view ledger.accounting is

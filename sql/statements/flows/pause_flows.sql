@@ -17,7 +17,7 @@ with found as materialized (
   for update of f
 ),
 -- Counting reads every flow first: the order in which resuming locks them.
-standing as (
+added as (
   insert into ledger.pause (tenant, kind, lane, paused_at, actor_no, reason)
   select $1::text, $2::text, $3::text, ledger.now(), $5::bigint, $4::text
   where (select count(*) from found) >= 0
@@ -37,5 +37,5 @@ paused as (
   returning x.tenant, x.kind, x.lane
 )
 select
-  (select coalesce(jsonb_agg(to_jsonb(s)), '[]') from standing s) as pauses,
+  (select coalesce(jsonb_agg(to_jsonb(a)), '[]') from added a) as pauses,
   (select coalesce(jsonb_agg(to_jsonb(p) order by p.kind, p.lane), '[]') from paused p) as flows

@@ -16,7 +16,7 @@ with found as materialized (
   for update of f
 ),
 -- Counting reads every flow first: two resumptions could deadlock if flows and pauses were locked alternately.
-standing as materialized (
+in_force as materialized (
   select p.pause_no
   from ledger.pause p
   where (select count(*) from found) >= 0
@@ -28,8 +28,8 @@ standing as materialized (
 ended as (
   update ledger.pause p
   set resumed_at = ledger.now(), resumed_by = $4::bigint
-  from standing s
-  where p.pause_no = s.pause_no and p.resumed_at is null
+  from in_force i
+  where p.pause_no = i.pause_no and p.resumed_at is null
   returning p.pause_no, p.tenant, p.kind, p.lane, p.reason
 ),
 judged as materialized (

@@ -6,7 +6,7 @@
 with locked_default as (select from ledger.due_item_default),
 waiting as (select flow_no, count(*) as pending from ledger.pending group by flow_no),
 parked as (select flow_no, count(*) as reviews from ledger.review group by flow_no),
-flying as (
+open_counts as (
   select i.flow_no,
     count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
     count(*) filter (where o.state = 3 /* Running */) as running
@@ -16,13 +16,13 @@ flying as (
 )
 select k.tenant, k.name as kind,
   coalesce(sum(w.pending), 0)::bigint as pending,
-  coalesce(sum(y.handed_out), 0)::bigint as handed_out,
-  coalesce(sum(y.running), 0)::bigint as running,
+  coalesce(sum(h.handed_out), 0)::bigint as handed_out,
+  coalesce(sum(h.running), 0)::bigint as running,
   coalesce(sum(p.reviews), 0)::bigint as reviews
 from ledger.flow f
 join ledger.kind k on k.kind_no = f.kind_no
 left join waiting w on w.flow_no = f.flow_no
 left join parked p on p.flow_no = f.flow_no
-left join flying y on y.flow_no = f.flow_no
+left join open_counts h on h.flow_no = f.flow_no
 group by k.tenant, k.name
 order by k.tenant, k.name

@@ -5,7 +5,7 @@
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
-standing as (
+open_items as (
   select p.item_no, p.effective_date, p.state, p.available_at <= ledger.now() as available, false as published
   from ledger.pending p
   union all
@@ -22,17 +22,17 @@ standing as (
   from ledger.review r
 )
 select k.tenant, k.name as kind, ledger.now() as now,
-  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not s.available) as not_due,
-  count(*) filter (where s.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and s.available) as due,
-  count(*) filter (where s.state = 2 /* Claimed */) as handed_out,
-  count(*) filter (where s.state = 2 /* Claimed */ and s.published) as in_kafka,
-  count(*) filter (where s.state = 3 /* Running */) as running,
-  count(*) filter (where s.state = 5 /* ManualReview */) as reviews,
+  count(*) filter (where o.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and not o.available) as not_due,
+  count(*) filter (where o.state in (1 /* Scheduled */, 4 /* RetryableFailure */) and o.available) as due,
+  count(*) filter (where o.state = 2 /* Claimed */) as handed_out,
+  count(*) filter (where o.state = 2 /* Claimed */ and o.published) as in_kafka,
+  count(*) filter (where o.state = 3 /* Running */) as running,
+  count(*) filter (where o.state = 5 /* ManualReview */) as reviews,
   count(*) filter (
     where ledger.now() > coalesce(i.complete_by, i.due_at + make_interval(secs => k.grace_seconds))) as late,
   count(*) filter (where i.due_at < $1::timestamptz) as open_before
-from standing s
-join ledger.due_item i on i.effective_date = s.effective_date and i.item_no = s.item_no
+from open_items o
+join ledger.due_item i on i.effective_date = o.effective_date and i.item_no = o.item_no
 join ledger.flow f on f.flow_no = i.flow_no
 join ledger.kind k on k.kind_no = f.kind_no
 group by k.tenant, k.name

@@ -4,7 +4,7 @@
 -- $1 parent text
 -- $2 days date[]
 -- index: none
--- locks: the partitions of these months (access share) for an instant: whoever made one has committed then
+-- locks: the partitions of these months (access share) for an instant: the transaction that made one has committed then
 select m.starts_on
 from (
   select distinct ledger.partition_start(d) as starts_on from unnest($2::date[]) d

@@ -9,7 +9,7 @@
 -- index: none
 -- locks: none
 with locked_default as (select from ledger.due_item_default),
-standing as materialized (
+on_days as materialized (
   select i.item_no, i.definition_no
   from ledger.due_item i
   where i.due_at >= greatest($3::timestamptz, ledger.now()) and i.due_at < $4::timestamptz
@@ -19,7 +19,7 @@ standing as materialized (
   order by i.due_at
   limit $5::integer
 )
-select s.definition_no, count(*) as items
-from standing s
-where exists (select from ledger.pending p where p.item_no = s.item_no)
-group by s.definition_no
+select d.definition_no, count(*) as items
+from on_days d
+where exists (select from ledger.pending p where p.item_no = d.item_no)
+group by d.definition_no

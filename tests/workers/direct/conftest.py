@@ -82,7 +82,7 @@ class DirectWorker:
 
 @dataclass
 class Estate:
-    """A ledger and workers around one kind, and what became of its items."""
+    """A ledger and workers around one kind, and the states of its items."""
 
     dsn: str
     connection: Connection
