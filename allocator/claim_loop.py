@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Final, final
 
 from dueledger.allocator.admission_group import AdmissionGroup
-from dueledger.allocator.choose.topic_shares import next_shares
+from dueledger.allocator.choose.topic_shares import next_topic_shares
 from dueledger.allocator.claim.claim_batches import ClaimBatch, ClaimBatchBuilder
 from dueledger.allocator.claim.item_claimer import ItemClaimer
 from dueledger.allocator.publish import Delivery, Publisher, SendResult
@@ -105,7 +105,7 @@ class ClaimLoop:
                 items = max(1, items // HEAVY_CLAIM_DIVISOR)
             flows = min(flows, max(1, items // HEAVY_SHARE_ITEMS))
         flow_queue.move_due(monotonic())
-        return next_shares(flow_queue, self._load, items, flows, self._capacity)
+        return next_topic_shares(flow_queue, self._load, items, flows, self._capacity)
 
     def _capacity(self, group: AdmissionGroup) -> int:
         if self._state.topics.is_suspended(group.topic):

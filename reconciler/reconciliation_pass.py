@@ -41,7 +41,7 @@ from dueledger.reconciler.pass_result import (
     PassScope,
 )
 from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
-from dueledger.reconciler.read.item_rows import count_items_by_day, read_item_pages
+from dueledger.reconciler.read.item_rows import count_items_in_windows, read_item_pages
 from dueledger.reconciler.settings import ReconcilerSources
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
@@ -173,7 +173,7 @@ class ReconciliationPass:
         return marks
 
     async def _count_days(self, connection: Connection, expectation: Expectation) -> DayCounts:
-        counts = await count_items_by_day(connection, self._unread)
+        counts = await count_items_in_windows(connection, self._unread)
         expected = DayCounts(expectation.spool.counts)
         for window in self._unread:
             counts.update(expected.within(window))

@@ -11,7 +11,7 @@ COUNTED_FLOWS_MAX: Final = 32
 """Most counted flows of one claim: each needs its own claims, and Kafka takes one a partition."""
 
 
-def next_shares(
+def next_topic_shares(
     flow_queue: FlowQueue[AdmissionGroup],
     load: FlowLoad,
     items: int,

@@ -140,7 +140,7 @@ def intake(
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Create due items from domain events in Kafka. Any number of intakes may run."""
+    """Emit items from domain events in Kafka. Any number of intakes may run."""
     from dueledger.cli.service_session import read_settings
     from dueledger.ledger.intake import EventIntakeSettings, open_intake, run_intake
 
@@ -175,7 +175,7 @@ def materialise(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Create due items from schedules, ahead of time. Any number of materialisers may run."""
+    """Emit items from schedules, ahead of time. Any number of materialisers may run."""
     for option, given in (("--apply", apply), ("--from", from_), ("--history", history)):
         if given and not check_tz:
             raise typer.BadParameter("it needs --check-tz", param_hint=option)
@@ -184,13 +184,13 @@ def materialise(
     if not check_tz:
         _materialise(dsn, once=once)
         return
-    from dueledger.cli.tz_changes import apply_change, list_changes, preview_change
+    from dueledger.cli.tz_changes import apply_change, list_changes, show_change
 
     from_at = None if from_ is None else options.read_due_instant(from_, "--from")
     if history:
         list_changes(dsn, as_json=json_)
     elif apply is None:
-        preview_change(dsn, from_at=from_at, as_json=json_)
+        show_change(dsn, from_at=from_at, as_json=json_)
     else:
         apply_change(dsn, apply, from_at=from_at, as_json=json_)
 

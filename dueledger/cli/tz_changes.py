@@ -29,7 +29,7 @@ _HISTORY_COLUMNS: Final = (
 )
 
 
-def preview_change(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> None:
+def show_change(dsn: str | None, *, from_at: datetime | None, as_json: bool) -> None:
     """Show what changes, by definition, and the digest by which it is applied.
 
     Ends with the exit code of findings where a definition could not be expanded.

@@ -9,7 +9,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.pending_load import PendingLoad, count_pending_load
 from dueledger.planning.load_plan import WAITING_ROWS_MAX
 from dueledger.planning.schedule_load import DefinitionInForce, ScheduleLoad, expand_schedules
-from dueledger.reconciler.expect.versions import VersionFailure, read_versions
+from dueledger.reconciler.expect.versions import VersionFailure, read_version_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ async def read_load(
     connection: Connection, wanted: LoadFilter, start: datetime, end: datetime, *, smear: timedelta
 ) -> LedgerLoad:
     """Expand the schedules in force in [start, end), then count pending items of other sources."""
-    versions, failures = await read_versions(connection)
+    versions, failures = await read_version_spans(connection)
     found = [
         DefinitionInForce(one.definition, one.effective_from, one.superseded_at or DUE_END)
         for one in versions

@@ -23,7 +23,7 @@ from dueledger.reconciler.expect.expectation import (
 from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
-from dueledger.reconciler.expect.versions import read_versions
+from dueledger.reconciler.expect.versions import read_version_spans
 from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
 
 
@@ -32,7 +32,7 @@ async def build_expectation(
     connection: Connection, populations: Sequence[PopulationReader], as_of: datetime
 ) -> AsyncGenerator[Expectation]:
     """Read every source once and spool what it expects; a source that fails is marked."""
-    versions, failures = await read_versions(connection)
+    versions, failures = await read_version_spans(connection)
     reads = [
         SourceRead("definitions", "definitions", None),
         SourceRead("events", "events", None),

@@ -77,7 +77,7 @@ class DefinitionSpan:
         return until if self.superseded_at is None else min(until, self.superseded_at)
 
 
-async def read_versions(
+async def read_version_spans(
     connection: Connection,
 ) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
     """Read every version with the calendars it observed; one that cannot be read is a failure."""

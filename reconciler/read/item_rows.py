@@ -27,7 +27,9 @@ async def read_item_pages(
         after = (items[-1].effective_date, items[-1].item_no)
 
 
-async def count_items_by_day(connection: Connection, windows: Iterable[DateRange]) -> Counter[int]:
+async def count_items_in_windows(
+    connection: Connection, windows: Iterable[DateRange]
+) -> Counter[int]:
     """Return how many items the days of these windows have, by proleptic ordinal."""
     counts: Counter[int] = Counter()
     for window in windows:

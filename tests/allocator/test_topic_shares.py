@@ -3,14 +3,14 @@
 from dataclasses import replace
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
-from dueledger.allocator.choose.topic_shares import COUNTED_FLOWS_MAX, next_shares
+from dueledger.allocator.choose.topic_shares import COUNTED_FLOWS_MAX, next_topic_shares
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowLoad, FlowShare
 from dueledger.ledger.store.claims import DueFlow
 
 
 def flow(number: int, weight: int = 1, *, topic: str = "due.Kind") -> DueFlow:
-    return DueFlow(number, "acme", "Kind", f"lane-{number}", topic, weight, 60)
+    return DueFlow(number, "acme", "Kind", f"lane-{number}", topic, weight, 60, 30, None, 60)
 
 
 def queued(*flows: DueFlow) -> FlowQueue[AdmissionGroup]:
@@ -26,7 +26,7 @@ def quotas(shares: list[FlowShare]) -> list[tuple[int, int]]:
 def test_a_topic_has_no_more_than_its_capacity_and_that_by_weight() -> None:
     queue = queued(flow(1, topic="a"), flow(2, 3, topic="a"), flow(3, topic="b"))
 
-    shares = next_shares(
+    shares = next_topic_shares(
         queue, FlowLoad.LIGHT, 100, 10, lambda group: 4 if group.topic == "a" else 1000
     )
 
@@ -36,10 +36,10 @@ def test_a_topic_has_no_more_than_its_capacity_and_that_by_weight() -> None:
 def test_a_capacity_smaller_than_the_number_of_flows_goes_to_those_that_are_next() -> None:
     queue = queued(*(flow(number) for number in range(1, 6)))
 
-    first = next_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 2)
+    first = next_topic_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 2)
     full = {share.flow.flow_no: share.quota for share in first}
     assert queue.requeue_at_end(first, full, now=1.0) == []
-    second = next_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 2)
+    second = next_topic_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 2)
 
     assert quotas(first) == [(1, 1), (2, 1)]
     assert quotas(second) == [(3, 1), (4, 1)]
@@ -51,11 +51,15 @@ def test_few_counted_flows_are_admitted_at_once_and_the_others_pass_them() -> No
 
     first = [
         number
-        for number, _ in quotas(next_shares(queue, FlowLoad.LIGHT, 1000, 500, lambda _: 1_000_000))
+        for number, _ in quotas(
+            next_topic_shares(queue, FlowLoad.LIGHT, 1000, 500, lambda _: 1_000_000)
+        )
     ]
     second = [
         number
-        for number, _ in quotas(next_shares(queue, FlowLoad.LIGHT, 1000, 500, lambda _: 1_000_000))
+        for number, _ in quotas(
+            next_topic_shares(queue, FlowLoad.LIGHT, 1000, 500, lambda _: 1_000_000)
+        )
     ]
 
     assert first == [*range(COUNTED_FLOWS_MAX), 100, 101]
@@ -70,7 +74,7 @@ def test_limited_flows_share_the_capacity_of_their_topic_with_the_others() -> No
         )
     )
 
-    shares = next_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 3)
+    shares = next_topic_shares(queue, FlowLoad.LIGHT, 100, 10, lambda _: 3)
 
     assert quotas(shares) == [(0, 1), (1, 1), (2, 1)]
 
@@ -82,7 +86,7 @@ def test_a_topic_without_capacity_does_not_block_the_others() -> None:
         return 0 if group.topic == "dry" else 10
 
     assert {group.topic for group in queue.waiting_groups([FlowLoad.LIGHT])} == {"dry", "wet"}
-    shares = next_shares(queue, FlowLoad.LIGHT, 100, 5, capacity)
+    shares = next_topic_shares(queue, FlowLoad.LIGHT, 100, 5, capacity)
     assert [number for number, _ in quotas(shares)] == [9]
     assert {group.topic for group in queue.waiting_groups([FlowLoad.LIGHT])} == {"dry"}
     assert not queue.waiting_groups([FlowLoad.HEAVY])

@@ -15,7 +15,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.calendar_cache import CalendarCache, calendar_name_of
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
-from dueledger.reconciler.expect.versions import read_versions
+from dueledger.reconciler.expect.versions import read_version_spans
 
 Put = Callable[..., Awaitable[CalendarImport]]
 RENEWAL = {
@@ -83,7 +83,7 @@ async def test_g11_an_event_is_expected_by_the_version_that_counted_when_it_came
     await put()
     between = await connection.fetchval("select clock_timestamp()")
     await put("2027-12-24")
-    ((version,), failures) = await read_versions(connection)
+    ((version,), failures) = await read_version_spans(connection)
     assert failures == []
     after = await connection.fetchval("select clock_timestamp()")
     holidays = [
@@ -99,6 +99,6 @@ async def test_a_rule_whose_calendar_is_not_there_is_refused_alone(connection: C
     rules = RulesInForce(await read_rules_version(connection), await list_event_rules(connection))
     (refused,) = rules.refused
     assert "unknown calendar" in refused.reason
-    versions, ((*_, reason),) = await read_versions(connection)
+    versions, ((*_, reason),) = await read_version_spans(connection)
     assert versions == []
     assert "unknown calendar" in reason

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dueledger.allocator.admission_group import AdmissionGroup, admission_group_of
-from dueledger.allocator.choose.topic_shares import next_shares
+from dueledger.allocator.choose.topic_shares import next_topic_shares
 from dueledger.ledger.flows.queue import (
     BUCKET_SECONDS_MAX,
     EMPTY_RETRY_SECONDS_MAX,
@@ -27,7 +27,7 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
 def flow(number: int, weight: int = 1, *, topic: str = "due.Kind") -> DueFlow:
-    return DueFlow(number, "acme", "Kind", f"lane-{number}", topic, weight, 60)
+    return DueFlow(number, "acme", "Kind", f"lane-{number}", topic, weight, 60, 30, None, 60)
 
 
 def next_due(number: int, seconds: float | None, *, block: int = 0) -> NextDue:
@@ -60,7 +60,7 @@ def take(
     now: float = 1.0,
 ) -> list[FlowShare]:
     queue.move_due(now)
-    return next_shares(queue, load, items, 500, plenty)
+    return next_topic_shares(queue, load, items, 500, plenty)
 
 
 def serve(
@@ -99,7 +99,7 @@ def test_a_split_follows_the_weights() -> None:
 def test_a_flow_that_used_its_quota_is_served_again_after_the_others() -> None:
     queue = listed(flow(1), flow(2), flow(3))
 
-    first = next_shares(queue, FlowLoad.LIGHT, 10, 2, plenty)
+    first = next_topic_shares(queue, FlowLoad.LIGHT, 10, 2, plenty)
     serve(queue, first)
 
     assert quotas(first) == [(1, 5), (2, 5)]
@@ -119,7 +119,7 @@ def test_g12_every_flow_with_rows_is_served_to_its_end(
 
     for _ in range(2 * sum(rows.values()) + 2 * len(rows) + 2):
         for load in FlowLoad:
-            shares = next_shares(queue, load, items, flows_max, plenty)
+            shares = next_topic_shares(queue, load, items, flows_max, plenty)
             got = {
                 share.flow.flow_no: min(share.quota, left[share.flow.flow_no]) for share in shares
             }
@@ -139,7 +139,7 @@ def test_between_two_shares_of_a_flow_each_other_flow_has_one(flows: int, claims
     served: list[int] = []
 
     for _ in range(claims):
-        shares = next_shares(queue, FlowLoad.LIGHT, 70, 7, plenty)
+        shares = next_topic_shares(queue, FlowLoad.LIGHT, 70, 7, plenty)
         served += [share.flow.flow_no for share in shares]
         queue.requeue_at_end(
             shares, {share.flow.flow_no: share.quota // 2 + 1 for share in shares}, now=1.0
@@ -263,7 +263,7 @@ def test_a_paused_flow_is_idle_until_it_is_listed_again() -> None:
 
 def test_flows_that_could_not_be_served_are_first_again_in_their_order() -> None:
     queue = listed(flow(1), flow(2), flow(3))
-    shares = next_shares(queue, FlowLoad.LIGHT, 10, 2, plenty)
+    shares = next_topic_shares(queue, FlowLoad.LIGHT, 10, 2, plenty)
 
     queue.return_unserved(shares)
 

@@ -24,7 +24,7 @@ class PoolCapacity(NamedTuple):
     batch_max: int
 
 
-def next_shares(
+def next_pool_shares(
     flow_queue: FlowQueue[_GroupT],
     pool: _GroupT,
     capacity: PoolCapacity,

@@ -20,7 +20,7 @@ from dueledger.ledger.store.direct_claims import list_open_runs
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs
 from dueledger.ledger.upkeep import Upkeep
 from dueledger.workers.direct.claims import DirectClaims
-from dueledger.workers.direct.pool_shares import PoolCapacity, next_shares
+from dueledger.workers.direct.pool_shares import PoolCapacity, next_pool_shares
 from dueledger.workers.verdict_outcomes import released
 from dueledger.workers.work_source import Service, WorkSource
 
@@ -213,7 +213,7 @@ class DirectSource(WorkSource):
         return [
             share
             for pool_key in pool_keys
-            for share in next_shares(
+            for share in next_pool_shares(
                 self._flows,
                 pool_key,
                 capacities[pool_key],

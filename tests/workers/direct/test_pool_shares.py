@@ -11,13 +11,15 @@ from hypothesis import strategies as st
 from dueledger.ledger.flows.queue import FlowQueue
 from dueledger.ledger.flows.shares import FlowShare, ShareResult, split_by_demand
 from dueledger.ledger.store.claims import DueFlow, PendingFloor
-from dueledger.workers.direct.pool_shares import PoolCapacity, next_shares
+from dueledger.workers.direct.pool_shares import PoolCapacity, next_pool_shares
 
 KIND = "RenewalDue"
 
 
 def flow(number: int, weight: int = 1, **changed: object) -> DueFlow:
-    listed = DueFlow(number, "acme", KIND, f"lane-{number}", "due.RenewalDue", weight, 120)
+    listed = DueFlow(
+        number, "acme", KIND, f"lane-{number}", "due.RenewalDue", weight, 120, 30, None, 60
+    )
     return replace(listed, **changed)
 
 
@@ -39,7 +41,7 @@ def serve(
     queue: FlowQueue[str], capacity: PoolCapacity, owed: dict[int, int], *, items_max: int = 4000
 ) -> list[FlowShare]:
     """Requeue each share with the items left of its flow."""
-    shares = next_shares(queue, KIND, capacity, items_max=items_max, flows_max=500)
+    shares = next_pool_shares(queue, KIND, capacity, items_max=items_max, flows_max=500)
     for share in shares:
         taken = min(share.quota, owed[share.flow.flow_no])
         owed[share.flow.flow_no] -= taken
@@ -64,7 +66,9 @@ def test_g12_a_flow_that_had_few_items_gains_nothing_by_that_beside_a_flood() ->
     served: Counter[int] = Counter()
     for second in range(2000):
         queue.move_due(float(second))
-        for share in next_shares(queue, KIND, PoolCapacity(1, 1), items_max=4000, flows_max=500):
+        for share in next_pool_shares(
+            queue, KIND, PoolCapacity(1, 1), items_max=4000, flows_max=500
+        ):
             number, has_few = share.flow.flow_no, second < 1000
             served[number] += not has_few
             few = number == 1 and has_few  # one item, the next is due in five seconds
@@ -116,7 +120,7 @@ def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_ca
         [flow(1), flow(2), *(flow(number, is_limited=True) for number in range(3, 9))],
         asked_at=0.0,
     )
-    shares = next_shares(queue, KIND, PoolCapacity(3, 100), items_max=4000, flows_max=500)
+    shares = next_pool_shares(queue, KIND, PoolCapacity(3, 100), items_max=4000, flows_max=500)
     apart = [share for share in shares if share.needs_own_claim]
     together = [share for share in shares if not share.needs_own_claim]
     assert [share.flow.flow_no for share in together] == [1, 2]
@@ -127,7 +131,7 @@ def test_flows_with_claims_of_their_own_never_have_more_claims_than_there_are_ca
 def test_a_flow_is_ready_again_when_its_next_item_is_due_and_not_before() -> None:
     queue = new_queue()
     relist(queue, [flow(1)], asked_at=0.0)
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
     queue.requeue_by_weight(share, ShareResult(1, next_seconds=2.5), asked_at=1.0)
     assert not is_ready(queue, now=3.4)
     assert queue.next_due_at() == 3.5
@@ -148,7 +152,7 @@ def test_a_limited_flow_is_tried_less_and_less_often_until_some_of_its_items_end
     now = 0.0
     pauses: list[float] = []
     for _ in range(12):
-        (share,) = next_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+        (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
         queue.requeue_by_weight(share, ShareResult(0), asked_at=now)
         pauses.append(queue.next_due_at() - now)
         relist(queue, [flow(1, is_limited=True)], asked_at=now)  # changes nothing of it
@@ -156,7 +160,7 @@ def test_a_limited_flow_is_tried_less_and_less_often_until_some_of_its_items_end
         assert is_ready(queue, now=now)
     assert pauses == sorted(pauses)
     assert 1.0 < pauses[-1] < 2.0
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
     queue.requeue_by_weight(share, ShareResult(0), asked_at=now)
     queue.check_soon(1, now=now)
     assert is_ready(queue, now=now)
@@ -165,7 +169,7 @@ def test_a_limited_flow_is_tried_less_and_less_often_until_some_of_its_items_end
 def test_a_flow_whose_limits_changed_is_ready_at_once() -> None:
     queue = new_queue()
     relist(queue, [flow(1, is_limited=True)], asked_at=0.0)
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 1), items_max=10, flows_max=10)
     queue.requeue_by_weight(share, ShareResult(0, next_seconds=60.0), asked_at=0.0)
     relist(queue, [flow(1)], asked_at=1.0)
     assert is_ready(queue, now=1.0)
@@ -182,15 +186,15 @@ def test_the_floor_moves_as_a_flood_is_claimed_and_a_list_sets_it_back() -> None
     queue = new_queue()
     listed = flow(1)
     relist(queue, [listed], asked_at=0.0)
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
     assert share.floor == PendingFloor(listed.floor_at, listed.floor_block)
     moved = PendingFloor(listed.floor_at, 7)
     queue.requeue_by_weight(share, ShareResult(10, has_more=True, floor=moved), asked_at=0.0)
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
     assert share.floor == moved
     queue.requeue_by_weight(share, ShareResult(10, has_more=True), asked_at=0.5)
     relist(queue, [listed], asked_at=1.0)
-    (share,) = next_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
+    (share,) = next_pool_shares(queue, KIND, PoolCapacity(1, 10), items_max=10, flows_max=10)
     assert share.floor == PendingFloor(listed.floor_at, listed.floor_block)
 
 
@@ -228,7 +232,7 @@ def test_shares_fit_the_capacity_and_everything_owed_is_served_in_the_end(
     for _ in range(20_000):
         if not is_ready(queue, now=0.0):
             break
-        shares = next_shares(queue, KIND, capacity, items_max=items_max, flows_max=10)
+        shares = next_pool_shares(queue, KIND, capacity, items_max=items_max, flows_max=10)
         assert shares
         claims: Counter[int | None] = Counter()
         for share in shares:
