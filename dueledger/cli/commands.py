@@ -39,7 +39,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
             "dueledger.cli.definitions",
             {
                 "define": "Show what files change, and put their definitions in force.",
-                "definitions": "List definitions, or all versions of one.",
+                "definitions": "List the definitions in force and to come, or all versions of one.",
             },
         ),
         **_entries("dueledger.cli.preview", {"preview": "Show when a definition falls due."}),
@@ -57,8 +57,8 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         **_entries(
             "dueledger.cli.items",
             {
-                "emit": "Create one due item.",
-                "items": "List items and their states.",
+                "emit": "Emit one item.",
+                "items": "List items with their states.",
                 "show": "Show one item and all its transitions.",
                 "why": "Explain why an item has not been done yet.",
             },
@@ -79,8 +79,8 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         {
             "allocate": "Claim due items and publish them to Kafka.",
             "work": "Run the handlers of due items.",
-            "intake": "Create due items from domain events in Kafka.",
-            "materialise": "Create due items from schedules, ahead of time.",
+            "intake": "Emit items from domain events in Kafka.",
+            "materialise": "Emit items from schedules, ahead of time.",
         },
     ),
     "Proof": _entries(
@@ -88,7 +88,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
         {
             "reconcile": "Compare what was expected with what happened.",
             "findings": "List what the last reconciliations found.",
-            "repair": "Reconcile, and repair what is found.",
+            "repair": "Reconcile and show the repairs, or execute them.",
         },
     ),
     "Operations": {
@@ -98,7 +98,7 @@ PANELS: Final[Mapping[str, Mapping[str, CommandEntry]]] = {
                 "pause": "Stop claims of a tenant, kind or lane.",
                 "resume": "End a pause, and all narrower ones in it.",
                 "trigger": "Make one pending item available now, or emit one of a schedule.",
-                "failing": "List business keys that fail again and again.",
+                "failing": "List business keys that failed several times in a row.",
                 "flow": "Show and change the limits of flows.",
             },
         ),

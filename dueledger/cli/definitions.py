@@ -57,7 +57,7 @@ def define(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show what changes, and put definitions in force. Repeating it changes nothing.
+    """Show what files change, and put their definitions in force. Repeating it changes nothing.
 
     All definitions of all files are put in force, or none. Items handed out or ended do not change.
     """

@@ -149,7 +149,7 @@ def why(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Explain in one sentence why an item has not been done yet, and what to do."""
+    """Explain why an item has not been done yet, in one sentence, and what to do."""
     document = run(_why(dsn, item))
     if json_:
         print_document(document)

@@ -57,7 +57,7 @@ def plan(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Show the expected load by quarter of an hour, its peaks and its quiet periods."""
+    """Show the expected load, its peaks and its quiet periods, by quarter of an hour."""
     from dueledger.planning.ledger_load import LoadFilter
     from dueledger.planning.load_plan import make_plan
     from dueledger.planning.schedule_load import expand_schedules

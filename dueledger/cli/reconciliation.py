@@ -168,7 +168,7 @@ def repair(
     dsn: DsnOption = None,
     bootstrap_servers: KafkaOption = None,
 ) -> None:
-    """Reconcile and show the repairs. With --execute, execute them and reconcile again."""
+    """Reconcile and show the repairs, or execute them with --execute and reconcile again."""
     from dueledger.cli.service_session import read_settings
     from dueledger.reconciler import ReconcilerSettings
 

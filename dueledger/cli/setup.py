@@ -41,7 +41,7 @@ def demo(
     keep: KeepOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Run a simulated day, kill a worker in it, and prove that nothing is missing."""
+    """Run a simulated day, kill a worker in it, and check the result: nothing is missing."""
     from dueledger.demo.demo import run_demo
     from dueledger.demo.environment import DemoOptions
 
@@ -138,7 +138,7 @@ def migrate(
     json_: JsonOption = False,
     dsn: DsnOption = None,
 ) -> None:
-    """Bring the schema up to date. Running it again changes nothing."""
+    """Bring the schema of the database up to date. Running it again changes nothing."""
     applied = run(_migrate(dsn, cell, move_all=move_all))
     if json_:
         print_document({"applied": applied})

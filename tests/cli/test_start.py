@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -67,6 +68,13 @@ def test_help_imports_typer_and_the_table_of_commands() -> None:
         "dueledger.cli.exit_codes",
         "dueledger.cli.version",
     }
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_begins_with_its_summary(name: str) -> None:
+    entry = COMMANDS[name]
+    command = typer.main.get_group(import_module(entry.module).app).commands[name]
+    assert " ".join((command.help or "").split()).startswith(entry.summary.removesuffix("."))
 
 
 def test_version_imports_no_other_package() -> None:
