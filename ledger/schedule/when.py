@@ -3,8 +3,10 @@
 To add a kind: a module with one frozen model whose first field has the kind's name and which
 is LocalTimes with `ruling` and `estimate` (it recurs by itself), or has `due_for` (it counts
 from a date) or `first` (each follows the one before). Here: one line in RECURRING, DATED or
-CHAINED, one in KINDS and one in `Recurring` or `When`. `falls_due.py`, `smear.py` and `parsing.py`
-of the definitions treat some kinds apart.
+CHAINED, one in KINDS and one in `Recurring` or `When`. These treat some kinds apart: `falls_due.py`
+and `smear.py`; `model.py` and `parsing.py` of `definitions`; `event_rules.py`, `schedule_drafts.py`
+and `calendar_change.py` of `rules`; `tz_difference.py` and `version_expansion.py` of `materialise`;
+the reconciler's `expect`; `preview`, `planning` and `importers`, and the commands that show them.
 """
 
 from collections.abc import Iterator, Mapping
