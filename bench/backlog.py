@@ -195,6 +195,7 @@ class _Backlog:
             attempts=[row["attempt"] + 1 for row in rows],
             starts=[row["starts"] + 1 for row in rows],
             queue_seconds=flow.queue_seconds,
+            dispatch_seconds=flow.dispatch_seconds,
         )
 
     async def _load(self, items: int) -> None:

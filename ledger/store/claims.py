@@ -52,9 +52,9 @@ class DueFlow:
     topic: str
     weight: int
     queue_seconds: int
-    dispatch_seconds: int = 30
-    run_seconds: float | None = None
-    lease_seconds: int = 60
+    dispatch_seconds: int
+    run_seconds: float | None
+    lease_seconds: int
     settled_by_topic: bool = False
     is_limited: bool = False
     is_counted: bool = False
@@ -118,8 +118,8 @@ class Claim:
     attempts: Sequence[int]
     starts: Sequence[int]
     queue_seconds: float
+    dispatch_seconds: float
     batch_max: int | None = None
-    dispatch_seconds: float = 30.0
     run_seconds: float | None = None
     flow_no: int | None = None
     topic_actor_no: int | None = None

@@ -71,6 +71,7 @@ async def claim_all_due(connection: Connection, actor_no: int) -> ClaimId:
                     attempts=[1] * len(rows),
                     starts=[1] * len(rows),
                     queue_seconds=60,
+                    dispatch_seconds=30,
                 )
             ],
         )

@@ -26,7 +26,9 @@ from dueledger.ledger.store.claims import DueFlow
 ITEM = UUID("0b8f7f1e-2f53-8c1d-9a64-5b3a0c9d7e21")
 TRACEPARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 FLOWS = {
-    number: DueFlow(number, f"tenant-{number}", "RenewalDue", "", "due.RenewalDue", 1, 120)
+    number: DueFlow(
+        number, f"tenant-{number}", "RenewalDue", "", "due.RenewalDue", 1, 120, 30, None, 60
+    )
     for number in (1, 2)
 }
 FENCE = 41

@@ -130,6 +130,7 @@ async def complete_everything(connection: Connection, actor_no: int) -> None:
             [row["attempt"] + 1 for row in rows],
             [row["starts"] + 1 for row in rows],
             120,
+            30,
         )
         await record_claims(connection, [claim])
     (start,) = await start_runs(

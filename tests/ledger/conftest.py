@@ -110,6 +110,7 @@ class Ledger:
                 [row["attempt"] + 1 for row in rows],
                 [row["starts"] + 1 for row in rows],
                 queue_seconds,
+                30,
                 rows[0]["batch_max"] if rows else None,
                 flow_no=flows[0].flow_no if limited else None,
                 topic_actor_no=self.worker_no if by_topic else None,

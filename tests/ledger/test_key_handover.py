@@ -74,6 +74,7 @@ async def _claim(ledger: Ledger) -> dict[UUID, int]:
                 [row["attempt"] + 1],
                 [row["starts"] + 1],
                 60,
+                30,
             )
             for fence, row in zip(fences, rows, strict=True)
         ]

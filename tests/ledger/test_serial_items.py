@@ -85,6 +85,7 @@ async def _start_free_items(ledger: Ledger) -> dict[UUID, int | None]:
                 [row["attempt"] + 1],
                 [row["starts"] + 1],
                 60,
+                30,
             )
             for fence, row in zip(fences, rows, strict=True)
         ]

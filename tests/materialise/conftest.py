@@ -243,6 +243,7 @@ async def claim_next(connection: Connection, actor_no: int, count: int) -> tuple
             [1] * len(rows),
             [1] * len(rows),
             60,
+            30,
         )
         await record_claims(connection, [claim])
     ids = await connection.fetch(
@@ -275,6 +276,7 @@ async def claim_due(
             [row["attempt"] + 1 for row in rows],
             [row["starts"] + 1 for row in rows],
             60,
+            30,
         )
         await record_claims(connection, [claim])
     return fence, list(rows)

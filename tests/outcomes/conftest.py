@@ -143,6 +143,7 @@ class WorkTopic:
                 [row["attempt"] + 1 for row in rows],
                 [row["starts"] + 1 for row in rows],
                 queue_seconds=60,
+                dispatch_seconds=30,
                 flow_no=flows[0].flow_no,
                 topic_actor_no=self.topic_actor_no if by_topic else None,
                 lease_seconds=flows[0].lease_seconds,

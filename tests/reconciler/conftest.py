@@ -156,6 +156,7 @@ def claim_all(frozen: Connection, actor_no: int) -> Callable[..., Awaitable[list
                         attempts=[row["attempt"] for row in rows],
                         starts=[row["starts"] for row in rows],
                         queue_seconds=queue_seconds,
+                        dispatch_seconds=30,
                     )
                 ],
             )

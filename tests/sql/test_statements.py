@@ -152,6 +152,7 @@ async def _work_a_batch(
             [row["attempt"] + 1 for row in rows],
             [row["starts"] + 1 for row in rows],
             120,
+            30,
         )
         await record_claims(connection, [claim])
     upto = len(rows) if event else len(rows) // 2
