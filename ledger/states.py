@@ -124,13 +124,3 @@ TRANSITIONS: Final[tuple[Transition, ...]] = tuple(
     for event, (befores, after) in _MOVES.items()
     for before in befores
 )
-
-
-def is_permitted(event: TransitionEvent, before: State | None) -> bool:
-    """Return whether `event` may happen to an item in state `before`."""
-    return before in _MOVES[event][0]
-
-
-def state_after(event: TransitionEvent) -> State:
-    """Return the state that `event` leads to; each event leads to exactly one."""
-    return _MOVES[event][1]

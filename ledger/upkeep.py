@@ -207,8 +207,7 @@ class Upkeep:
             )
 
     async def _apply_withdrawals(self, connection: Connection, counts: Counter[str]) -> None:
-        withdrawals = await apply_withdrawals(connection, self._limit)
-        counts["withdrawn"] += withdrawals.applied
+        counts["withdrawn"] += await apply_withdrawals(connection, self._limit)
 
     async def _reapply_pauses(self, connection: Connection, counts: Counter[str]) -> None:
         counts["pauses"] += await reapply_pauses(connection)

@@ -1,4 +1,4 @@
-"""The counts of a worker, for its log lines, for tests and for metrics."""
+"""The counts of a worker, for its log lines and for tests."""
 
 from __future__ import annotations
 

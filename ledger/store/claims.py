@@ -153,14 +153,6 @@ class ReapedRuns:
     parked: int
 
 
-@dataclass(frozen=True, slots=True)
-class WithdrawalCounts:
-    """Withdrawal requests that were applied, and those whose item had ended first."""
-
-    applied: int
-    too_late: int
-
-
 async def list_due_flows(
     connection: Connection,
     limit: int,
@@ -405,7 +397,9 @@ async def reap_runs(connection: Connection, limit: int, actor_no: int) -> Reaped
     return await repeat_counted(connection, reap)
 
 
-async def apply_withdrawals(connection: Connection, limit: int) -> WithdrawalCounts:
-    """Apply requests whose item is pending again, and delete those whose item has ended."""
-    row = await connection.fetchrow(statement("apply_withdrawals"), limit)
-    return WithdrawalCounts(**row) if row else WithdrawalCounts(0, 0)
+async def apply_withdrawals(connection: Connection, limit: int) -> int:
+    """Apply requests whose item is pending again, and delete those whose item has ended.
+
+    Returns the number of applied ones.
+    """
+    return await connection.fetchval(statement("apply_withdrawals"), limit)

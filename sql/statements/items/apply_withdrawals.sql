@@ -54,4 +54,4 @@ settled as (
   using (select item_no from ended union all select item_no from finished) s
   where w.item_no = s.item_no
 )
-select (select count(*) from ended)::integer as applied, (select count(*) from finished)::integer as too_late
+select count(*)::integer as applied from ended
