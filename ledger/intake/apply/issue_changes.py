@@ -84,14 +84,16 @@ def find_changes(events: SubjectEvents) -> IssueChanges:
         changes.event_nos.update(one.owed.event_no for one in known)
         before = split_into_issues(item, known, known_withdrawals) if known else []
         unchanged = {_bounds(issue) for issue in before}
+        made = {bounds[:2] for bounds in unchanged}
         for issue in split_into_issues(item, implied, withdrawals):
             draft = reinstated_draft(_first_draft(issue, implied), issue.follows)
             identity = UUID(bytes=item) if issue.follows is None else draft.id
             changes.issues.add(identity)
             changes.implied_by.update(((item, one.order), identity) for one in issue.implied)
-            if _bounds(issue) not in unchanged:
+            bounds = _bounds(issue)
+            if bounds not in unchanged:
                 changed.append((issue, identity))
-                if issue.implied:
+                if issue.implied and bounds[:2] not in made:  # else only its end is new
                     changes.owed.append(_owed(issue, draft, events.new))
     changes.endings = [
         changes.ending_of(identity, issue.ended_by)
