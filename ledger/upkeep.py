@@ -20,16 +20,11 @@ from dueledger.ledger.store import (
     is_connection_lost,
 )
 from dueledger.ledger.store.claims import apply_withdrawals, reap_claims, reap_runs
+from dueledger.ledger.store.credits import prune_credits
 from dueledger.ledger.store.events import forget_event_keys
-from dueledger.ledger.store.flow_limits import (
-    flag_streaks,
-    free_ended_keys,
-    prune_credits,
-    prune_outcomes,
-    release_keys,
-    update_circuits,
-)
+from dueledger.ledger.store.flow_limits import flag_streaks, prune_outcomes, update_circuits
 from dueledger.ledger.store.flows import reapply_pauses
+from dueledger.ledger.store.held_keys import free_ended_keys, release_keys
 from dueledger.ledger.store.partitions import make_partitions, split_default_partition
 
 UpkeepStep = Callable[[Connection, Counter[str]], Awaitable[None]]

@@ -17,7 +17,7 @@ from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event
 from dueledger.ledger.store.claims import list_due_flows
-from dueledger.ledger.store.flow_limits import read_credits
+from dueledger.ledger.store.credits import read_credits
 from dueledger.workers.claim_slices import ClaimSlicer
 from dueledger.workers.poll.credit_grants import CreditGrants, initial_credits
 from dueledger.workers.poll.partition_progress import CHECK_SECONDS, PartitionProgress

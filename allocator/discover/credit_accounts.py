@@ -8,7 +8,7 @@ from typing import Final, final
 from dueledger.ledger.flows.shares import FlowLoad
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.flow_limits import TopicCredit, read_credits
+from dueledger.ledger.store.credits import TopicCredit, read_credits
 
 READ_SECONDS_MIN: Final = 0.005
 READ_SECONDS_MAX: Final = 0.25

@@ -1,20 +1,10 @@
-"""Limits of flows: allowances, credits of workers, circuits, failure streaks and held keys."""
+"""Limits of flows: allowances, circuits and failure streaks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dueledger.ledger.store.connection import Connection
 from dueledger.ledger.store.statements import statement
-
-
-@dataclass(frozen=True, slots=True)
-class TopicCredit:
-    """The credit of a topic: live workers, items they grant, and items already outstanding."""
-
-    topic: str
-    workers: int
-    granted: int
-    outstanding: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +35,6 @@ class FlaggedStreak:
     business_key: str
     failures: int
     reason: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class WokenItems:
-    """Number of unblocked items, and the key to continue after; None if all keys were visited."""
-
-    unblocked: int
-    reached: int | None
 
 
 async def lock_limited_flows(connection: Connection, flow_nos: Sequence[int]) -> dict[int, bool]:
@@ -94,27 +76,6 @@ async def spend_tokens(
     await connection.execute(statement("spend_tokens"), flow_nos, taken)
 
 
-async def read_credits(connection: Connection, topics: Sequence[str]) -> list[TopicCredit]:
-    """Read the credits and the outstanding items of topics, in input order."""
-    return [TopicCredit(**row) for row in await connection.fetch(statement("read_credits"), topics)]
-
-
-async def grant_credits(
-    connection: Connection,
-    worker_no: int,
-    topics: Sequence[str],
-    items: Sequence[int],
-    seconds: float,
-) -> None:
-    """Grant a worker's credits for `seconds`; end its grants for other topics."""
-    await connection.execute(statement("grant_credits"), worker_no, topics, items, seconds)
-
-
-async def prune_credits(connection: Connection) -> None:
-    """Delete grants that ended long ago."""
-    await connection.execute(statement("prune_credits"))
-
-
 async def prune_outcomes(connection: Connection) -> None:
     """Delete the outcome counts of circuits that were removed."""
     await connection.execute(statement("prune_outcomes"))
@@ -146,22 +107,3 @@ async def list_streaks(
     """List failure streaks. `failures_min` None means each kind's own limit."""
     rows = await connection.fetch(statement("list_streaks"), tenant, kind, failures_min, limit)
     return [dict(row) for row in rows]
-
-
-async def release_keys(connection: Connection, after_serial: int | None, limit: int) -> WokenItems:
-    """Unblock items that wait for a key that is free, for `limit` keys after `after_serial`."""
-    start = -(2**63) if after_serial is None else after_serial
-    row = await connection.fetchrow(statement("release_keys"), start, limit)
-    return WokenItems(**row) if row else WokenItems(0, None)
-
-
-async def free_ended_keys(
-    connection: Connection, after_serial: int | None, limit: int
-) -> tuple[int, int | None]:
-    """Free keys whose items have ended, of `limit` keys after `after_serial`.
-
-    Returns how many, and the key to continue after; None if all keys were visited.
-    """
-    start = -(2**63) if after_serial is None else after_serial
-    row = await connection.fetchrow(statement("free_ended_keys"), start, limit)
-    return (row["freed"], row["reached"]) if row else (0, None)

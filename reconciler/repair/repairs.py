@@ -20,7 +20,7 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import Connection, Pool, Record, findings, items, reviews
 from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.flow_limits import free_ended_keys
+from dueledger.ledger.store.held_keys import free_ended_keys
 from dueledger.reconciler.expect.item_terms import draft_of_terms
 from dueledger.reconciler.find.findings import repair_id
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher

@@ -15,7 +15,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Signals, Stop
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs

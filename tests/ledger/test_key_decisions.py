@@ -11,8 +11,8 @@ from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import claim_serial_items
 from dueledger.ledger.store.clock import set_clock
-from dueledger.ledger.store.flow_limits import WokenItems, release_keys
 from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.held_keys import WokenItems, release_keys
 
 from .conftest import Ledger
 

@@ -26,8 +26,9 @@ from dueledger.ledger.store.claims import (
 )
 from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.definitions import begin_chains
-from dueledger.ledger.store.flow_limits import flag_streaks, release_keys
+from dueledger.ledger.store.flow_limits import flag_streaks
 from dueledger.ledger.store.flows import expedite_items
+from dueledger.ledger.store.held_keys import release_keys
 from dueledger.ledger.store.items import emit_items, withdraw_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import write_off_items

@@ -20,8 +20,8 @@ from dueledger.ledger.store.claims import (
     next_fences,
     record_claims,
 )
-from dueledger.ledger.store.flow_limits import release_keys
 from dueledger.ledger.store.flows import FlowScope, pause_flows
+from dueledger.ledger.store.held_keys import release_keys
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 from dueledger.ledger.store.reviews import redrive_items, write_off_items

@@ -24,7 +24,7 @@ from dueledger.ledger.runtime.service import CRASH_VARIABLE, Stop
 from dueledger.ledger.store import Connection, Record
 from dueledger.ledger.store.claims import ReapedRuns, reap_runs
 from dueledger.ledger.store.clock import set_machine_clock
-from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings

@@ -13,7 +13,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import Connection, Record, connect
 from dueledger.ledger.store.actors import ActorKind, register_actor
-from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.credits import grant_credits
 from dueledger.ledger.store.items import emit_items, read_accounting
 from dueledger.workers.process import run_worker
 from dueledger.workers.settings import WorkerSettings

@@ -12,7 +12,7 @@ from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Pool
-from dueledger.ledger.store.flow_limits import read_credits
+from dueledger.ledger.store.credits import read_credits
 from dueledger.workers.poll.credit_grants import CreditGrants, DrainRate
 
 from .conftest import Site

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.kafka.envelope import work_topic
 from dueledger.ledger.runtime.waiting import wait_for_event
-from dueledger.ledger.store.flow_limits import grant_credits
+from dueledger.ledger.store.credits import grant_credits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
