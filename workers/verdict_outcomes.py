@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 import orjson
@@ -39,6 +39,7 @@ _EXPONENT_MAX: Final = 300
 _SUSPECT: Final = re.compile(rf"[0-9][eE]|[0-9.]{{{_DIGITS_MAX}}}")
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"|([0-9.]+)(?:[eE]([+-]?[0-9]+))?')
 _TEXT: Final = frozenset({str})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _COMPLETED_BARE: Final = Outcome(TransitionEvent.COMPLETED, None, None)
 
 
@@ -208,7 +209,10 @@ def _snoozed(verdict: Snooze) -> ItemOutcome:
         case Snooze(until=None, seconds=seconds) if is_delay(seconds):
             return Outcome(TransitionEvent.SNOOZED, detail, float(seconds))
         case Snooze(until=datetime() as until, seconds=None) if until.tzinfo is not None:
-            return SnoozedUntil(until, detail)
+            # Of no class of the handler's: it is compared later, and may go to another process.
+            since = until - _EPOCH
+            plain = timedelta(since.days, since.seconds, since.microseconds)
+            return SnoozedUntil(_EPOCH + plain, detail)
         case _:
             return parked(
                 "bad verdict: Snooze needs either `until`, an aware time, or `seconds`, not "

@@ -94,6 +94,7 @@ class Worker:
             worker_no=worker_no,
             lease_seconds=settings.worker_lease_seconds,
             abandon=self._abandon_run,
+            release_unbegun=self._release_unbegun,
         )
         self._source = make_source(self)
 
@@ -140,6 +141,11 @@ class Worker:
         """Stop a run's handlers. Outcomes from before are still sent: the ledger decides."""
         run.abandon()
         self._finished(run)
+
+    def _release_unbegun(self, run: OpenRun) -> None:
+        """Release what of a run waits for the isolated process, and was in none yet."""
+        if self._isolated is not None:
+            self._isolated.release_unbegun(run)
 
     async def settle(self) -> dict[str, int]:
         """Settle items that have ended."""

@@ -47,7 +47,13 @@ class Cancel(NamedTuple):
 
 
 class Ping(NamedTuple):
-    """Request a reply, which proves that the event loop is not blocked."""
+    """Request a reply, which proves that the event loop is not blocked.
+
+    A process that works and has no other ping within `seconds` ends: its worker is stopped, and
+    cannot stop the handlers before their lease ends.
+    """
+
+    seconds: float
 
 
 class Ready(NamedTuple):

@@ -8,9 +8,11 @@ others complete, no lease has to lapse, and the worker goes on with everything e
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import TYPE_CHECKING, Final, assert_never, cast, final
 
 from dueledger.ledger.errors import InvalidHeader
@@ -50,9 +52,11 @@ CHECK_SECONDS: Final = 1.0
 START_SECONDS: Final = 60.0  # the handlers' modules may be large
 KEEP_SECONDS: Final = 60.0  # an idle process is kept for the next suspects for this long
 START_RETRY_SECONDS: Final = 5.0
+NEAR_END_SECONDS: Final = 0.5  # nothing begins so shortly before its run must end
 NOT_STARTED: Final = released(
     "the process that isolates suspects did not start", after_seconds=START_RETRY_SECONDS
 )
+NOT_BEGUN: Final = released("other suspects ran until its run had to end")
 
 log = get_logger("worker")
 
@@ -72,8 +76,9 @@ class _IsolatedRun:
 
     def end_items(self, count: int) -> None:
         """Release the capacity of items that neither wait nor run any more."""
-        self.pool.release(count)
+        self.pool.release(self.left)
         self.left -= count
+        self.pool.reserve(self.left)
         if not self.left:
             self.ended.set()
 
@@ -85,11 +90,12 @@ class _Part:
     of: _IsolatedRun
     indexes: list[int]
     suspects_max: int
+    has_begun: bool = False
 
     def split(self, count: int) -> _Part:
         """Cut off the first `count` items."""
         head, self.indexes = self.indexes[:count], self.indexes[count:]
-        return _Part(self.of, head, self.suspects_max)
+        return _Part(self.of, head, self.suspects_max, self.has_begun)
 
 
 @dataclass(slots=True, eq=False)
@@ -114,6 +120,8 @@ class IsolatedCalls:
         self._process: IsolatedProcess | None = None
         self._is_ready = self._is_stuck = self._is_silent = self._is_closed = False
         self._checks_without_reply = 0
+        self._ends_at = math.inf  # the process may end itself from then on
+        self._is_late = False
         self._wake = asyncio.Event()
 
     async def tick(self) -> dict[str, int]:
@@ -130,8 +138,9 @@ class IsolatedCalls:
         if self._is_closed:
             process.kill()
         self._process = process
-        self._is_ready = self._is_stuck = self._is_silent = False
+        self._is_ready = self._is_stuck = self._is_silent = self._is_late = False
         self._checks_without_reply = 0
+        self._ends_at = math.inf
         checking = asyncio.create_task(self._check(process))
         try:
             async with aclosing(process.replies()) as replies:
@@ -154,9 +163,23 @@ class IsolatedCalls:
         """Run items of a run when their turn comes."""
         isolated = _IsolatedRun(run, pool, len(indexes))
         run.tasks.add(task := asyncio.get_running_loop().create_task(self._hold(isolated)))
-        task.add_done_callback(run.tasks.discard)
+
+        def held(task: asyncio.Task[None]) -> None:
+            run.tasks.discard(task)
+            if not isolated.ended.is_set():  # it was cancelled, perhaps before it ran at all
+                self._withdraw(isolated)
+
+        task.add_done_callback(held)
         self._waiting.append(_Part(isolated, indexes, run.suspects_max or 1))
         self._send_next()
+
+    def release_unbegun(self, run: OpenRun) -> None:
+        """Release the items of a run that no process had yet: its lease is nearly over."""
+        for part in [each for each in self._waiting if each.of.run is run and not each.has_begun]:
+            self._waiting.remove(part)
+            run.end_many((index, NOT_BEGUN) for index in part.indexes)
+            part.of.end_items(len(part.indexes))
+            self._listener.on_items_ended(run)
 
     async def _hold(self, isolated: _IsolatedRun) -> None:
         """Wait for the end of a run's items; a cancellation ends them in the process, too."""
@@ -166,16 +189,21 @@ class IsolatedCalls:
             await self._cancel(isolated)
             raise
 
-    async def _cancel(self, isolated: _IsolatedRun) -> None:
+    def _withdraw(self, isolated: _IsolatedRun) -> None:
         for part in [each for each in self._waiting if each.of is isolated]:
             self._waiting.remove(part)
             isolated.end_items(len(part.indexes))
-        process = self._process
-        if isolated.ended.is_set() or process is None:
+        if self._process is None:
             return
         for call_no, call in self._calls.items():
             if call.of is isolated:
-                process.send(Cancel(call_no))
+                self._process.send(Cancel(call_no))
+
+    async def _cancel(self, isolated: _IsolatedRun) -> None:
+        self._withdraw(isolated)
+        process = self._process
+        if isolated.ended.is_set() or process is None:
+            return
         try:
             async with asyncio.timeout(CANCEL_GRACE_SECONDS):
                 await isolated.ended.wait()
@@ -198,6 +226,9 @@ class IsolatedCalls:
             if not self._is_ready or self._is_stuck:
                 return
             first = self._waiting[0]
+            if not first.has_begun and first.of.run.stop_at - monotonic() < NEAR_END_SECONDS:
+                self.release_unbegun(first.of.run)
+                continue
             limit = min([first.suspects_max, *(each.suspects_max for each in self._calls.values())])
             count = limit - sum(len(each.left) for each in self._calls.values())
             if count <= 0:
@@ -214,7 +245,16 @@ class IsolatedCalls:
         run = part.of.run
         items = [cast("DueItem", run.items[index]) for index in part.indexes]
         process.items_begun += len(items)
+        self._ping(process)  # first, or the process might end by an older one
         process.send(Call(self._call_no, run.kind, run.topic, run.id, items))
+
+    def _ping(self, process: IsolatedProcess) -> None:
+        now = monotonic()
+        self._is_late |= now >= self._ends_at
+        runs = [call.of.run for call in self._calls.values() if not call.of.run.is_cancelled]
+        stop_at = min((run.stop_at for run in runs), default=math.inf)
+        self._ends_at = stop_at + CANCEL_GRACE_SECONDS
+        process.send(Ping(self._ends_at - now))
 
     # From the process.
 
@@ -249,6 +289,8 @@ class IsolatedCalls:
         call = self._calls[call_no]
         if not call.left:
             del self._calls[call_no]
+        if not self._calls:
+            self._ends_at = math.inf
         call.of.end_items(count)
         self._listener.on_items_ended(call.of.run)
         self._listener.on_call_ended()
@@ -273,7 +315,7 @@ class IsolatedCalls:
             )
             allowed = longest + CANCEL_GRACE_SECONDS if self._is_ready else START_SECONDS
             if self._calls:
-                process.send(Ping())
+                self._ping(process)
             if self._checks_without_reply * CHECK_SECONDS > allowed and not idle_checks:
                 self._is_silent = True
                 process.kill()
@@ -284,6 +326,7 @@ class IsolatedCalls:
         """Blame the item that ran alone, or run those of a dead process again, fewer at once."""
         calls = list(self._calls.values())
         self._calls.clear()
+        is_late = self._is_late or monotonic() >= self._ends_at  # it may have ended for that
         for call in calls:
             if call.of.run.is_cancelled:
                 call.of.end_items(len(call.left))
@@ -298,12 +341,13 @@ class IsolatedCalls:
             )
         if not self._is_ready:
             self._release_all(process.describe_end())
-        elif count == process.items_begun == 1:
+        elif count == process.items_begun == 1 and not is_late:
             self._blame(calls[0], process)
         else:
             suspects_max = max(1, count // SHRINK_FACTOR)
             self._waiting.extendleft(
-                _Part(call.of, list(call.left.values()), suspects_max) for call in reversed(calls)
+                _Part(call.of, list(call.left.values()), suspects_max, has_begun=True)
+                for call in reversed(calls)
             )
         if self._waiting:
             self._wake.set()
@@ -349,26 +393,28 @@ class IsolatedPool:
         self.handler = handler_pool.handler
         self.run_items_max = handler_pool.run_items_max
         options = self.handler.options
-        self._free = options.concurrency * options.batch_max
+        self._batch_max = options.batch_max
+        self._free_calls = options.concurrency
         self._calls = calls
 
     @property
     def free_items(self) -> int:
         """How many more items may be started."""
-        return max(0, self._free)
+        return max(0, self._free_calls) * self._batch_max
 
     def reserve(self, count: int) -> None:
-        """Reserve the capacity for items of one slice."""
-        self._free -= count
+        """Reserve the capacity for items of one slice: they may be called together, or not."""
+        self._free_calls -= -(-count // self._batch_max)
 
     def release(self, count: int) -> None:
-        """Release the capacity of items that ended or were not started."""
-        self._free += count
+        """Release the capacity of a slice that ended or was not started."""
+        self._free_calls += -(-count // self._batch_max)
 
     def start_run(self, run: OpenRun) -> None:
         """Run the items in the process. Capacity for all of them must be reserved."""
         readable = [index for index, item in run.items_to_run() if _is_readable(run, index, item)]
-        self.release(len(run.items) - len(readable))
+        self.release(len(run.items))
+        self.reserve(len(readable))
         if readable:
             self._calls.add(run, self, readable)
 

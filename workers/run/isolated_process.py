@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast, final
 
 from dueledger.workers.run.isolated_messages import LENGTH, Program, Reply, Request, framed
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 MODULE: Final = "dueledger.workers.run.isolated_worker"
+# `-m` would look for every module in the working directory first. The last argument is where this
+# package was found, perhaps only there.
+BOOT: Final = (
+    "import runpy, sys; sys.path.append(sys.argv.pop()); "
+    f"runpy.run_module({MODULE!r}, run_name='__main__', alter_sys=True)"
+)
 BUFFERED_SECONDS: Final = 1.0  # for replies that were sent before the end
 
 
@@ -40,9 +47,11 @@ class IsolatedProcess:
             try:
                 process = await asyncio.create_subprocess_exec(
                     sys.executable,
-                    "-m",
-                    MODULE,
+                    "-P",
+                    "-c",
+                    BOOT,
                     str(other.fileno()),
+                    str(Path(sys.modules[MODULE.partition(".")[0]].__path__[0]).parent),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=[other.fileno()],
                 )
@@ -55,7 +64,9 @@ class IsolatedProcess:
 
     def send(self, request: Request) -> None:
         """Send a request. After the end of the process it has no effect."""
-        self._writer.write(framed(request))
+        message = framed(request)
+        with suppress(RuntimeError):  # uvloop raises it once a write has failed
+            self._writer.write(message)
 
     def kill(self) -> None:
         """End the process at once."""

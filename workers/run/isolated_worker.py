@@ -10,10 +10,12 @@ import asyncio
 import math
 import os
 import pickle
+import select
 import signal
 import socket
 import sys
 import threading
+from time import monotonic
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never, cast, final
 
 from dueledger.ledger.claim_id import ClaimId
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from dueledger.workers.handlers import Handlers
 
 ORPHANED: Final = 0
+LEFT_ALONE: Final = 1
+POLL_MILLISECONDS: Final = 250
 
 
 @final
@@ -61,6 +65,11 @@ class IsolatedHandlers:
         self._runs: dict[int, OpenRun] = {}
         self._call_nos: dict[OpenRun, int] = {}
         self._cancelling: set[asyncio.Task[None]] = set()
+
+    @property
+    def is_working(self) -> bool:
+        """Whether a call has not ended."""
+        return bool(self._runs)
 
     def send(self, reply: Reply) -> None:
         """Send a reply. It has left this process when this returns."""
@@ -160,8 +169,19 @@ async def _run(channel: socket.socket, program: Program, handlers: Handlers) -> 
         calls = IsolatedHandlers(channel, handlers, program.worker_no, transactions)
 
         def read_requests() -> None:
+            parent, ends_at = os.getppid(), math.inf
+            readable = select.poll()
+            readable.register(channel, select.POLLIN)
             while True:  # on a thread: a handler may block the event loop when the worker ends
-                loop.call_soon_threadsafe(calls.receive, cast("Request", _read(channel)))
+                while not readable.poll(POLL_MILLISECONDS):
+                    if os.getppid() != parent:  # a fork of it may have its end of the channel
+                        os._exit(ORPHANED)
+                    if calls.is_working and monotonic() >= ends_at:
+                        os._exit(LEFT_ALONE)
+                request = cast("Request", _read(channel))
+                if isinstance(request, Ping):
+                    ends_at = monotonic() + request.seconds
+                loop.call_soon_threadsafe(calls.receive, request)
 
         calls.send(Ready())
         threading.Thread(target=read_requests, name="requests", daemon=True).start()

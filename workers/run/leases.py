@@ -38,13 +38,16 @@ class Leases:
         worker_no: int,
         lease_seconds: float,
         abandon: Callable[[OpenRun], None],
+        release_unbegun: Callable[[OpenRun], None],
     ) -> None:
+        """`release_unbegun` releases what waits in a run that must end: it did not run long."""
         self._pool = pool
         self._runs = runs
         self._counts = counts
         self._worker_no = worker_no
         self._lease_seconds = lease_seconds
         self._abandon_run = abandon
+        self._release_unbegun = release_unbegun
 
     @property
     def extend_seconds(self) -> float:
@@ -84,6 +87,7 @@ class Leases:
         now = monotonic()
         for run in list(self._runs.values()):
             if run.stop_at <= now and not run.is_stopped:
+                self._release_unbegun(run)
                 self._lost(run, LogEvent.LEASE_LAPSED)
         return {}
 

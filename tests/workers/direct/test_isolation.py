@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,11 @@ async def failures(estate: Estate) -> list[dict[str, str]]:
         [TransitionEvent.FAILED, TransitionEvent.TIMED_OUT, TransitionEvent.PARKED],
     )
     return [dict(row) for row in rows]
+
+
+def is_zombie(pid: int) -> bool:
+    """Return whether a process has ended, and its parent has not seen it."""
+    return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
 
 
 @pytest.mark.parametrize(
@@ -204,3 +210,50 @@ async def test_suspects_whose_process_cannot_start_are_released_and_others_worke
     await estate.eventually(released)
     rows = [row for key, row in (await estate.pending()).items() if "suspect" in key]
     assert [(row["attempt"], row["starts"], row["batch_max"]) for row in rows] == [(0, 1, 64)] * 3
+
+
+async def test_g4_g5_the_process_of_a_worker_that_is_stopped_ends_by_itself_before_the_lease(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.connection.execute(f"select pg_advisory_lock({GATE})")
+    await estate.emit(make_drafts(1, prefix="suspect"))
+    await suspect(estate, "suspect")
+    worker = await estate.start_process(
+        "waiting", module="isolating", DUELEDGER_WORKER_LEASE_SECONDS="3"
+    )
+
+    async def pid() -> int:
+        return await estate.connection.fetchval("select max(pid) from public.seen")
+
+    isolated = await estate.eventually(pid)
+    worker.send(signal.SIGSTOP)
+
+    async def ended() -> bool:
+        return is_zombie(isolated)
+
+    await estate.eventually(ended)
+    worker.send(signal.SIGCONT)
+    await estate.connection.execute(f"select pg_advisory_unlock({GATE})")
+    await estate.until_completed(1)
+    assert await estate.count("(select from ledger.transition where attempt <> 1) t") == 0
+
+
+async def test_g9_suspects_that_wait_for_others_until_their_hard_end_are_released(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.connection.execute(f"select pg_advisory_lock({GATE})")
+    await estate.emit(make_drafts(3, prefix="suspect"))
+    await estate.set_kind(run_seconds=4)
+    await suspect(estate, "suspect", batch_max=1)
+    await estate.start_process("waiting", module="isolating", DUELEDGER_WORKER_LEASE_SECONDS="3")
+
+    async def one_overran() -> bool:
+        return bool(await failures(estate))
+
+    await estate.eventually(one_overran)
+    begun = await estate.connection.fetch(
+        "select i.business_key from public.seen s join ledger.due_item i on i.id = s.item"
+    )
+    assert {row["business_key"] for row in await failures(estate)} <= {
+        row["business_key"] for row in begun
+    }
