@@ -119,6 +119,12 @@ class InvalidDefinition(InvalidInput):
     code = "INVALID_DEFINITION"
 
 
+class WitnessDisagrees(InvalidDefinition):
+    """A library expands a schedule to other times than this product does."""
+
+    code = "WITNESS_DISAGREES"
+
+
 class InvalidEvent(InvalidInput):
     """A domain event cannot be applied as its rule says."""
 

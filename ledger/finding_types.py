@@ -29,6 +29,7 @@ class FindingType(StrEnum):
     TAMPERED = "TAMPERED"
     SOURCE_FAILED = "SOURCE_FAILED"
     DEFINITION_FAILED = "DEFINITION_FAILED"
+    DISAGREES = "DISAGREES"
 
 
 class Severity(StrEnum):
@@ -159,5 +160,8 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     ),
     FindingType.DEFINITION_FAILED: FindingRule(
         _DOMAIN, _ERROR, None, "A definition could not be expanded"
+    ),
+    FindingType.DISAGREES: FindingRule(
+        _PLATFORM, _ERROR, None, "Another library expands a schedule to other times"
     ),
 }

@@ -27,6 +27,7 @@ JUDGED: Final = frozenset(
         FindingType.UNBALANCED,
         FindingType.SOURCE_FAILED,
         FindingType.DEFINITION_FAILED,
+        FindingType.DISAGREES,
     }
 )
 """A finding of these types is closed by a pass that does not find it. LATE is never open."""

@@ -23,6 +23,7 @@ from dueledger.reconciler.repair.repairs import (
 )
 from dueledger.reconciler.report.build_report import build_report, write_report
 from dueledger.reconciler.report.model import ReconciliationReport
+from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSettings, ReconcilerSources
 
 ROLE = "reconciler"
@@ -66,6 +67,7 @@ class Reconciler:
     since: int | None = None
     last: PassResult | None = None
     cache: PartitionCache = field(default_factory=PartitionCache)
+    second_opinion: SecondOpinion = field(default_factory=SecondOpinion)
     stop: Stop = field(default_factory=Stop)
 
     async def run_pass(
@@ -79,6 +81,7 @@ class Reconciler:
             scope=scope or PassScope(),
             limits=self.limits,
             cache=cache,
+            second_opinion=self.second_opinion,
         ).run()
         if self.since is None:
             self.since = result.reconciliation_no

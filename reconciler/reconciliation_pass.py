@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from time import monotonic
+from time import monotonic, process_time
 from typing import Final
 from uuid import UUID
 
@@ -42,6 +42,7 @@ from dueledger.reconciler.pass_result import (
 )
 from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_accounting_beside_cache
 from dueledger.reconciler.read.item_rows import count_items_in_windows, read_item_pages
+from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSources
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
@@ -54,6 +55,7 @@ class ReconciliationPass:
 
     `cache` has the results of an earlier pass of the same process. A partition that cannot have
     changed since is taken from it. It is used only where the scope is the whole ledger.
+    `second_opinion` has the CPU time that the witness may take.
     """
 
     def __init__(
@@ -65,8 +67,10 @@ class ReconciliationPass:
         scope: PassScope,
         limits: PassLimits,
         cache: PartitionCache | None = None,
+        second_opinion: SecondOpinion | None = None,
     ) -> None:
         self._pool = pool
+        self._second_opinion = second_opinion or SecondOpinion()
         self._sources = sources
         self._actor_no = actor_no
         self._scope = scope
@@ -79,10 +83,11 @@ class ReconciliationPass:
         self._results: dict[DateRange, PartitionResult] = {}
         self._open: OpenSnapshot | None = None
         self._open_mark: str | None = None
+        self._cpu_began = 0.0
 
     async def run(self) -> PassResult:
         """Read, compare, record and close findings; return the counts."""
-        began = monotonic()
+        began, self._cpu_began = monotonic(), process_time()
         async with self._pool.acquire() as connection:
             opened = await findings.begin_reconciliation(
                 connection,
@@ -276,6 +281,12 @@ class ReconciliationPass:
                 failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
             for failed in _failed_once(expectation)
+        )
+        cpu_seconds = process_time() - self._cpu_began
+        self._recorder.add(
+            await self._second_opinion.find(
+                connection, expectation.versions, result.as_of, cpu_seconds
+            )
         )
 
     async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:

@@ -31,6 +31,27 @@ CREATE TYPE ledger.item_outcome AS (
 
 COMMENT ON TYPE ledger.item_outcome IS 'How an item of a run ended, where it is not done: released, failed, timed_out, snoozed or parked. blamed: an attempt is counted, and a failure of its business key; null where the recorded event decides. after_seconds: null for the kind''s backoff, or for no wait.';
 
+CREATE FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) RETURNS SETOF uuid
+    LANGUAGE sql SECURITY DEFINER
+    SET search_path TO 'pg_catalog', 'pg_temp'
+    AS $$
+  insert into ledger.finding as f (
+    id, type, severity, tenant, kind, subject, sentence, expected, actual, resolution, reason, resolved_by, first_seen_at,
+    last_seen_at, closed_at)
+  select u.id, 'DISAGREES', 'error', u.tenant, u.kind, u.subject, u.sentence, u.expected::jsonb, u.actual::jsonb,
+    'accepted', accept_disagreements.reason, actor, ledger.now(), ledger.now(), ledger.now()
+  from unnest(ids, tenants, kinds, subjects, sentences, expecteds, actuals)
+    u (id, tenant, kind, subject, sentence, expected, actual)
+  order by u.id
+  on conflict (id) do update set
+    last_seen_at = excluded.last_seen_at, sentence = excluded.sentence, expected = excluded.expected,
+    actual = excluded.actual, resolution = excluded.resolution, reason = excluded.reason,
+    resolved_by = excluded.resolved_by, closed_at = excluded.closed_at
+  returning f.id;
+$$;
+
+COMMENT ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) IS 'Record that a person defines schedules although a library expands them otherwise, and why: findings DISAGREES that are accepted from the beginning.';
+
 CREATE FUNCTION ledger.assign_cell(wanted integer) RETURNS smallint
     LANGUAGE plpgsql
     SET search_path TO 'pg_catalog', 'pg_temp'
@@ -2068,14 +2089,14 @@ CREATE TABLE ledger.finding (
     first_seen_at timestamp with time zone NOT NULL,
     last_seen_at timestamp with time zone NOT NULL,
     closed_at timestamp with time zone,
-    reconciliation_no bigint NOT NULL,
+    reconciliation_no bigint,
     resolution text NOT NULL,
     reason text,
     resolved_by bigint,
     CONSTRAINT finding_open_is_not_closed CHECK (((resolution = 'open'::text) = (closed_at IS NULL))),
     CONSTRAINT finding_resolution_known CHECK ((resolution = ANY (ARRAY['open'::text, 'explained'::text, 'repaired'::text, 'accepted'::text, 'carried_forward'::text, 'false_positive'::text]))),
     CONSTRAINT finding_severity_known CHECK ((severity = ANY (ARRAY['information'::text, 'warning'::text, 'error'::text, 'critical'::text]))),
-    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text])))
+    CONSTRAINT finding_type_known CHECK ((type = ANY (ARRAY['MISSING'::text, 'UNEXPECTED'::text, 'DUPLICATE'::text, 'WRONG_DATE'::text, 'WRONG_TERMS'::text, 'WITHDRAWN'::text, 'OVERDUE'::text, 'STUCK'::text, 'PUBLISHED_NO_OUTCOME'::text, 'OUTCOME_REJECTED'::text, 'OUTCOME_CONFLICT'::text, 'EFFECT_MISSING'::text, 'EFFECT_UNRECORDED'::text, 'LATE'::text, 'LATE_ARRIVING'::text, 'EVENT_UNMATCHED'::text, 'UNBALANCED'::text, 'ORPHAN_RECORD'::text, 'TAMPERED'::text, 'SOURCE_FAILED'::text, 'DEFINITION_FAILED'::text, 'DISAGREES'::text])))
 );
 
 COMMENT ON TABLE ledger.finding IS 'Findings: recorded differences between expected and actual. One closes itself when it no longer holds.';
@@ -2094,7 +2115,7 @@ COMMENT ON COLUMN ledger.finding.terms IS 'Terms of a missing item, from which a
 
 COMMENT ON COLUMN ledger.finding.opened_count IS 'How often it was opened; a repair is for one opening.';
 
-COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it.';
+COMMENT ON COLUMN ledger.finding.reconciliation_no IS 'The latest pass that found it; null if only `define` did.';
 
 COMMENT ON COLUMN ledger.finding.reason IS 'Why it was resolved so.';
 
@@ -2565,6 +2586,27 @@ COMMENT ON TABLE ledger.withdrawal IS 'Requests to cancel or supersede items in 
 
 COMMENT ON COLUMN ledger.withdrawal.replacement IS 'Id of the item that takes its place.';
 
+CREATE TABLE ledger.witnessed (
+    definition_no bigint NOT NULL,
+    agreement text NOT NULL,
+    library text,
+    reason text,
+    times jsonb,
+    asked_at timestamp with time zone NOT NULL,
+    CONSTRAINT witnessed_agreement_known CHECK ((agreement = ANY (ARRAY['agrees'::text, 'disagrees'::text, 'not_witnessed'::text]))),
+    CONSTRAINT witnessed_disagreement_shown CHECK (((agreement = 'disagrees'::text) = (times IS NOT NULL)))
+);
+
+COMMENT ON TABLE ledger.witnessed IS 'What a library that expands the same rule said about a version when it was asked last.';
+
+COMMENT ON COLUMN ledger.witnessed.library IS 'The library and its version; null if none was asked.';
+
+COMMENT ON COLUMN ledger.witnessed.reason IS 'Why it is not witnessed.';
+
+COMMENT ON COLUMN ledger.witnessed.times IS 'Where they differ, the nominal local times of both: `ours` and `theirs`.';
+
+COMMENT ON COLUMN ledger.witnessed.asked_at IS 'When it was asked, by the machine clock.';
+
 ALTER TABLE ONLY ledger.due_item ATTACH PARTITION ledger.due_item_default DEFAULT;
 
 ALTER TABLE ONLY ledger.transition ATTACH PARTITION ledger.transition_default DEFAULT;
@@ -2730,6 +2772,9 @@ ALTER TABLE ONLY ledger.watermark
 
 ALTER TABLE ONLY ledger.withdrawal
     ADD CONSTRAINT withdrawal_pkey PRIMARY KEY (item_no);
+
+ALTER TABLE ONLY ledger.witnessed
+    ADD CONSTRAINT witnessed_pkey PRIMARY KEY (definition_no);
 
 CREATE INDEX claim_deadline_idx ON ONLY ledger.claim USING btree (deadline) WHERE (closed_at IS NULL);
 
@@ -2906,6 +2951,9 @@ ALTER TABLE ONLY ledger.tz_change_version
 ALTER TABLE ONLY ledger.tz_change_version
     ADD CONSTRAINT tz_change_version_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
 
+ALTER TABLE ONLY ledger.witnessed
+    ADD CONSTRAINT witnessed_definition_no_fkey FOREIGN KEY (definition_no) REFERENCES ledger.definition(definition_no);
+
 GRANT USAGE ON SCHEMA ledger TO ledger_allocator;
 GRANT USAGE ON SCHEMA ledger TO ledger_approver;
 GRANT USAGE ON SCHEMA ledger TO ledger_auditor;
@@ -2918,6 +2966,9 @@ GRANT USAGE ON SCHEMA ledger TO ledger_reconciler;
 GRANT USAGE ON SCHEMA ledger TO ledger_simulator;
 GRANT USAGE ON SCHEMA ledger TO ledger_upkeep;
 GRANT USAGE ON SCHEMA ledger TO ledger_worker;
+
+REVOKE ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) FROM PUBLIC;
+GRANT ALL ON FUNCTION ledger.accept_disagreements(ids uuid[], tenants text[], kinds text[], subjects text[], sentences text[], expecteds text[], actuals text[], reason text, actor bigint) TO ledger_operator;
 
 GRANT SELECT ON TABLE ledger.due_item TO ledger_allocator;
 GRANT SELECT ON TABLE ledger.due_item TO ledger_auditor;
@@ -3578,3 +3629,21 @@ GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_upkeep;
 GRANT SELECT,DELETE ON TABLE ledger.withdrawal TO ledger_worker;
 
 GRANT UPDATE(reason) ON TABLE ledger.withdrawal TO ledger_upkeep;
+
+GRANT SELECT,INSERT ON TABLE ledger.witnessed TO ledger_operator;
+GRANT SELECT,INSERT ON TABLE ledger.witnessed TO ledger_reconciler;
+
+GRANT UPDATE(agreement) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(agreement) ON TABLE ledger.witnessed TO ledger_reconciler;
+
+GRANT UPDATE(library) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(library) ON TABLE ledger.witnessed TO ledger_reconciler;
+
+GRANT UPDATE(reason) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(reason) ON TABLE ledger.witnessed TO ledger_reconciler;
+
+GRANT UPDATE(times) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(times) ON TABLE ledger.witnessed TO ledger_reconciler;
+
+GRANT UPDATE(asked_at) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(asked_at) ON TABLE ledger.witnessed TO ledger_reconciler;

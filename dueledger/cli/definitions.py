@@ -51,6 +51,7 @@ def define(
             metavar="SOURCE",
         ),
     ] = None,
+    accept_disagreement: options.AcceptDisagreementOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would change; change nothing.")
     ] = False,
@@ -70,7 +71,15 @@ def define(
         else:
             _show_all(changes, dry_run=dry_run)
 
-    changes = run(_define(dsn, files, since, prune, backfill=backfill, dry_run=dry_run, show=show))
+    changes = run(
+        _define(
+            *(dsn, files, since, prune),
+            accepted=accept_disagreement,
+            backfill=backfill,
+            dry_run=dry_run,
+            show=show,
+        )
+    )
     if json_:
         print_lines(documents)
     else:
@@ -143,11 +152,12 @@ async def _define(
     since: datetime | None,
     prune: str | None,
     *,
+    accepted: str | None,
     backfill: bool,
     dry_run: bool,
     show: "Callable[[list[Change]], None]",
 ) -> "list[Change]":
-    """Compute what changes, show it, and apply exactly that.
+    """Compute what changes, show it, ask the witness, and apply exactly that.
 
     What is shown may be read page by page: nobody waits meanwhile, and nothing has been done yet.
     """
@@ -156,8 +166,10 @@ async def _define(
     from dueledger.definitions.named_calendars import add_ledger_calendars, describe_reach
     from dueledger.definitions.prune import find_pruned
     from dueledger.definitions.put_in_force import describe_idle, preview_change, put_in_force
+    from dueledger.definitions.second_opinion import ask_witness, check_agreement, record_opinions
     from dueledger.definitions.topic_rules import TopicSettings
     from dueledger.ledger.errors import Conflict
+    from dueledger.ledger.witness import Agreement
 
     topic_rules = read_settings(TopicSettings).rules()
     read, sources = read_files(files)
@@ -187,6 +199,18 @@ async def _define(
         for one, result, preview in changes:
             if result.changed and (idle := describe_idle(one, since or preview.diff.since)):
                 say(idle)
+        opinions = await ask_witness(
+            [
+                (one, result.version, since or preview.diff.since)
+                for one, result, preview in changes
+                if result.changed
+            ]
+        )
+        for opinion in opinions:
+            if opinion.witnessed.agreement is not Agreement.AGREES:
+                say(f"{opinion.name}: {opinion.witnessed}")
+        if accepted is None:
+            check_agreement(opinions)
         if dry_run:
             return changes
         async with connection.transaction():
@@ -195,6 +219,7 @@ async def _define(
                     "Another user defined one of these in the meantime: nothing was changed. "
                     "Repeat the command to see what changes now."
                 )
+            await record_opinions(connection, opinions, accepted=accepted, actor_no=actor_no)
     return changes
 
 

@@ -19,6 +19,12 @@ def _lane(lane: str | None) -> str | None:
     return lane
 
 
+def _reason(reason: str | None) -> str | None:
+    if reason is not None and not reason.strip():
+        raise typer.BadParameter("a reason has at least one word")
+    return reason
+
+
 def _dsn(dsn: str | None) -> str | None:
     """Warn of a password that every user of this machine can read, as by `ps`."""
     if dsn is not None and _PASSWORD.search(dsn):
@@ -77,6 +83,15 @@ ValidFromOption = Annotated[
 ValidToOption = Annotated[
     str | None,
     typer.Option("--valid-to", help="Last day for which the list is complete.", metavar="DATE"),
+]
+AcceptDisagreementOption = Annotated[
+    str | None,
+    typer.Option(
+        "--accept-disagreement",
+        help="Why a schedule that another library expands otherwise is right.",
+        metavar="REASON",
+        callback=_reason,
+    ),
 ]
 ScopeTenant = Annotated[str, typer.Argument(help="Tenant of the flows.", metavar="TENANT")]
 LaneOption = Annotated[

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from dueledger.ledger.definitions.parsing import Definition
     from dueledger.ledger.schedule import Occurrence, ScheduleWindow, Skipped
+    from dueledger.ledger.witness import WitnessedTimes
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -54,6 +55,7 @@ def preview(
         str | None,
         typer.Option("--definition", help="Name of the definition, if FILE has several."),
     ] = None,
+    accept_disagreement: options.AcceptDisagreementOption = None,
     calendar: options.CalendarOption = None,
     weekend: options.WeekendOption = None,
     valid_from: options.ValidFromOption = None,
@@ -65,6 +67,7 @@ def preview(
     from dueledger.cli.named_calendars import add_named_calendars
     from dueledger.definitions.files import read_definitions
     from dueledger.preview.occurrences import preview_slices
+    from dueledger.preview.second_opinion import ask_about_preview, check_preview
 
     chosen = _chosen(read_definitions(file, calendars=None), name)
     (definition,) = add_named_calendars([chosen], calendar, (weekend, valid_from, valid_to), dsn)
@@ -86,15 +89,25 @@ def preview(
                 else options.read_date(effective_date, "--effective-date")
             ),
         )
+    witnessed = None if start is None else ask_about_preview(definition, start)
+    if witnessed is not None and accept_disagreement is None:
+        check_preview(definition, witnessed)
     if json_:
-        _print_json(definition, windows)
+        _print_json(definition, windows, witnessed)
     else:
         _print(definition, windows, (start, None if count else end))
+        if witnessed is not None:
+            say(f"Second opinion: {witnessed}.")
 
 
-def _print_json(definition: "Definition", windows: "Iterator[ScheduleWindow]") -> None:
+def _print_json(
+    definition: "Definition",
+    windows: "Iterator[ScheduleWindow]",
+    witnessed: "WitnessedTimes | None",
+) -> None:
     """Print one document, a window at a time: a long one is never in memory as a whole."""
     from dueledger.preview.occurrences import PreviewSkipped, preview_document, preview_smears
+    from dueledger.preview.second_opinion import witness_document
 
     skipped: list[PreviewSkipped] = []
     before = '{"occurrences":['
@@ -105,7 +118,8 @@ def _print_json(definition: "Definition", windows: "Iterator[ScheduleWindow]") -
             print_text(before + document_text(document["occurrences"])[1:-1])
             before = ","
     opened = "" if before == "," else before
-    print_text(f'{opened}],"skipped":{document_text(skipped)}}}\n')
+    beside = "" if witnessed is None else f',"witness":{document_text(witness_document(witnessed))}'
+    print_text(f'{opened}],"skipped":{document_text(skipped)}{beside}}}\n')
 
 
 def _chosen(definitions: "list[Definition]", name: str | None) -> "Definition":

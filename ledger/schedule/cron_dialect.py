@@ -28,7 +28,7 @@ _MACROS: Final = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-_MONTH_NAMES: Final = (
+MONTH_NAMES: Final = (
     "jan",
     "feb",
     "mar",
@@ -42,7 +42,7 @@ _MONTH_NAMES: Final = (
     "nov",
     "dec",
 )
-_WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
+WEEKDAY_NAMES: Final = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ _SECOND: Final = _CronField("second", 0, 59)
 _MINUTE: Final = _CronField("minute", 0, 59)
 _HOUR: Final = _CronField("hour", 0, 23)
 _DAY: Final = _CronField("day of month", 1, 31)
-_MONTH: Final = _CronField("month", 1, 12, _MONTH_NAMES)
-_WEEKDAY: Final = _CronField("day of week", 0, 6, _WEEKDAY_NAMES)
+_MONTH: Final = _CronField("month", 1, 12, MONTH_NAMES)
+_WEEKDAY: Final = _CronField("day of week", 0, 6, WEEKDAY_NAMES)
 _YEAR: Final = _CronField("year", DUE_YEAR_MIN, DUE_YEAR_MAX)
 
 

@@ -6,7 +6,7 @@ from a date) or `first` (each follows the one before). Here: one line in RECURRI
 CHAINED, one in KINDS and one in `Recurring` or `When`. These treat some kinds apart: `falls_due.py`
 and `smear.py`; `model.py` and `parsing.py` of `definitions`; `event_rules.py`, `schedule_drafts.py`
 and `calendar_change.py` of `rules`; `tz_difference.py` and `version_expansion.py` of `materialise`;
-the reconciler's `expect`; `preview`, `planning` and `importers`, and the commands that show them.
+the `witness`; the reconciler's `expect`; `preview`, `planning`, `importers`, and their commands.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,12 +1,14 @@
 """A finding: its stable id, both sides of its evidence, and a sentence for people."""
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 from uuid import UUID
 
 from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAction, Severity
+from dueledger.ledger.witness import WitnessedTimes
 
 _SEPARATOR: Final = "\x1f"
 _WHOLE_LEDGER: Final = "*"
@@ -84,6 +86,23 @@ def definition_failed(tenant: str, kind: str, name: str, version: int, reason: s
         expected={"definition": name, "version": version, "expandable": True},
         actual={"reason": reason},
     )
+
+
+def disagrees(
+    tenant: str, kind: str, name: str, version: int, witnessed: WitnessedTimes
+) -> Finding:
+    """Return the finding that a library expands a version of a schedule to other times."""
+    return Finding(
+        FindingType.DISAGREES,
+        FindingSubject(tenant, kind, f"{name}, version {version}"),
+        f"Version {version} of the definition {name}: {witnessed}.",
+        expected={"library": witnessed.library, "local_times": _listed(witnessed.theirs)},
+        actual={"parts_after": witnessed.parts_after, "local_times": _listed(witnessed.ours)},
+    )
+
+
+def _listed(times: Iterable[datetime]) -> str:
+    return ", ".join(each.isoformat() for each in times)
 
 
 def unbalanced(tenant: str, kind: str, items: int, places: dict[str, int]) -> Finding:

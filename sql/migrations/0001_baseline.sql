@@ -33,6 +33,7 @@
 \ir ../schema/tables/partition_span.sql
 \ir ../schema/tables/reconciliation.sql
 \ir ../schema/tables/finding.sql
+\ir ../schema/tables/witnessed.sql
 
 \ir ../schema/functions/lock_rows.sql
 \ir ../schema/functions/partition_start.sql
@@ -63,6 +64,7 @@
 \ir ../schema/functions/completed_since.sql
 \ir ../schema/functions/tokens_now.sql
 \ir ../schema/functions/record_findings.sql
+\ir ../schema/functions/accept_disagreements.sql
 
 \ir ../schema/views/open_item.sql
 \ir ../schema/views/accounting.sql

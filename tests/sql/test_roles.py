@@ -204,6 +204,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "reconciliation": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "repair": {"insert": {"reconciler"}, "update": {"reconciler"}},
     "watermark": {"insert": {"reconciler"}, "update": {"reconciler"}},
+    "witnessed": {"insert": {"operator", "reconciler"}, "update": {"operator", "reconciler"}},
 }
 NEVER_CHANGED = ("due_item", "event", "transition")
 VERBS = ("select", "insert", "update", "delete", "truncate", "references", "trigger")
@@ -251,6 +252,7 @@ def test_items_events_and_the_journal_are_never_changed(table: str) -> None:
 
 
 CALLERS = {
+    "accept_disagreements": {"operator"},
     "emit": {"emitter"},
     "emit_follower": set[str](),
     "emitting_actor": set[str](),

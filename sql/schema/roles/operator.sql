@@ -9,12 +9,13 @@ grant select on ledger.actor, ledger.calendar, ledger.calendar_use, ledger.credi
   ledger.partition_span, ledger.pause, ledger.pending, ledger.rejected_write, ledger.retired_key,
   ledger.review, ledger.run, ledger.silent_topic, ledger.stalled_partition, ledger.state,
   ledger.transition, ledger.transition_event, ledger.triggered, ledger.tz_change,
-  ledger.tz_change_version, ledger.withdrawal, ledger_migration.applied to ledger_operator;
+  ledger.tz_change_version, ledger.withdrawal, ledger.witnessed, ledger_migration.applied to ledger_operator;
 grant select (allocator_no, attempt, base_offset, claimed_at, closed_at, deadline, effective_date, fence,
   flow_no, item_no, partition, published_at, size, started, topic) on ledger.claim to ledger_operator;
 grant insert on ledger.calendar, ledger.definition, ledger.expedited, ledger.flow_change, ledger.kind,
   ledger.materialised, ledger.pause, ledger.pending, ledger.rejected_write, ledger.review,
-  ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version to ledger_operator;
+  ledger.transition, ledger.triggered, ledger.tz_change, ledger.tz_change_version,
+  ledger.witnessed to ledger_operator;
 grant update (flow_no) on ledger.claim to ledger_operator;
 grant update (circuit, circuit_at, circuit_calls_min, circuit_failure_ratio, circuit_rest_seconds,
   circuit_run_no, circuit_window_seconds, concurrency_max, pause_reason, paused_at, paused_by,
@@ -28,6 +29,7 @@ grant update (available_at) on ledger.pending to ledger_operator;
 grant update (reason) on ledger.review to ledger_operator;  -- to lock rows
 grant update (flow_no) on ledger.run to ledger_operator;
 grant update (applied_at, items, superseded) on ledger.tz_change_version to ledger_operator;
+grant update (agreement, asked_at, library, reason, times) on ledger.witnessed to ledger_operator;
 grant delete on ledger.pending, ledger.review to ledger_operator;
-grant execute on function ledger.emit_items, ledger.ensure_flows, ledger.list_sequences,
+grant execute on function ledger.accept_disagreements, ledger.emit_items, ledger.ensure_flows, ledger.list_sequences,
   ledger.lock_name, ledger.move_items, ledger.register_actor to ledger_operator;

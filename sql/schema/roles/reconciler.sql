@@ -7,12 +7,13 @@ grant select on ledger.accounting, ledger.actor, ledger.calendar, ledger.calenda
   ledger.finding, ledger.flow, ledger.following, ledger.held_key, ledger.kind, ledger.materialised,
   ledger.missed_range, ledger.open_item, ledger.partition_backoff, ledger.pending, ledger.population,
   ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.retired_key, ledger.review,
-  ledger.run, ledger.transition, ledger.watermark, ledger.withdrawal to ledger_reconciler;
+  ledger.run, ledger.transition, ledger.watermark, ledger.withdrawal, ledger.witnessed to ledger_reconciler;
 grant select (attempt, batch_max, claimed_at, closed_at, deadline, effective_date, fence, item_no,
   partition, published_at, size, started, starts, topic, topic_actor_no) on ledger.claim to ledger_reconciler;
 grant insert on ledger.failure_streak, ledger.flow_outcome, ledger.partition_backoff, ledger.pending,
   ledger.population, ledger.reconciliation, ledger.rejected_write, ledger.repair, ledger.review,
-  ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal to ledger_reconciler;
+  ledger.silent_topic, ledger.transition, ledger.watermark, ledger.withdrawal,
+  ledger.witnessed to ledger_reconciler;
 grant update (closed_at) on ledger.claim to ledger_reconciler;
 grant update (failures, last_at, reason) on ledger.failure_streak to ledger_reconciler;
 grant update (closed_at, reason, resolution) on ledger.finding to ledger_reconciler;
@@ -23,6 +24,7 @@ grant update (executed_at, executed_by, outcome, status) on ledger.repair to led
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
+grant update (agreement, asked_at, library, reason, times) on ledger.witnessed to ledger_reconciler;
 grant delete on ledger.held_key, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
 grant execute on function ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
   ledger.register_actor, ledger.try_lock_rows to ledger_reconciler;

@@ -1,0 +1,173 @@
+"""A broken expansion is noticed when a schedule is defined, and by the reconciler."""
+
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from dueledger.definitions.put_in_force import put_in_force
+from dueledger.definitions.second_opinion import ask_witness, check_agreement, record_opinions
+from dueledger.ledger.definitions.parsing import Definition
+from dueledger.ledger.errors import WitnessDisagrees
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.reconciler import Reconciler
+from dueledger.reconciler.second_opinion import SecondOpinion
+from tests.witness.broken import (
+    forget_windows,
+    have_patience,
+    hourly,
+    lose_one_of_a_thousand,
+    losing,
+)
+
+from .conftest import NOON
+
+Make = Callable[..., Reconciler]
+PLENTY = 1_000.0
+"""Seconds of CPU: more than asking about every definition takes."""
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    have_patience(monkeypatch)
+
+
+@pytest.fixture
+def definitions(kind: str) -> list[Definition]:
+    return hourly(kind)
+
+
+@pytest.fixture
+def breaking() -> Iterator[pytest.MonkeyPatch]:
+    """Breaks the expansion until it is undone, or the test ends."""
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+    forget_windows()
+
+
+@pytest.fixture
+async def ada(frozen: Connection) -> int:
+    return await register_actor(frozen, "person:ada", ActorKind.PERSON)
+
+
+@pytest.fixture
+def reconciler(make_reconciler: Make) -> Reconciler:
+    made = make_reconciler()
+    made.second_opinion = SecondOpinion(PLENTY, credit_max=PLENTY)
+    return made
+
+
+async def disagreeing(connection: Connection, *, open_only: bool = True) -> list[findings.Record]:
+    return await findings.list_findings(
+        connection, type_=FindingType.DISAGREES, open_only=open_only
+    )
+
+
+async def test_g11_one_lost_occurrence_of_a_thousand_is_noticed_when_a_schedule_is_defined(
+    frozen: Connection,
+    reconciler: Reconciler,
+    definitions: list[Definition],
+    ada: int,
+    breaking: pytest.MonkeyPatch,
+) -> None:
+    wrong = losing(definitions, NOON)
+    assert wrong
+    new = [(one, 1, NOON) for one in definitions]
+    check_agreement(await ask_witness(new))
+
+    lose_one_of_a_thousand(breaking)
+    opinions = await ask_witness(new)
+    assert {each.definition.definition for each in opinions if each.is_refused} == wrong
+    with pytest.raises(WitnessDisagrees) as refused:
+        await record_opinions(frozen, opinions, accepted=None, actor_no=ada)
+    first = cast("list[dict[str, Any]]", refused.value.fields["disagreements"])[0]
+    assert first["ours"][: first["parts_after"]] == first["theirs"][: first["parts_after"]]
+    assert first["theirs"][first["parts_after"]] not in first["ours"]
+    assert await disagreeing(frozen, open_only=False) == []
+
+    await put_in_force(frozen, definitions, actor_no=ada)
+    await record_opinions(frozen, opinions, accepted="counted by hand", actor_no=ada)
+    rows = await disagreeing(frozen, open_only=False)
+    assert {row["subject"] for row in rows} == {f"{name}, version 1" for name in wrong}
+    assert {(row["resolution"], row["reason"]) for row in rows} == {
+        (Resolution.ACCEPTED, "counted by hand")
+    }
+    by = await frozen.fetch("select distinct resolved_by from ledger.finding")
+    assert [row["resolved_by"] for row in by] == [ada]
+    await reconciler.run_pass()
+    again = await disagreeing(frozen, open_only=False)
+    assert [row["resolution"] for row in again] == [Resolution.ACCEPTED] * len(wrong)
+
+
+async def test_g11_one_lost_occurrence_of_a_thousand_is_found_by_the_reconciler_until_it_is_not(
+    frozen: Connection,
+    reconciler: Reconciler,
+    definitions: list[Definition],
+    ada: int,
+    breaking: pytest.MonkeyPatch,
+) -> None:
+    await put_in_force(frozen, definitions, actor_no=ada)
+    wrong = losing(definitions, NOON)
+    assert wrong
+    lose_one_of_a_thousand(breaking)
+    result = await reconciler.run_pass()
+    assert result.found[FindingType.DISAGREES] == len(wrong)
+    found = await disagreeing(frozen)
+    assert {row["subject"] for row in found} == {f"{name}, version 1" for name in wrong}
+    assert all("croniter" in row["sentence"] for row in found)
+    assert (await reconciler.run_pass()).found[FindingType.DISAGREES] == len(wrong), "as recorded"
+
+    breaking.undo()
+    forget_windows()
+    await frozen.execute("update ledger.witnessed set asked_at = asked_at - interval '4 days'")
+    assert (await reconciler.run_pass()).found[FindingType.DISAGREES] == 0
+    closed = await disagreeing(frozen, open_only=False)
+    assert [row["resolution"] for row in closed] == [Resolution.EXPLAINED] * len(wrong)
+
+
+async def test_the_witness_is_asked_as_far_as_its_share_goes_and_the_oldest_first(
+    frozen: Connection, make_reconciler: Make, definitions: list[Definition], ada: int
+) -> None:
+    asked = "select definition_no from ledger.witnessed order by asked_at, definition_no"
+    await put_in_force(frozen, definitions, actor_no=ada)
+    reconciler = make_reconciler()
+    reconciler.second_opinion = SecondOpinion(credit_max=0.0)
+    await reconciler.run_pass()
+    assert await frozen.fetch(asked) == [], "a share of nothing"
+
+    reconciler.second_opinion = SecondOpinion(PLENTY, credit_max=PLENTY)
+    await reconciler.run_pass()
+    everyone = await frozen.fetch(asked)
+    assert len(everyone) == len(definitions)
+
+    oldest = everyone[7]["definition_no"]
+    await frozen.execute(
+        "update ledger.witnessed set asked_at = asked_at - make_interval("
+        " days => case definition_no when $1 then 5 else 4 end)",
+        oldest,
+    )
+    # Its start takes more than the rest: then one is asked about.
+    reconciler.second_opinion = SecondOpinion(credit_max=1e-6, start_cpu_seconds=1e-6)
+    await reconciler.run_pass()
+    fresh = await frozen.fetch(
+        "select definition_no from ledger.witnessed"
+        " where asked_at > ledger.machine_now() - interval '1 day'"
+    )
+    assert [row["definition_no"] for row in fresh] == [oldest]
+
+
+async def test_versions_that_are_over_are_not_asked_about(
+    frozen: Connection, reconciler: Reconciler, definitions: list[Definition], ada: int
+) -> None:
+    one = definitions[0]
+    await put_in_force(frozen, [one], actor_no=ada, effective_from=NOON - timedelta(days=2))
+    later = one.model_copy(update={"labels": {"a": "b"}})
+    await put_in_force(frozen, [later], actor_no=ada, effective_from=NOON - timedelta(days=1))
+    await reconciler.run_pass()
+    rows = await frozen.fetch(
+        "select d.version from ledger.witnessed join ledger.definition d using (definition_no)"
+    )
+    assert [row["version"] for row in rows] == [2]
