@@ -97,8 +97,8 @@ class PartitionProgress:
         elapsed_seconds = min(now - self._checked_at, ELAPSED_SECONDS_MAX)
         self._checked_at = now
         self._move(positions, elapsed_seconds)
+        await self._check_idle()  # by the deadlines known: Postgres may be away as well
         await self._read_deadlines({key.topic for key in positions})
-        await self._check_idle()
         await self._record()
         return {}
 
@@ -137,7 +137,8 @@ class PartitionProgress:
         overdue = {
             key: progress
             for key, progress in self._progress.items()
-            if progress.idle_seconds > (progress.checks + 1) * self._deadlines[key.topic]
+            if progress.idle_seconds
+            > (progress.checks + 1) * self._deadlines.get(key.topic, float("inf"))
         }
         if not overdue:
             return
