@@ -7,22 +7,19 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 from dueledger.ledger.identity import item_id, total_of
-from dueledger.ledger.rules.event_issues import first_cycle
+from dueledger.ledger.rules.event_issues import first_cycle, microseconds_of
 from dueledger.ledger.rules.schedule_drafts import reissue_cycle, split_issue
 from dueledger.ledger.states import TransitionEvent
-from dueledger.reconciler.compared_items import ActualItem, ExpectedItem, KindKey
+from dueledger.reconciler.compared_items import LATER, ActualItem, ExpectedItem, KindKey
 from dueledger.reconciler.tallies import KindTally, no_tallies
 
 COMPLETED: Final = int(TransitionEvent.COMPLETED)
 SUPERSEDED: Final = int(TransitionEvent.SUPERSEDED)
 SKIPPED: Final = int(TransitionEvent.SKIPPED)
-EXPLAINING: Final = frozenset(
-    {
-        int(TransitionEvent.CANCELLED),
-        SUPERSEDED,
-        SKIPPED,
-    }
-)
+WITHDRAWN: Final = frozenset({SUPERSEDED, SKIPPED})
+EXPLAINING: Final = WITHDRAWN | {int(TransitionEvent.CANCELLED)}
+
+_DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +128,8 @@ class WindowComparison:
             if row is not None:
                 self.matched.add(item.id)
                 tally.expected += 1
-                self._expect_next_issue(item, row)
+                if row[LATER] or item.event in WITHDRAWN or item.definition_no != row[_DEFINITION]:
+                    self._expect_next_issue(item, row)
             elif not flow.is_covered:
                 result.unverified.add((flow.tenant, flow.kind))
                 tally.expected += 1
@@ -162,12 +160,14 @@ class WindowComparison:
         if first.definition_no is None or first.reference is not None:
             return
         owed = [first._replace(later=()), *map(ExpectedItem._make, first.later)]
+        at = microseconds_of(item.due_at)
         own = [each for each in owed if each.definition_no == item.definition_no]
+        own = own or [each for each in owed if each.due_microseconds == at]
         was = (own or owed)[0]
         owed.remove(was)
         issue = split_issue(first.cycle)[1]
         ended = item.ended_at is not None and item.ended_at <= self.whole.as_of
-        if ended and item.event in (SUPERSEDED, SKIPPED):
+        if ended and item.event in WITHDRAWN:
             if was.is_live or issue > 1:
                 live = item.event == SUPERSEDED and not was.is_tolerated
                 owed.append(was._replace(is_live=live))
