@@ -266,25 +266,28 @@ class Materialiser:
     ) -> MaterialisedCounts:
         """Emit the items of first versions, all together."""
         owed = [
-            (expansion.definition_no, draft)
+            OwedOccurrence(expansion.definition_no, draft, expansion.effective_from)
             for expansion in expansions
             for draft in expansion.owed.drafts
         ]
         emitted = 0
         for first in range(0, len(owed), _EMIT_ITEMS):
-            definition_nos, drafts = zip(*owed[first : first + _EMIT_ITEMS], strict=True)
+            batch = owed[first : first + _EMIT_ITEMS]
             results = await emit_items(
-                connection, drafts, actor_no=self._actor_no, definition_nos=definition_nos
+                connection,
+                [each.draft for each in batch],
+                actor_no=self._actor_no,
+                definition_nos=[each.definition_no for each in batch],
             )
             known = [
-                OwedOccurrence(definition_no, result.draft, None)
-                for definition_no, result in zip(definition_nos, results, strict=True)
-                if not result.created
+                each for each, result in zip(batch, results, strict=True) if not result.created
             ]
             issued = await emit_or_revise(connection, known, actor_no=self._actor_no)
             emitted += len(results) - len(known) + sum(each.created for each in issued)
         skips = [
-            OwedOccurrence(expansion.definition_no, skip.draft, None, skip.reason)
+            OwedOccurrence(
+                expansion.definition_no, skip.draft, expansion.effective_from, skip.reason
+            )
             for expansion in expansions
             for skip in expansion.owed.skipped
         ]
@@ -347,9 +350,7 @@ class Materialiser:
         if not chainless:
             return MaterialisedCounts()
         owed = [
-            OwedOccurrence(
-                no, chain.first, expansion.effective_from if expansion.replaces_older else None
-            )
+            OwedOccurrence(no, chain.first, expansion.effective_from)
             for no in chainless
             for expansion, chain in (chains[no],)
         ]

@@ -34,13 +34,13 @@ NEWER_VERSION: Final = "version"
 class OwedOccurrence:
     """An occurrence of a version: an item, or a skip with its reason.
 
-    An existing item of the occurrence is revised only if it is due at `since` or later. None
-    revises nothing: other versions have no items then.
+    An existing item of the occurrence is revised only if an older version made it and it is due at
+    `since` or later.
     """
 
     definition_no: int
     draft: ItemDraft
-    since: datetime | None
+    since: datetime
     skip_reason: str | None = None
 
 
@@ -76,7 +76,7 @@ async def emit_or_revise(
             issued[place] = EmittedOccurrence(draft, new)
         existing = [place for place, new in zip(left, created, strict=True) if not new]
         ended = set(await _find_withdrawn(connection, owed, issued, existing))
-        own = [place for place in existing if owed[place].since is not None and place not in ended]
+        own = [place for place in existing if place not in ended]
         results = await _revise(connection, owed, issued, own, actor_no=actor_no, reason=reason)
         issue += 1
         skipped = [place for place in own if results[place] is RevisionResult.SKIPPED]
@@ -152,12 +152,11 @@ async def _revise(
     reason: str,
 ) -> dict[int, RevisionResult | None]:
     """Revise existing items; return the result for each index."""
-    since = [each for place in places if (each := owed[place].since) is not None]
     results = await revise_items(
         connection,
         [issued[place].draft for place in places],
         definition_nos=[owed[place].definition_no for place in places],
-        since=since,
+        since=[owed[place].since for place in places],
         reason=reason,
         actor_no=actor_no,
         skip_reasons=[owed[place].skip_reason for place in places],

@@ -156,7 +156,7 @@ async def revise_items(
 
     The result is None if the item does not exist. Scheduled stays Scheduled, or becomes Skipped if
     a reason is given; the journal records the earlier terms. An item is `revised` only if it was
-    never handed out, is due at `since` or later, and belongs to another version of the same
+    never handed out, is due at `since` or later, and belongs to an older version of the same
     definition. `same`: it belongs to this version. `next`: the occurrence is another issue, since
     this one was withdrawn, was skipped by older terms, or is an occurrence of the same nominal time
     at another instant. `skipped`: both versions skip it. Every other item is `begun` and does not

@@ -468,3 +468,38 @@ async def test_a_version_that_begins_while_another_is_expanded_waits_for_it(
     await tick_until_idle(materialiser)
     assert {row["version"] for row in await rows(connection) if row["waits"]} == {2}
     assert await read_now(connection) == NOON.astimezone(UTC)
+
+
+async def test_g1_an_older_version_that_comes_late_takes_nothing_from_the_newer_one(
+    materialiser: Materialiser, set_schedule: SetSchedule, connection: Connection
+) -> None:
+    """It could not be read for a while; the newer one has the same nominal times later."""
+    broken = await set_schedule("d", HOURLY)
+    document = "update ledger.definition set document = $2 where definition_no = $1"
+    read = await connection.fetchval(
+        "select document from ledger.definition where definition_no = $1", broken
+    )
+    await connection.execute(document, broken, read | {"when": {"cron": "a b"}})
+    change = NOON + 2 * HOUR
+    await set_schedule("d", HOURLY | {"timezone": "Etc/GMT+6"}, effective_from=change)
+    await tick_until_idle(materialiser)
+    newer = await rows(connection)
+    await connection.execute(document, broken, read)
+    await connection.execute("update ledger.materialised set failed_at = null")
+    await tick_until_idle(materialiser)
+    found = await rows(connection)
+    assert [row for row in found if row["version"] == 2] == newer
+    assert due_times(found, "waiting") == hours(NOON, END)
+
+
+async def test_a_version_is_not_expanded_while_an_older_one_is_behind(
+    set_schedule: SetSchedule, set_time: SetTime, connection: Connection
+) -> None:
+    """Two processes that expand them at the same time would wait for each other's items."""
+    await set_time(NOON)
+    for number in range(3):
+        await set_schedule(
+            "d", HOURLY, effective_from=NOON + number * HOUR, labels={"n": "abc"[number]}
+        )
+    async with connection.transaction():
+        assert [row.version for row in await take_materialisable(connection, DAY, 10)] == [1]

@@ -42,7 +42,7 @@ begin
       i.definition_no = n.definition_no as own,
       case
         when n.event_no is not null then i.event_no = any (replaced_event_nos)
-        else i.definition_no <> n.definition_no
+        else was.version < will.version
           and i.due_at - make_interval(secs => coalesce(i.smear_seconds, 0)) >= n.since
       end
       and not exists (select from ledger.expedited x where x.item_no = i.item_no) as movable,
@@ -122,9 +122,8 @@ begin
   select s.ord,
     case
       when exists (select from locked l where l.ord = s.ord) then 'revised'
-      when s.ended_by = 12 /* superseded */ and (not s.own or s.ended_for = 'version') then 'next'
       when s.own then 'same'
-      when s.elsewhere then 'next'
+      when s.ended_by = 12 /* superseded */ or s.elsewhere then 'next'
       when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
       when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
       else 'begun'
@@ -134,7 +133,7 @@ begin
 end $$;
 
 comment on function ledger.revise_items is
-  'Let a newer version''s terms apply to items of the same definition that were never handed out (Scheduled), are '
+  'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are '
   'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps '
   'the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is '
   'the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal '

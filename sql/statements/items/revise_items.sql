@@ -1,4 +1,4 @@
--- Give newer terms to pending items of the same definition that were never handed out (Scheduled), or end them as Skipped.
+-- Give newer terms to pending items of older versions that were never handed out (Scheduled), or end them as Skipped.
 -- returns: zero or more, one an input that stands
 -- roles: materialiser
 -- $1 flow_tenants text[]

@@ -22,6 +22,11 @@ join ledger.definition d on d.definition_no = m.definition_no
 where m.materialised_until < m.ends_at
   and m.materialised_until < ledger.now() + make_interval(secs => $1::double precision)
   and (m.failed_at is null or m.failed_at <= ledger.now() - make_interval(secs => $3::double precision))
+  -- One version after the other: two processes would make each other's items and flows, and wait for each other.
+  and (d.version = 1 or not exists (
+    select from ledger.definition o join ledger.materialised b on b.definition_no = o.definition_no
+    where o.tenant = d.tenant and o.name = d.name and o.version < d.version and b.failed_at is null
+      and b.materialised_until < least(b.ends_at, ledger.now() + make_interval(secs => $1::double precision))))
 order by m.materialised_until
 limit $4::integer
 for update of m skip locked
