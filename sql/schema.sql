@@ -1407,7 +1407,7 @@ begin
         when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
-      and (t.given).skip_reason is null
+      and ((t.given).skip_reason is null or (t.given).event_no is null)
   ),
   moved as (
     update ledger.pending p
@@ -1432,9 +1432,9 @@ begin
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select (t.item).effective_date, (t.item).item_no,
       case when (t.given).skip_reason is null then 15 /* revised */ else 13 /* skipped */ end, 0, actor, ledger.now(),
-      case when (t.given).skip_reason is not null then ledger.skip_detail((t.given).skip_reason)
-      else jsonb_build_object(
-        'reason', reason,
+      case when (t.given).skip_reason is null then jsonb_build_object('reason', reason)
+      else ledger.skip_detail((t.given).skip_reason) end
+      || jsonb_build_object(
         'due_at', (t.given).due_at, 'tzdata', revise_items.tzdata,
         'before', jsonb_strip_nulls(jsonb_build_object(
           'version', t.version_before, 'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'zone', (t.item).zone,
@@ -1442,7 +1442,7 @@ begin
           'start_by', (t.item).start_by, 'complete_by', (t.item).complete_by,
           'partition_key', (t.item).partition_key, 'flow_no', (t.item).flow_no,
           'event_no', case when (t.given).event_no is not null then (t.item).event_no end,
-          'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end))) end
+          'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end)))
     from taken t
   )
   select s.ord,
@@ -1458,7 +1458,7 @@ begin
   order by s.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) IS 'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their definition and `since`.';
+COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) IS 'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped, under the newer terms. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their definition and `since`.';
 
 CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
     LANGUAGE plpgsql

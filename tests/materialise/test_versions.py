@@ -384,7 +384,9 @@ async def test_what_the_newer_version_skips_is_recorded_as_skipped_with_its_reas
     await set_schedule("d", daily, effective_from=NOON + HOUR, calendar=calendar)
     await tick_until_idle(materialiser)
     (row,) = await rows(connection)
-    assert (row["state"], row["detail"]) == ("skipped", {"reason": "calendar"})
+    assert (row["state"], row["version"]) == ("skipped", 2)
+    assert row["detail"]["reason"] == "calendar"
+    assert row["detail"]["before"]["version"] == 1
 
 
 async def test_g1_an_occurrence_that_an_older_version_merged_is_owed_by_a_newer_one_alone(

@@ -81,7 +81,7 @@ begin
         when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
-      and (t.given).skip_reason is null
+      and ((t.given).skip_reason is null or (t.given).event_no is null)
   ),
   moved as (
     update ledger.pending p
@@ -106,9 +106,9 @@ begin
     insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at, detail)
     select (t.item).effective_date, (t.item).item_no,
       case when (t.given).skip_reason is null then 15 /* revised */ else 13 /* skipped */ end, 0, actor, ledger.now(),
-      case when (t.given).skip_reason is not null then ledger.skip_detail((t.given).skip_reason)
-      else jsonb_build_object(
-        'reason', reason,
+      case when (t.given).skip_reason is null then jsonb_build_object('reason', reason)
+      else ledger.skip_detail((t.given).skip_reason) end
+      || jsonb_build_object(
         'due_at', (t.given).due_at, 'tzdata', revise_items.tzdata,
         'before', jsonb_strip_nulls(jsonb_build_object(
           'version', t.version_before, 'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'zone', (t.item).zone,
@@ -116,7 +116,7 @@ begin
           'start_by', (t.item).start_by, 'complete_by', (t.item).complete_by,
           'partition_key', (t.item).partition_key, 'flow_no', (t.item).flow_no,
           'event_no', case when (t.given).event_no is not null then (t.item).event_no end,
-          'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end))) end
+          'payload', case when (t.item).payload::text <> (t.given).payload then (t.item).payload::text end)))
     from taken t
   )
   select s.ord,
@@ -134,7 +134,7 @@ end $$;
 
 comment on function ledger.revise_items is
   'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are '
-  'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped instead. The journal keeps '
+  'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped, under the newer terms. The journal keeps '
   'the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is '
   'the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal '
   'time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where '
