@@ -201,7 +201,12 @@ SECONDS: list[dict[str, object]] = [
 @pytest.mark.parametrize("document", SECONDS)
 @pytest.mark.parametrize(
     ("roll", "closed", "rolled_here"),
-    [(Roll.SKIP, 330, 0), (Roll.FOLLOWING, 2, 2), (Roll.NEAREST, 330, 165)],
+    [
+        (Roll.SKIP, 330, 0),
+        (Roll.FOLLOWING, 2, 2),
+        (Roll.NEAREST, 20, 10),
+        pytest.param(Roll.NEAREST, 330, 165, marks=pytest.mark.full),
+    ],
 )
 def test_an_hour_of_every_second_costs_its_rows_whatever_the_calendar(
     document: dict[str, object], roll: Roll, closed: int, rolled_here: int
