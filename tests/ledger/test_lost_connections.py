@@ -41,6 +41,8 @@ async def _send_after_loss(settings: KafkaSettings) -> None:
         await _until_unwritable(connection)
         with pytest.raises(KafkaConnectionError):
             await connection.send(MetadataRequest([]))
+        inside: Any = connection
+        assert not inside.connected()
     finally:
         connection.close()
 
