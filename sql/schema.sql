@@ -2588,7 +2588,7 @@ COMMENT ON COLUMN ledger.withdrawal.replacement IS 'Id of the item that takes it
 CREATE TABLE ledger.witnessed (
     definition_no bigint NOT NULL,
     agreement text NOT NULL,
-    library text,
+    package text,
     reason text,
     times jsonb,
     asked_at timestamp with time zone NOT NULL,
@@ -2598,7 +2598,7 @@ CREATE TABLE ledger.witnessed (
 
 COMMENT ON TABLE ledger.witnessed IS 'What a library that expands the same rule said about a version when it was asked last.';
 
-COMMENT ON COLUMN ledger.witnessed.library IS 'The library and its version; null if none was asked.';
+COMMENT ON COLUMN ledger.witnessed.package IS 'The package that was asked, and its version; null if none was asked.';
 
 COMMENT ON COLUMN ledger.witnessed.reason IS 'Why it is not witnessed.';
 
@@ -3635,8 +3635,8 @@ GRANT SELECT,INSERT ON TABLE ledger.witnessed TO ledger_reconciler;
 GRANT UPDATE(agreement) ON TABLE ledger.witnessed TO ledger_operator;
 GRANT UPDATE(agreement) ON TABLE ledger.witnessed TO ledger_reconciler;
 
-GRANT UPDATE(library) ON TABLE ledger.witnessed TO ledger_operator;
-GRANT UPDATE(library) ON TABLE ledger.witnessed TO ledger_reconciler;
+GRANT UPDATE(package) ON TABLE ledger.witnessed TO ledger_operator;
+GRANT UPDATE(package) ON TABLE ledger.witnessed TO ledger_reconciler;
 
 GRANT UPDATE(reason) ON TABLE ledger.witnessed TO ledger_operator;
 GRANT UPDATE(reason) ON TABLE ledger.witnessed TO ledger_reconciler;

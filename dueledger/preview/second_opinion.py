@@ -12,7 +12,7 @@ class PreviewWitness(TypedDict):
     """What the witness says: `agreement` is agrees, disagrees or not_witnessed."""
 
     agreement: str
-    library: str | None
+    package: str | None
     reason: NotRequired[str]
     ours: NotRequired[list[str]]
     theirs: NotRequired[list[str]]
@@ -34,7 +34,7 @@ def check_preview(definition: Definition, witnessed: WitnessedTimes) -> None:
 
 def witness_document(witnessed: WitnessedTimes) -> PreviewWitness:
     """Return the part of the document that `preview --json` prints."""
-    document = PreviewWitness(agreement=witnessed.agreement.value, library=witnessed.library)
+    document = PreviewWitness(agreement=witnessed.agreement.value, package=witnessed.package)
     if witnessed.reason is not None:
         document["reason"] = witnessed.reason
     if witnessed.agreement is Agreement.DISAGREES:

@@ -34,7 +34,7 @@ async def record_witnessed(
         [name for (_, name, _), _ in witnessed],
         [version for (_, _, version), _ in witnessed],
         [times.agreement.value for _, times in witnessed],
-        [times.library for _, times in witnessed],
+        [times.package for _, times in witnessed],
         [times.reason for _, times in witnessed],
         [_differing(times) for _, times in witnessed],
     )
@@ -47,7 +47,7 @@ async def list_witnessed(connection: Connection) -> list[WitnessedVersion]:
             row["definition_no"],
             WitnessedTimes(
                 Agreement(row["agreement"]),
-                row["library"],
+                row["package"],
                 _read(row["times"], "ours"),
                 _read(row["times"], "theirs"),
             ),

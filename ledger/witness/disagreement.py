@@ -25,7 +25,7 @@ def disagreement(found: Sequence[tuple[str, WitnessedTimes]]) -> WitnessDisagree
         disagreements=[
             {
                 "definition": name,
-                "library": times.library,
+                "package": times.package,
                 "parts_after": times.parts_after,
                 "ours": [each.isoformat() for each in times.ours],
                 "theirs": [each.isoformat() for each in times.theirs],

@@ -47,9 +47,9 @@ class NotAsked(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WitnessQuestion:
-    """A question to `library`, and our own times in the same bounds: at least one."""
+    """A question to `package`, and our own times in the same bounds: at least one."""
 
-    library: str
+    package: str
     question: Question
     ours: tuple[datetime, ...]
 

@@ -42,11 +42,11 @@ class Agreement(StrEnum):
 class WitnessedTimes:
     """The nominal local times of a schedule by our expansion and by a library.
 
-    `reason` says why it is not witnessed; `library` is None if none was asked.
+    `reason` says why it is not witnessed; `package` is None if none was asked.
     """
 
     agreement: Agreement
-    library: str | None = None
+    package: str | None = None
     ours: tuple[datetime, ...] = ()
     theirs: tuple[datetime, ...] = ()
     reason: str | None = None
@@ -59,12 +59,12 @@ class WitnessedTimes:
 
     def __str__(self) -> str:
         if self.agreement is Agreement.AGREES:
-            return f"{self.library} agrees on the next {len(self.ours)} times"
+            return f"{self.package} agrees on the next {len(self.ours)} times"
         if self.agreement is Agreement.NOT_WITNESSED:
             return f"not witnessed: {self.reason}"
         number = self.parts_after
         ours, theirs = (_nth(times, number) for times in (self.ours, self.theirs))
-        return f"{self.library} disagrees from time {number + 1} on: here {ours}, there {theirs}"
+        return f"{self.package} disagrees from time {number + 1} on: here {ours}, there {theirs}"
 
 
 def is_witnessed(when: object) -> TypeGuard[Cron | Rrule]:
@@ -113,7 +113,7 @@ class Witness:
         return self._answers[line]
 
     def _compare(self, asked: WitnessQuestion, line: str) -> WitnessedTimes:
-        library = f"{asked.library} {version(asked.library)}"
+        library = f"{asked.package} {version(asked.package)}"
         answer = self._exchange(line)
         if isinstance(answer, str):
             reason = f"{library} {answer}"

@@ -96,7 +96,7 @@ def disagrees(
         FindingType.DISAGREES,
         FindingSubject(tenant, kind, f"{name}, version {version}"),
         f"Version {version} of the definition {name}: {witnessed}.",
-        expected={"library": witnessed.library, "local_times": _listed(witnessed.theirs)},
+        expected={"package": witnessed.package, "local_times": _listed(witnessed.theirs)},
         actual={"parts_after": witnessed.parts_after, "local_times": _listed(witnessed.ours)},
     )
 

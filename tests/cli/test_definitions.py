@@ -45,7 +45,7 @@ def test_a_preview_shows_what_is_due_and_what_the_gap_skips(
     ran = dueledger("preview", nightly, "--from", "2027-03-13", "--to", "2027-03-16", "--json")
     assert ran.code == 0
     shown = ran.document
-    assert shown.pop("witness")["library"].startswith("croniter ")
+    assert shown.pop("witness")["package"].startswith("croniter ")
     assert shown == {
         "occurrences": [
             {

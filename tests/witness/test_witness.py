@@ -69,7 +69,7 @@ def rrule(text: str, **fields: object) -> Rrule:
 def test_the_witness_agrees(witness: Witness, when: Cron | Rrule, library: str) -> None:
     found = witness.ask(when, SINCE)
     assert found.agreement is Agreement.AGREES, found
-    assert library in (found.library or "")
+    assert library in (found.package or "")
     assert 0 < len(found.ours) <= 50
 
 

@@ -29,7 +29,7 @@ grant update (available_at) on ledger.pending to ledger_operator;
 grant update (reason) on ledger.review to ledger_operator;  -- to lock rows
 grant update (flow_no) on ledger.run to ledger_operator;
 grant update (applied_at, items, superseded) on ledger.tz_change_version to ledger_operator;
-grant update (agreement, asked_at, library, reason, times) on ledger.witnessed to ledger_operator;
+grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_operator;
 grant delete on ledger.pending, ledger.review to ledger_operator;
 grant execute on function ledger.accept_disagreements, ledger.emit_items, ledger.ensure_flows, ledger.list_sequences,
   ledger.lock_name, ledger.move_items, ledger.register_actor to ledger_operator;

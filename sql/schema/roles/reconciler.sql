@@ -24,7 +24,7 @@ grant update (executed_at, executed_by, outcome, status) on ledger.repair to led
 grant update (reason) on ledger.review to ledger_reconciler;  -- to lock rows
 grant update (closed_at) on ledger.run to ledger_reconciler;
 grant update (as_of, blocked_by, complete_before) on ledger.watermark to ledger_reconciler;
-grant update (agreement, asked_at, library, reason, times) on ledger.witnessed to ledger_reconciler;
+grant update (agreement, asked_at, package, reason, times) on ledger.witnessed to ledger_reconciler;
 grant delete on ledger.held_key, ledger.pending, ledger.review, ledger.withdrawal to ledger_reconciler;
 grant execute on function ledger.emit_items, ledger.lock_partitions, ledger.record_findings,
   ledger.register_actor, ledger.try_lock_rows to ledger_reconciler;

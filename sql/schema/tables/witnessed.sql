@@ -1,7 +1,7 @@
 create table ledger.witnessed (
   definition_no bigint primary key references ledger.definition,
   agreement text not null,
-  library text,
+  package text,
   reason text,
   times jsonb,
   asked_at timestamptz not null,
@@ -11,7 +11,7 @@ create table ledger.witnessed (
 
 comment on table ledger.witnessed is
   'What a library that expands the same rule said about a version when it was asked last.';
-comment on column ledger.witnessed.library is 'The library and its version; null if none was asked.';
+comment on column ledger.witnessed.package is 'The package that was asked, and its version; null if none was asked.';
 comment on column ledger.witnessed.reason is 'Why it is not witnessed.';
 comment on column ledger.witnessed.times is 'Where they differ, the nominal local times of both: `ours` and `theirs`.';
 comment on column ledger.witnessed.asked_at is 'When it was asked, by the machine clock.';

@@ -5,18 +5,18 @@
 -- $2 names text[]
 -- $3 versions integer[]
 -- $4 agreements text[]
--- $5 libraries text[]
+-- $5 packages text[]
 -- $6 reasons text[]
 -- $7 times text[]
 -- index: definition_tenant_name_version_key
 -- locks: witnessed rows (definition_no ascending)
-insert into ledger.witnessed (definition_no, agreement, library, reason, times, asked_at)
-select d.definition_no, u.agreement, u.library, u.reason, u.times::jsonb, ledger.machine_now()
+insert into ledger.witnessed (definition_no, agreement, package, reason, times, asked_at)
+select d.definition_no, u.agreement, u.package, u.reason, u.times::jsonb, ledger.machine_now()
 from unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::text[], $6::text[], $7::text[])
-  u (tenant, name, version, agreement, library, reason, times)
+  u (tenant, name, version, agreement, package, reason, times)
 join ledger.definition d on d.tenant = u.tenant and d.name = u.name and d.version = u.version
 order by d.definition_no
 on conflict (definition_no) do update set
-  agreement = excluded.agreement, library = excluded.library, reason = excluded.reason, times = excluded.times,
+  agreement = excluded.agreement, package = excluded.package, reason = excluded.reason, times = excluded.times,
   asked_at = excluded.asked_at
 returning definition_no
