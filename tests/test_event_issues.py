@@ -135,6 +135,7 @@ some_items = st.lists(
     st.builds(implied, minutes, st.sampled_from("abc"), reinstates=st.booleans()),
     min_size=1,
     max_size=6,
+    unique_by=lambda item: item.order,
 )
 some_withdrawals = st.lists(
     st.one_of(
@@ -142,6 +143,7 @@ some_withdrawals = st.lists(
         st.builds(supersede, minutes, st.sampled_from((ITEM, OTHER)), st.sampled_from("gh")),
     ),
     max_size=6,
+    unique_by=lambda withdrawal: withdrawal.order,  # an event withdraws once
 )
 
 
