@@ -20,6 +20,8 @@ from dueledger.ledger.runtime.text_file import SECRET_BYTES_MAX, read_text
 
 HEARTBEAT_SECONDS_MAX: Final = 0.5
 """A member hears of a rebalance by its next heartbeat, and nobody reads until all have heard."""
+METADATA_SECONDS: Final = 10
+"""By then a member sees a new topic. The default of Kafka's client is 300 s."""
 
 _UNUSABLE: Final = "Kafka cannot be used with these settings:"
 
@@ -45,6 +47,7 @@ class MemberArguments(TypedDict):
     isolation_level: Literal["read_committed"]
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    metadata_max_age_ms: int
 
 
 def member_arguments(group: str, *, session_seconds: float) -> MemberArguments:
@@ -57,6 +60,7 @@ def member_arguments(group: str, *, session_seconds: float) -> MemberArguments:
         isolation_level="read_committed",  # skips records of aborted transactions
         session_timeout_ms=int(session_seconds * 1000),
         heartbeat_interval_ms=int(heartbeat_seconds * 1000),
+        metadata_max_age_ms=METADATA_SECONDS * 1000,
     )
 
 

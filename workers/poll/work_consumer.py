@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 ALL_WORK: Final = f"^{re.escape(WORK_TOPIC_PREFIX)}"
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
-METADATA_SECONDS: Final = 10
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
 POSITION_SECONDS: Final = 1.0
@@ -240,7 +239,6 @@ class WorkConsumer:
             retry_backoff_ms=RETRY_MILLISECONDS,
             max_partition_fetch_bytes=FETCH_BYTES_MAX // 2,
             fetch_max_bytes=FETCH_BYTES_MAX,
-            metadata_max_age_ms=METADATA_SECONDS * 1000,
         )
         listener = _Listener(self._revoked)
         if settings.worker_all_topics:
