@@ -164,33 +164,18 @@ async def revise_items(
     """
     if not drafts:
         return []
-    flows, flow_of = _flows(drafts)
     with mapped_errors():
         rows = await connection.fetch(
             statement("revise_items"),
-            *flows,
-            flow_of,
-            [draft.business_key for draft in drafts],
-            [draft.cycle for draft in drafts],
-            [draft.effective_date for draft in drafts],
-            [draft.due_at for draft in drafts],
-            [draft.payload for draft in drafts],
+            *_identity_columns(drafts),
             actor_no,
             since,
             definition_nos,
             reason,
-            _column_or_null([draft.partition_key for draft in drafts]),
-            _column_or_null([draft.labels for draft in drafts]),
-            _column_or_null([draft.start_by for draft in drafts]),
-            _column_or_null([draft.complete_by for draft in drafts]),
-            drafts[0].tzdata,
-            _column_or_null([draft.nominal for draft in drafts]),
-            _column_or_null([draft.zone for draft in drafts]),
-            _column_or_null([draft.decision for draft in drafts]),
-            _column_or_null([draft.smear_seconds for draft in drafts]),
+            *_optional_columns(drafts),
+            *_schedule_columns(drafts),
             skip_reasons,
-            _column_or_null([draft.overlap for draft in drafts]),
-            _column_or_null([draft.overlap_key for draft in drafts]),
+            *_overlap_columns(drafts),
         )
     return _revision_results(rows, len(drafts))
 
@@ -212,30 +197,15 @@ async def revise_event_items(
     """
     if not drafts:
         return []
-    flows, flow_of = _flows(drafts)
     with mapped_errors():
         rows = await connection.fetch(
             statement("revise_event_items"),
-            *flows,
-            flow_of,
-            [draft.business_key for draft in drafts],
-            [draft.cycle for draft in drafts],
-            [draft.effective_date for draft in drafts],
-            [draft.due_at for draft in drafts],
-            [draft.payload for draft in drafts],
+            *_identity_columns(drafts),
             actor_no,
             definition_nos,
-            _column_or_null([draft.partition_key for draft in drafts]),
-            _column_or_null([draft.labels for draft in drafts]),
-            _column_or_null([draft.start_by for draft in drafts]),
-            _column_or_null([draft.complete_by for draft in drafts]),
-            drafts[0].tzdata,
-            _column_or_null([draft.nominal for draft in drafts]),
-            _column_or_null([draft.zone for draft in drafts]),
-            _column_or_null([draft.decision for draft in drafts]),
-            _column_or_null([draft.smear_seconds for draft in drafts]),
-            _column_or_null([draft.overlap for draft in drafts]),
-            _column_or_null([draft.overlap_key for draft in drafts]),
+            *_optional_columns(drafts),
+            *_schedule_columns(drafts),
+            *_overlap_columns(drafts),
             event_nos,
             replaced_event_nos,
             _column_or_null([draft.traceparent for draft in drafts]),
@@ -265,45 +235,67 @@ async def _emit(
 ) -> list[EmittedItem]:
     if not drafts:
         return []
-    flows, flow_of = _flows(drafts)
     with mapped_errors():
         rows = await connection.fetch(
             statement("emit_items"),
-            *flows,
-            flow_of,
-            [draft.business_key for draft in drafts],
-            [draft.cycle for draft in drafts],
-            [draft.effective_date for draft in drafts],
-            [draft.due_at for draft in drafts],
-            [draft.payload for draft in drafts],
+            *_identity_columns(drafts),
             actor_no,
-            _column_or_null([draft.partition_key for draft in drafts]),
-            _column_or_null([draft.labels for draft in drafts]),
-            _column_or_null([draft.start_by for draft in drafts]),
-            _column_or_null([draft.complete_by for draft in drafts]),
+            *_optional_columns(drafts),
             definition_nos,
             event_nos,
-            drafts[0].tzdata,
-            _column_or_null([draft.nominal for draft in drafts]),
-            _column_or_null([draft.zone for draft in drafts]),
-            _column_or_null([draft.decision for draft in drafts]),
-            _column_or_null([draft.smear_seconds for draft in drafts]),
+            *_schedule_columns(drafts),
             _column_or_null([draft.traceparent for draft in drafts]),
             None if reasons is None else _column_or_null(list(reasons)),
-            _column_or_null([draft.overlap for draft in drafts]),
-            _column_or_null([draft.overlap_key for draft in drafts]),
+            *_overlap_columns(drafts),
         )
     known = {row["ord"] - 1 for row in rows}
     return [EmittedItem(draft, index not in known) for index, draft in enumerate(drafts)]
 
 
-def _flows(drafts: Sequence[ItemDraft]) -> tuple[list[tuple[str, ...]], list[int]]:
-    """Return tenants, kinds and lanes of the distinct flows, and each draft's index in them."""
+def _identity_columns(drafts: Sequence[ItemDraft]) -> list[object]:
+    """Return tenants, kinds and lanes of the distinct flows, each draft's index in them, and more.
+
+    After these come business keys, cycles, effective dates, times and payloads.
+    """
     flows: dict[tuple[str, str, str], int] = {}
     flow_of = [
         flows.setdefault((draft.tenant, draft.kind, draft.lane), len(flows) + 1) for draft in drafts
     ]
-    return list(zip(*flows, strict=True)), flow_of
+    return [
+        *zip(*flows, strict=True),
+        flow_of,
+        [draft.business_key for draft in drafts],
+        [draft.cycle for draft in drafts],
+        [draft.effective_date for draft in drafts],
+        [draft.due_at for draft in drafts],
+        [draft.payload for draft in drafts],
+    ]
+
+
+def _optional_columns(drafts: Sequence[ItemDraft]) -> list[object]:
+    return [
+        _column_or_null([draft.partition_key for draft in drafts]),
+        _column_or_null([draft.labels for draft in drafts]),
+        _column_or_null([draft.start_by for draft in drafts]),
+        _column_or_null([draft.complete_by for draft in drafts]),
+    ]
+
+
+def _schedule_columns(drafts: Sequence[ItemDraft]) -> list[object]:
+    return [
+        drafts[0].tzdata,
+        _column_or_null([draft.nominal for draft in drafts]),
+        _column_or_null([draft.zone for draft in drafts]),
+        _column_or_null([draft.decision for draft in drafts]),
+        _column_or_null([draft.smear_seconds for draft in drafts]),
+    ]
+
+
+def _overlap_columns(drafts: Sequence[ItemDraft]) -> list[object]:
+    return [
+        _column_or_null([draft.overlap for draft in drafts]),
+        _column_or_null([draft.overlap_key for draft in drafts]),
+    ]
 
 
 def _column_or_null(column: list[T]) -> list[T] | None:

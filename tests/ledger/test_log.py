@@ -1,8 +1,13 @@
 """Libraries cannot flood the log."""
 
 import logging
+from pathlib import Path
 
-from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, RepeatFilter
+from structlog.testing import capture_logs
+
+from dueledger.ledger.runtime.log import REPEAT_SECONDS, TEMPLATES_MAX, LogEvent, RepeatFilter
+from dueledger.ledger.runtime.service import Stop, run_service
+from dueledger.ledger.runtime.text_file import read_text
 
 
 class Clock:
@@ -48,3 +53,18 @@ def test_what_is_remembered_is_bounded() -> None:
     passed = [repeats.filter(record(f"message {number}")) for number in range(TEMPLATES_MAX + 1)]
     assert all(passed)
     assert repeats.filter(record("message 0"))
+
+
+async def test_a_failed_tick_names_the_function_of_the_product_that_raised() -> None:
+    stop = Stop()
+
+    async def tick() -> dict[str, int]:
+        stop.request()
+        read_text(Path("missing"), 1)
+        return {}
+
+    with capture_logs() as logged:
+        await run_service("test", tick, stop=stop, idle_seconds=0.0)
+    (line,) = logged
+    assert line["event"] == LogEvent.TICK_FAILED
+    assert line["raised_in"] == "dueledger.ledger.runtime.text_file.read_text"
