@@ -249,7 +249,8 @@ class KafkaSource(WorkSource):
             if any(flow.topic in topics and not flow.settled_by_topic for flow in flows):
                 return True
             credits_ = await read_credits(connection, topics)
-        return any(credit.outstanding for credit in credits_) or self._has_queued()
+        outstanding = any(credit.outstanding or credit.suspects for credit in credits_)
+        return outstanding or self._has_queued()
 
     def _full(self) -> set[TopicPartitionKey]:
         queues = max(1, len(self._queues))

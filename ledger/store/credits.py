@@ -9,12 +9,16 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class TopicCredit:
-    """The credit of a topic: live workers, items they grant, and items already outstanding."""
+    """The credit of a topic: live workers, items they grant, and items already outstanding.
+
+    Suspects have no part in the credit: they wait for processes of their own.
+    """
 
     topic: str
     workers: int
     granted: int
     outstanding: int
+    suspects: int
 
 
 async def read_credits(connection: Connection, topics: Sequence[str]) -> list[TopicCredit]:

@@ -117,6 +117,24 @@ async def test_started_items_free_credit_and_waiting_items_do_not(
     assert (await allocator.tick())["claimed"] == 0
 
 
+async def test_suspects_that_wait_take_nothing_of_the_credit_of_other_items(
+    start_allocator: Start,
+    emit_unwanted: Emit,
+    grant: Grant,
+    make_drafts: Drafts,
+    connection: Connection,
+) -> None:
+    await emit_unwanted(make_drafts(10, prefix="suspect"))
+    await connection.execute("update ledger.pending set batch_max = 1, state = 4, starts = 1")
+    await grant(10)
+    allocator = await start_allocator()
+    assert (await allocator.tick())["claimed"] == 10
+    await emit_unwanted(make_drafts(30))
+
+    assert (await allocator.tick())["claimed"] == 10
+    assert (await allocator.tick())["claimed"] == 0
+
+
 async def test_flows_share_their_topics_credit_by_weight(
     start_allocator: Start,
     emit_unwanted: Emit,

@@ -89,6 +89,22 @@ def test_an_item_ends_once_and_a_stopped_run_ends_nothing_more() -> None:
     assert run.is_settled
 
 
+def test_suspects_that_wait_leave_the_queue_its_capacity_for_other_items() -> None:
+    queue = PartitionQueue()
+    queue.add([make_slice(3, 2, 0)], 2, 60)
+    for offset in range(2, 10, 2):  # suspects go on waiting
+        queue.add([make_slice(1, 2, offset)], offset + 2, 60)
+        assert not queue.is_full(3, 100)
+        assert queue.buffered() == 2
+        queue.drop(queue.start_next(2))
+    queue.add([make_slice(1, 1, 10), make_slice(6, 1, 11)], 12, 60)
+    assert not queue.is_full(4, 100)
+    assert queue.is_full(3, 100)
+    assert queue.is_full(4, 90)
+    queue.drop(queue.start_next(2, suspects=True))
+    assert not queue.is_full(3, 100)
+
+
 def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None:
     queue = PartitionQueue()
     assert not queue.is_full(10, 100)

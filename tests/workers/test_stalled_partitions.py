@@ -8,6 +8,7 @@ import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
 
+from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store.items import show_item
 from dueledger.ledger.store.topic_partitions import find_stalled_partition
@@ -67,3 +68,35 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
         return await site.completed() == 1 and stalled == 0
 
     await site.eventually(completed_and_not_stalled)
+
+
+async def test_a_partition_full_of_waiting_suspects_is_reported_until_they_are_worked(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    await site.emit(make_drafts(60, prefix="suspect"))
+    await site.connection.execute("update ledger.pending set batch_max = 1, state = 4, starts = 1")
+    await site.set_kind(queue_seconds=2)
+    handlers, gate = Handlers(), asyncio.Event()
+
+    @handlers.on(site.kind, timeout_seconds=3600)
+    async def wait_if_suspect(item: DueItem) -> Verdict:
+        if item.business_key.startswith("suspect"):
+            await gate.wait()
+        return Completed()
+
+    await site.allocate()
+    await site.work(handlers, worker_buffer_items_max=20)
+
+    async def stalled() -> int:
+        await site.emit(make_drafts(20, prefix=f"plain-{await site.completed()}"))
+        await site.allocate()
+        return await site.connection.fetchval("select count(*) from ledger.stalled_partition")
+
+    await site.eventually(stalled)
+    gate.set()
+
+    async def none_stalled() -> bool:
+        await site.allocate()
+        return not await site.connection.fetchval("select count(*) from ledger.stalled_partition")
+
+    await site.eventually(none_stalled)

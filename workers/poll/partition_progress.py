@@ -74,7 +74,10 @@ class PartitionProgress:
         worker_no: int,
         full: Callable[[], Collection[TopicPartitionKey]],
     ) -> None:
-        """`full` are the partitions that are not polled: their queues wait for the handlers."""
+        """`full` are the partitions that are not polled: their queues wait for the handlers.
+
+        Where only suspects wait, the partition is stalled after a time: items behind are not read.
+        """
         self._pool = pool
         self._consumer = consumer
         self._queues = queues
@@ -118,7 +121,8 @@ class PartitionProgress:
             del self._progress[key]
         for key, position in positions.items():
             progress = self._progress.get(key)
-            if progress is None or key in full:
+            queue = self._queues.get(key)
+            if progress is None or (key in full and queue is not None and queue.queued):
                 self._progress[key] = _ReadProgress(position)
             else:
                 progress.move(position, elapsed_seconds)
@@ -143,13 +147,14 @@ class PartitionProgress:
         if not overdue:
             return
         ends = await self._consumer.read_ends(overdue)
+        full = self._full()
         for key, progress in overdue.items():
             progress.checks += 1
             end = ends.get(key)
             if end is not None and end <= (progress.at.position or 0):
                 progress.reset()  # nothing is there to read
                 continue
-            progress.answered_checks += end is not None
+            progress.answered_checks += end is not None and key not in full
             if progress.checks == 1:
                 self._counts.stalls += 1
                 log.warning(LogEvent.PARTITION_STALLED, **_fields(key, progress), end=end)

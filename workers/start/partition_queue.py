@@ -32,7 +32,8 @@ class DroppedItems(NamedTuple):
 class PartitionQueue:
     """The slices of one partition: queued in offset order, being started, or running.
 
-    Suspects wait in a queue of their own: nothing else waits until their pool has capacity.
+    Suspects wait in a queue of their own, with a capacity of its own: nothing else waits until
+    their pool has capacity.
 
     A queue exists from assignment to revocation. Its runs may live longer: the fence decides about
     them. A partition that is assigned again gets a new queue; the ledger refuses to start the
@@ -47,11 +48,15 @@ class PartitionQueue:
         self._starting: list[ClaimSlice] = []
         self._running: list[OpenRun] = []
         self._end_offset = -1
-        self._bytes = 0
+        self._bytes = self._suspect_bytes = 0.0
 
     def add(self, slices: Iterable[ClaimSlice], end_offset: int, size_bytes: int) -> None:
         """Queue polled slices, up to `end_offset`; they use `size_bytes` of memory."""
-        self._bytes = size_bytes + (self._bytes if self.has_queued else 0)
+        slices = list(slices)
+        suspects = _count(each for each in slices if each.suspects_max is not None)
+        suspect_bytes = size_bytes * suspects / max(1, _count(slices))
+        self._bytes = size_bytes - suspect_bytes + (self._bytes if self.queued else 0.0)
+        self._suspect_bytes = suspect_bytes + (self._suspect_bytes if self.suspects else 0.0)
         for claim_slice in slices:
             self._queue_of(claim_slice).append(claim_slice)
         self._end_offset = end_offset
@@ -66,12 +71,16 @@ class PartitionQueue:
         return chain(self.queued, self.suspects)
 
     def buffered(self) -> int:
-        """Return the number of items that wait to be started."""
-        return sum(len(claim_slice.items) for claim_slice in self.queued_slices())
+        """Return the number of items that wait to be started, without suspects."""
+        return _count(self.queued)
 
     def is_full(self, items_max: int, bytes_max: int) -> bool:
-        """Return whether the queue has `items_max` items or `bytes_max` bytes."""
-        return self.buffered() >= items_max or (self.has_queued and self._bytes >= bytes_max)
+        """Return whether it has `items_max` items or `bytes_max` bytes, or as much of suspects."""
+        waiting = ((self.queued, self._bytes), (self.suspects, self._suspect_bytes))
+        return any(
+            _count(queued) >= items_max or (len(queued) > 0 and size_bytes >= bytes_max)
+            for queued, size_bytes in waiting
+        )
 
     def start_next(self, count: int, *, suspects: bool = False) -> ClaimSlice:
         """Move up to `count` items of the first queued slice to those being started."""
@@ -131,3 +140,7 @@ class PartitionQueue:
 
     def _queue_of(self, claim_slice: ClaimSlice) -> deque[ClaimSlice]:
         return self.queued if claim_slice.suspects_max is None else self.suspects
+
+
+def _count(slices: Iterable[ClaimSlice]) -> int:
+    return sum(len(claim_slice.items) for claim_slice in slices)
