@@ -1,13 +1,20 @@
 """Claims that expire unstarted in Kafka: their items wait, by partition, longer each time."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 
+from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import Claim, mark_published, reap_claims
 from dueledger.ledger.store.flows import find_blockers
 from dueledger.ledger.store.items import show_item
+from dueledger.ledger.store.runs import start_runs
+from dueledger.ledger.store.statements import statement
 from dueledger.why import explain
 
 from .conftest import Ledger
+
+WaitUntil = Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]]
 
 
 async def publish(ledger: Ledger) -> Claim:
@@ -95,3 +102,60 @@ async def test_g9_a_claim_that_never_reached_kafka_does_not_wait(
     await ledger.claim()
     assert await reap(ledger) == [0]
     assert not await ledger.connection.fetch("select from ledger.partition_backoff")
+
+
+async def test_g5_a_start_that_waits_for_a_claim_that_is_reaped_has_not_locked_its_backoff(
+    ledger: Ledger, noon: datetime, database: str, eventually: WaitUntil
+) -> None:
+    await ledger.stand_at(noon)
+    await ledger.emit()
+    await publish(ledger)
+    await reap(ledger)  # the partition has a backoff
+    claims: list[Claim] = []
+    for _ in range(2):
+        await ledger.emit()
+        claims.append(await publish(ledger))
+    open_claim, late = claims
+    worker = await connect(database, application_name="starting")
+    async with ledger.connection.transaction():
+        # What reap_claims runs, one statement after the other.
+        await ledger.connection.execute(
+            "update ledger.claim set deadline = ledger.machine_now() - interval '1 second'"
+            " where fence = $1",
+            late.id.fence,
+        )
+        rows = await ledger.connection.fetch(statement("lock_late_claims"), 10)
+        assert [row["fence"] for row in rows] == [late.id.fence]
+        starting = asyncio.create_task(
+            start_runs(
+                worker,
+                [open_claim.id, late.id],
+                [1, 1],
+                [1, 1],
+                worker_no=ledger.worker_no,
+                lease_seconds=60,
+            )
+        )
+
+        async def waits() -> bool:
+            return await ledger.connection.fetchval(
+                "select count(*) = 1 from pg_stat_activity"
+                " where datname = current_database() and application_name = 'starting'"
+                " and wait_event_type = 'Lock'"
+            )
+
+        await eventually(waits)
+        await ledger.connection.execute("set local lock_timeout = '5s'")
+        reaped = await ledger.connection.fetchrow(
+            statement("reap_claims"),
+            [late.id.fence],
+            [late.id.claimed_at],
+            ledger.worker_no,
+            late.id.claimed_at,
+            late.id.claimed_at,
+        )
+        assert reaped is not None
+        assert reaped["claims"] == 1
+    started, refused = await starting
+    assert (started.run is not None, refused.run) == (True, None)
+    await worker.close()

@@ -13,7 +13,7 @@
 -- $10 last_claimed_at timestamptz
 -- $11 isolations text[]
 -- index: claim_pkey, withdrawal_pkey
--- locks: claim rows (for update, in the order given), partition_backoff rows (for update, skip locked)
+-- locks: claim rows (for update, in the order given), after them partition_backoff rows (for update, skip locked)
 with locked_default as (select from ledger.due_item_default),
 asked as materialized (
   select * from unnest($1::bigint[], $2::timestamptz[], $3::text[], $4::integer[], $5::integer[], $6::integer[], $11::text[])
@@ -35,6 +35,8 @@ opened as (
     c.attempt[a.from_position:a.to_position] as attempt
 ),
 -- A start out of a partition ends its backoff; one that another transaction has locked waits for the next start.
+-- Nothing reads the result, so it runs after all else has locked its rows: a reaper that has locked claims and waits for a backoff
+-- is waited for by no start that has the backoff.
 resumed as (
   delete from ledger.partition_backoff b
   where b.ctid = any (array(
