@@ -1697,6 +1697,7 @@ CREATE TABLE ledger.run (
     flow_no integer,
     run_until timestamp with time zone,
     extended_at timestamp with time zone,
+    overran bit varying,
     isolated_in text,
     CONSTRAINT run_bits_agree CHECK ((bit_length((ended)::"bit") = ((to_position - from_position) + 1))),
     CONSTRAINT run_isolation_known CHECK ((isolated_in = ANY (ARRAY['process'::text, 'slot'::text]))),
@@ -1721,6 +1722,8 @@ COMMENT ON COLUMN ledger.run.flow_no IS 'Set where all items are of one flow who
 COMMENT ON COLUMN ledger.run.run_until IS 'Latest end of the run; no heartbeat extends the lease beyond it.';
 
 COMMENT ON COLUMN ledger.run.extended_at IS 'When the lease was last extended; where the run is settled by topic, every reported outcome extends it.';
+
+COMMENT ON COLUMN ledger.run.overran IS 'A bit for each position, reported by the worker at the hard end: set if its handler had the item then.';
 
 COMMENT ON COLUMN ledger.run.isolated_in IS 'Set for suspects: in a process of their own, which dies instead of the worker, or in the slot that a worker has for one.';
 
@@ -3343,6 +3346,8 @@ GRANT UPDATE(flow_no) ON TABLE ledger.run TO ledger_operator;
 
 GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_outcome_intake;
 GRANT UPDATE(extended_at) ON TABLE ledger.run TO ledger_worker;
+
+GRANT UPDATE(overran) ON TABLE ledger.run TO ledger_worker;
 
 GRANT SELECT ON TABLE ledger.open_item TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.open_item TO ledger_operator;

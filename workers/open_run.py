@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.workers.claim_slices import UnreadableItem
-from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked
+from dueledger.workers.verdict_outcomes import ItemOutcome, SnoozedUntil, parked, released
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from dueledger.ledger.store.runs import StartResult
     from dueledger.workers.claim_slices import ClaimSlice
     from dueledger.workers.item import DueItem
 
 LEASE_MARGIN: Final = 1 / 6  # handlers are stopped in the last sixth of a lease
+NOT_BEGUN: Final = released("other items ran until its run had to end")
+
+
+class CallState(IntEnum):
+    """Whether an item was given to its handler. WAITS: again, after a call that had to be repeated.
+
+    In the last sixth of its run, an item that is NOT_BEGUN is released, and one IN_CALL overruns.
+    """
+
+    NOT_BEGUN = 0
+    IN_CALL = 1
+    WAITS = 2
 
 
 @final
@@ -26,12 +39,15 @@ class OpenRun:
     must stop at `stop_at`, a little earlier. Once `is_stopped` no item ends any more. Outcomes from
     before are still sent, because only the ledger knows whether the lease was lost. `is_cancelled`:
     this worker cancelled the handlers; any other cancellation is a handler's own. `topic` is the
-    source of the items, or empty. Of suspects at most `suspects_max` may run together.
+    source of the items, or empty. Of suspects at most `suspects_max` may run together. `on_call` is
+    called at each change of an item's CallState.
     """
 
     __slots__ = (
+        "_call_states",
         "_ended",
         "_ended_reported",
+        "_on_call",
         "_settled",
         "_settled_prefix",
         "_unsent",
@@ -56,7 +72,13 @@ class OpenRun:
     )
 
     def __init__(
-        self, start: StartResult, claim_slice: ClaimSlice, *, lease_until: float, topic: str = ""
+        self,
+        start: StartResult,
+        claim_slice: ClaimSlice,
+        *,
+        lease_until: float,
+        topic: str = "",
+        on_call: Callable[[OpenRun, Sequence[int], CallState], None] | None = None,
     ) -> None:
         if start.run is None:
             raise ValueError("a refused start opens no run")
@@ -81,6 +103,8 @@ class OpenRun:
         self.unsent_count = 0
         self._settled_prefix = 0
         self._ended_reported = 0
+        self._on_call = on_call
+        self._call_states = bytearray(size)
         self._ended = bytearray(size)
         self._settled = bytearray(size)
         self._unsent: list[ItemOutcome | None] = [None] * size
@@ -114,6 +138,28 @@ class OpenRun:
             (index, item)
             for index, item in enumerate(self.items)
             if not isinstance(item, UnreadableItem) and not self._ended[index]
+        ]
+
+    def mark_calls(self, indexes: Sequence[int], state: CallState) -> None:
+        """Record where items are."""
+        for index in indexes:
+            self._call_states[index] = state
+        if self._on_call is not None:
+            self._on_call(self, indexes, state)
+
+    def release_unbegun(self) -> None:
+        """Release the items that no handler was given: this run must end."""
+        self.end_many(
+            (index, NOT_BEGUN)
+            for index, _ in self.items_to_run()
+            if self._call_states[index] == CallState.NOT_BEGUN
+        )
+
+    def bits_in_call(self) -> list[bool]:
+        """Return for each item whether its handler works it."""
+        return [
+            state == CallState.IN_CALL and not ended
+            for state, ended in zip(self._call_states, self._ended, strict=True)
         ]
 
     def end(self, index: int, outcome: ItemOutcome) -> None:

@@ -143,9 +143,9 @@ class Worker:
         self._finished(run)
 
     def _release_unbegun(self, run: OpenRun) -> None:
-        """Release what of a run waits for the isolated process, and was in none yet."""
-        if self._isolated is not None:
-            self._isolated.release_unbegun(run)
+        """Release the items of a run that no handler was given."""
+        run.release_unbegun()
+        self.on_items_ended(run)
 
     async def settle(self) -> dict[str, int]:
         """Settle items that have ended."""
@@ -177,11 +177,12 @@ class Worker:
                 self._leases.stop_expiring,
                 self._leases.check_delay_seconds,
             ),
+            Service("worker.report_overruns", self._leases.report_overruns),
             Service("worker.check_pools", stuck.tick, STUCK_CHECK_SECONDS),
             *self._source.background_services(),
         ]
         if self._isolated is not None:
-            services.append(Service("worker.isolate", self._isolated.tick))
+            services += [Service("worker.isolate", each.tick) for each in self._isolated.processes]
         if once:
             services.append(self._single_pass(stop))
         service_tasks = _start(services, services_stop)

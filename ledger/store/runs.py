@@ -1,6 +1,6 @@
 """Runs: starting claim slices, settling outcomes, and extending leases."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -227,16 +227,40 @@ async def settle_runs(
     return [RefusedSettlement(row["run_no"], SettleRefusal(row["reason"])) for row in rows]
 
 
+async def report_overruns(
+    connection: Connection, overruns: Mapping[RunId, Sequence[bool]], worker_no: int
+) -> None:
+    """Record which items of a worker's open runs were with their handlers at the hard end.
+
+    They are blamed when the run is reaped. Runs that are not at their hard end stay as they are.
+    """
+    started_ats = [run.started_at for run in overruns]
+    await connection.execute(
+        statement("report_overruns"),
+        [run.run_no for run in overruns],
+        started_ats,
+        [_bits(bits) for bits in overruns.values()],
+        worker_no,
+        *first_and_last(started_ats),
+    )
+
+
 def _mask(outcomes: Sequence[Outcome | None]) -> BitString:
     size = len(outcomes)
+    if None in outcomes:
+        return _bits([outcome is not None for outcome in outcomes])
     padding = -size % 8
-    if None not in outcomes:
-        bits = ((1 << size) - 1) << padding
-    else:
-        bits = 0
-        for outcome in outcomes:
-            bits = bits << 1 | (outcome is not None)
-        bits <<= padding
+    bits = ((1 << size) - 1) << padding
+    return BitString.frombytes(bits.to_bytes((size + padding) // 8, "big"), bitlength=size)
+
+
+def _bits(values: Sequence[bool]) -> BitString:
+    size = len(values)
+    padding = -size % 8
+    bits = 0
+    for value in values:
+        bits = bits << 1 | value
+    bits <<= padding
     return BitString.frombytes(bits.to_bytes((size + padding) // 8, "big"), bitlength=size)
 
 

@@ -232,7 +232,7 @@ CASES: Final[dict[tuple[str, State], tuple[Write, dict[str, list[tuple[Any, ...]
         {
             "gone run": [("0",)],
             "run": [("0",)],
-            "pending": [(State.RETRYABLE_FAILURE, 1, 1, 1)],
+            "pending": [(State.RETRYABLE_FAILURE, 0, 1, 1)],
             "transition": [
                 (
                     TransitionEvent.TIMED_OUT,

@@ -8,6 +8,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.claims import reap_runs
 from dueledger.ledger.store.flow_limits import prune_outcomes, update_circuits
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
+from dueledger.ledger.store.runs import RunIsolation
 
 from .conftest import Ledger, allowance, limit
 
@@ -54,7 +55,7 @@ async def test_a_probe_that_fails_or_dies_opens_the_circuit_again(ledger: Ledger
         "update ledger.flow set circuit = 'half_open', circuit_at = ledger.machine_now()"
     )
     probe = await ledger.claim(limit=1, limited=True)
-    await ledger.start(probe.fence)
+    await ledger.start(probe.fence, isolation=RunIsolation.SLOT)
     await ledger.end_leases()
     assert (await reap_runs(ledger.connection, 10, ledger.worker_no)).runs == 1
     (change,) = await update_circuits(ledger.connection)

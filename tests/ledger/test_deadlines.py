@@ -5,6 +5,7 @@ import pytest
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store.claims import mark_published, reap_claims, reap_runs
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
+from dueledger.ledger.store.runs import RunIsolation
 
 from .conftest import Ledger
 
@@ -64,7 +65,8 @@ async def test_g9_a_queue_deadline_that_parks_leaves_alone_what_was_never_publis
 
 
 async def start_again(ledger: Ledger) -> int:
-    run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+    fence = (await ledger.claim()).fence
+    run_no = (await ledger.start(fence, isolation=RunIsolation.SLOT)).run_no
     assert run_no is not None
     return run_no
 

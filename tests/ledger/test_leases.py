@@ -13,6 +13,7 @@ from dueledger.ledger.store.runs import (
     RunIsolation,
     Settlement,
     extend_leases,
+    report_overruns,
     settle_runs,
     start_runs,
 )
@@ -64,13 +65,14 @@ async def test_g5_batches_that_die_beside_each_other_come_back_smaller_than_each
     assert [row["batch_max"] for row in sizes] == [1]
 
 
-async def test_g9_an_item_that_dies_alone_is_parked_at_its_cap_of_attempts(
+async def test_g9_a_suspect_that_dies_in_its_slot_is_parked_at_its_cap_of_attempts(
     ledger: Ledger,
 ) -> None:
     (item,) = await ledger.emit()
-    for _ in range(5):
+    for death in range(6):
         claim = await ledger.claim()
-        await ledger.start(claim.fence)
+        assert list(claim.attempts) == [max(1, death)]  # the first blames nobody
+        await ledger.start(claim.fence, isolation=RunIsolation.SLOT if claim.batch_max else None)
         await ledger.end_leases()
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
@@ -84,7 +86,8 @@ async def test_g9_an_item_whose_worker_died_waits_as_long_as_one_that_failed_wit
 
     async def wait(seed: float, *, fails: bool) -> float:
         await ledger.emit(due_at=noon)
-        run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+        fence = (await ledger.claim()).fence
+        run_no = (await ledger.start(fence, isolation=RunIsolation.SLOT)).run_no
         await ledger.connection.execute("select setseed($1)", seed)
         if fails:
             await ledger.settle(run_no, FAILED)
@@ -111,7 +114,8 @@ async def test_g9_an_item_whose_retry_would_come_after_its_total_deadline_is_par
     policy = KindPolicy("acme", ledger.kind, backoff_base_seconds=1e6, total_seconds=60.0)
     await put_kind_policy(ledger.connection, policy)
     (item,) = await ledger.emit(due_at=noon)
-    run_no = (await ledger.start((await ledger.claim()).fence)).run_no
+    fence = (await ledger.claim()).fence
+    run_no = (await ledger.start(fence, isolation=RunIsolation.SLOT)).run_no
     await ledger.connection.execute("select setseed(0.5)")
     if fails:
         await ledger.settle(run_no, FAILED)
@@ -241,6 +245,44 @@ async def test_a_suspect_that_failed_is_claimed_by_itself_and_others_are_no_susp
         await ledger.settle((await ledger.start(claim.fence)).run_no, FAILED)
     rows = await ledger.connection.fetch("select batch_max from ledger.pending order by item_no")
     assert [row["batch_max"] for row in rows] == [1, None]
+
+
+async def test_g5_the_end_of_its_worker_blames_no_item_though_it_ran_alone(ledger: Ledger) -> None:
+    await ledger.emit()
+    await ledger.start((await ledger.claim()).fence)
+    await ledger.end_leases()
+    await reap_runs(ledger.connection, 100, ledger.worker_no)
+    row = await ledger.connection.fetchrow("select attempt, starts, batch_max from ledger.pending")
+    assert tuple(row or ()) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("run_late", ["retry", "park"])
+@pytest.mark.parametrize("is_reported", [True, False])
+async def test_g9_a_hard_end_blames_the_items_that_their_handlers_had_and_no_others(
+    ledger: Ledger, run_late: str, *, is_reported: bool
+) -> None:
+    policy = KindPolicy("acme", ledger.kind, run_seconds=30.0, run_late=run_late)
+    await put_kind_policy(ledger.connection, policy)
+    items = await ledger.emit(3)
+    fence = (await ledger.claim()).fence
+    await ledger.connection.execute("update ledger.claim set run_seconds = 30")
+    run = (await ledger.start(fence, 1, 3)).run
+    assert run is not None
+    if is_reported:
+        await report_overruns(ledger.connection, {run: [False, True, False]}, ledger.worker_no)
+    await ledger.pass_machine_seconds(31)
+    await reap_runs(ledger.connection, 100, ledger.worker_no)
+    attempts = await ledger.connection.fetch("select attempt from ledger.pending order by item_no")
+    overran = run_late == "park" and is_reported
+    assert [row["attempt"] for row in attempts] == ([0, 0] if overran else [0, int(is_reported), 0])
+    assert [await ledger.state_of(item) for item in items].count(State.MANUAL_REVIEW) == overran
+    details = await ledger.connection.fetch(
+        "select detail ->> 'reason', detail ->> 'beside' from ledger.transition order by item_no"
+    )
+    lapsed = ("lease lapsed", "3")
+    overrun = ("overran", "1") if is_reported else lapsed
+    assert [tuple(row) for row in details] == [lapsed, overrun, lapsed]
+    await ledger.check_balance()
 
 
 async def test_an_item_is_not_blamed_while_its_worker_ran_others_in_runs_of_their_own(

@@ -86,6 +86,7 @@ RUN_WRITES: Final[dict[str, Arguments]] = {
         [None, '{"reason":"test"}'], [], n.ledger.worker_no, *YEARS, *YEARS
     ),
     "extend_leases": lambda n: (*n.started, n.ledger.worker_no, 600.0, *YEARS),
+    "report_overruns": lambda n: (*n.started, [_bits("10")], n.ledger.worker_no, *YEARS),
     "reap_runs": lambda n: (*n.started, n.ledger.worker_no, *YEARS, *YEARS),
 }  # fmt: skip
 
@@ -114,13 +115,21 @@ RUN_STATES: Final[list[tuple[str, dict[str, Any]]]] = [
     ("settle_runs", {"ended": _bits("01")}),
     ("extend_leases", {"closed_at": LONG_AGO}),
     ("extend_leases", {"worker_no": 4_711}),
+    ("report_overruns", {"closed_at": LONG_AGO}),
+    ("report_overruns", {"worker_no": 4_711}),
+    ("report_overruns", {"run_until": None}),
+    ("report_overruns", {"lease_until": LONG_AGO}),
     ("reap_runs", {"closed_at": LONG_AGO}),
 ]
 
 
-async def _named(ledger: Ledger, *, started: bool = False, by_topic: bool = False) -> Named:
+async def _named(
+    ledger: Ledger, name: str = "", *, started: bool = False, by_topic: bool = False
+) -> Named:
     await ledger.emit(2)
     claim = await ledger.claim()
+    if name == "report_overruns":  # nothing else extends its lease no further than its hard end
+        await ledger.connection.execute("update ledger.claim set run_seconds = 30")
     # Another flow and another kind, neither of which this is about.
     await ledger.emit(lane="another")
     await ledger.emit(kind=f"{ledger.kind}Other")
@@ -188,7 +197,7 @@ async def test_g4_a_write_about_a_claim_settled_by_topic_changes_no_other(
 @pytest.mark.parametrize("name", RUN_WRITES)
 async def test_g4_a_write_about_a_run_changes_no_other(undone_ledger: Ledger, name: str) -> None:
     ledger = undone_ledger
-    named = await _named(ledger, started=True)
+    named = await _named(ledger, name, started=True)
     assert named.run is not None
     run_no, started_at = named.run["run_no"], named.run["started_at"]
     twins = [
@@ -208,7 +217,7 @@ async def test_g4_a_write_that_its_claim_or_run_does_not_permit_changes_nothing(
     undone_ledger: Ledger, table: str, name: str, state: dict[str, Any]
 ) -> None:
     ledger = undone_ledger
-    named = await _named(ledger, started=table == "run", by_topic=name == "start_topic_runs")
+    named = await _named(ledger, name, started=table == "run", by_topic=name == "start_topic_runs")
     for column, value in state.items():
         await ledger.connection.execute(f"update ledger.{table} set {column} = $1", value)  # noqa: S608 - names of the test
     before = [await read_rows(ledger, other) for other in TABLES]

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.claims import reap_runs
 from dueledger.ledger.store.flow_limits import flag_streaks, list_streaks
+from dueledger.ledger.store.runs import RunIsolation
 
 from .conftest import Ledger
 
@@ -61,7 +62,7 @@ async def test_a_key_whose_worker_dies_each_time_is_flagged_too(ledger: Ledger) 
     await ledger.emit()
     for _ in range(3):
         claim = await ledger.claim()
-        await ledger.start(claim.fence)
+        await ledger.start(claim.fence, isolation=RunIsolation.SLOT)
         await ledger.end_leases()
         await reap_runs(ledger.connection, 10, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")

@@ -16,6 +16,7 @@ from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store.runs import Outcome
 from dueledger.workers.handlers import Handler, HandlerForm
+from dueledger.workers.open_run import CallState
 from dueledger.workers.run.call_slots import AHEAD_WAIT_SECONDS, CallSlots
 from dueledger.workers.run.own_transaction import settle_inside
 from dueledger.workers.run.thread_call import CallResult, call_in_thread
@@ -221,6 +222,7 @@ class HandlerPool:
             if result.error is None:
                 run.end_many(self._outcomes(result.value, part))
             elif len(part) > 1 and calls_left > 0 and type(result.error) is not HandlerTimeout:
+                run.mark_calls([index for index, _ in part], CallState.WAITS)
                 parts += [part[: len(part) // 2], part[len(part) // 2 :]]
             else:
                 run.end_many((index, self._outcome(result, item)) for index, item in part)
@@ -282,6 +284,7 @@ class HandlerPool:
 
     async def _call(self, run: OpenRun, work: Sequence[ItemAtIndex], *arguments: object) -> object:
         """Call the handler with its timeout."""
+        run.mark_calls([index for index, _ in work], CallState.IN_CALL)
         seconds = self.handler.options.timeout_seconds
         if self.handler.is_async:
             limit = asyncio.timeout(seconds)

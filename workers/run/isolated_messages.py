@@ -10,14 +10,18 @@ import pickle
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from dueledger import __version__
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dueledger.ledger.store.runs import RunId
     from dueledger.workers.item import DueItem
+    from dueledger.workers.open_run import CallState
     from dueledger.workers.verdict_outcomes import ItemOutcome
 
 LENGTH: Final = struct.Struct(">I")
+START_RETRY_SECONDS: Final = 5.0  # what cannot run in this process is released for so long
 
 
 class Program(NamedTuple):
@@ -28,6 +32,8 @@ class Program(NamedTuple):
     dsn: str
     worker_name: str
     worker_no: int
+    version: str = __version__
+    """Of the worker. Another one's messages may differ: such a process ends before it is ready."""
 
 
 class Call(NamedTuple):
@@ -67,6 +73,14 @@ class Ended(NamedTuple):
     outcomes: Sequence[tuple[int, ItemOutcome]]
 
 
+class Called(NamedTuple):
+    """Items of a call, by their index in it, were given to their handler, or wait again."""
+
+    call_no: int
+    at: Sequence[int]
+    state: CallState
+
+
 class Settled(NamedTuple):
     """An item was completed in the transaction of its handler."""
 
@@ -89,7 +103,7 @@ class Pong(NamedTuple):
 
 
 Request = Call | Cancel | Ping
-Reply = Ready | Ended | Settled | Cancelled | Stuck | Pong
+Reply = Ready | Called | Ended | Settled | Cancelled | Stuck | Pong
 
 
 def framed(message: Program | Request | Reply) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 import signal
 import socket
@@ -51,6 +52,7 @@ class IsolatedProcess:
                     "-c",
                     BOOT,
                     str(other.fileno()),
+                    str(os.getpid()),
                     str(Path(sys.modules[MODULE.partition(".")[0]].__path__[0]).parent),
                     stdin=asyncio.subprocess.DEVNULL,
                     pass_fds=[other.fileno()],

@@ -7,6 +7,7 @@ under the same run. The process ends when its worker does.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import math
 import os
 import pickle
@@ -18,6 +19,7 @@ import threading
 from time import monotonic
 from typing import TYPE_CHECKING, Final, NoReturn, assert_never, cast, final
 
+from dueledger import __version__
 from dueledger.ledger.claim_id import ClaimId
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.store.runs import StartResult
@@ -27,7 +29,9 @@ from dueledger.workers.open_run import OpenRun
 from dueledger.workers.run.handler_pools import HandlerPools
 from dueledger.workers.run.isolated_messages import (
     LENGTH,
+    START_RETRY_SECONDS,
     Call,
+    Called,
     Cancel,
     Cancelled,
     Ended,
@@ -42,15 +46,25 @@ from dueledger.workers.run.isolated_messages import (
     framed,
 )
 from dueledger.workers.run.own_transaction import open_transactions
+from dueledger.workers.verdict_outcomes import released
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from dueledger.ledger.states import TransitionEvent
     from dueledger.ledger.store import Pool
     from dueledger.workers.handlers import Handlers
+    from dueledger.workers.open_run import CallState
 
 ORPHANED: Final = 0
 LEFT_ALONE: Final = 1
+OTHER_VERSION: Final = 2
 POLL_MILLISECONDS: Final = 250
+PR_SET_PDEATHSIG: Final = 1  # of Linux: prctl(2)
+NO_HANDLER: Final = released(
+    "the process that isolates suspects has no handler for this kind, as after an installation",
+    after_seconds=START_RETRY_SECONDS,
+)
 
 
 @final
@@ -91,12 +105,17 @@ class IsolatedHandlers:
 
     def _start(self, call: Call) -> None:
         first, size = call.items[0], len(call.items)
+        handler_pool = self._pools.find(call.kind, call.topic)
+        if handler_pool is self._pools.unknown_kind:  # the worker has loaded it, perhaps long ago
+            self.send(Ended(call.call_no, [(at, NO_HANDLER) for at in range(size)]))
+            return
         start = StartResult(first.fence, 1, size, call.run_id, size, closed=True, withdrawn=())
         claim_id = ClaimId(first.fence, call.run_id.claimed_at, "")
         claim_slice = ClaimSlice(claim_id, call.kind, 1, 0, [*call.items])
-        run = OpenRun(start, claim_slice, lease_until=math.inf, topic=call.topic)
+        run = OpenRun(
+            start, claim_slice, lease_until=math.inf, topic=call.topic, on_call=self._on_call
+        )
         self._runs[call.call_no], self._call_nos[run] = run, call.call_no
-        handler_pool = self._pools.find(call.kind, call.topic)
         handler_pool.reserve(size)
         handler_pool.start_run(run)
 
@@ -110,6 +129,10 @@ class IsolatedHandlers:
         self.send(Cancelled(call_no))
 
     # Called by the handler pools.
+
+    def _on_call(self, run: OpenRun, indexes: Sequence[int], state: CallState) -> None:
+        if run in self._call_nos:
+            self.send(Called(self._call_nos[run], indexes, state))
 
     def on_items_ended(self, run: OpenRun) -> None:
         """Send the outcomes."""
@@ -189,13 +212,24 @@ async def _run(channel: socket.socket, program: Program, handlers: Handlers) -> 
             await asyncio.Event().wait()
 
 
+def _end_with(parent: int) -> None:
+    """Have the kernel end this process with its worker, even if a handler blocks every thread."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent:  # it died before
+        os._exit(ORPHANED)
+
+
 def main() -> None:
     """Load the handlers that the first message names, and run what follows."""
+    _end_with(int(sys.argv[2]))
     for number in (signal.SIGTERM, signal.SIGINT):
         # Not ignored: programs that handlers start would inherit that.
         signal.signal(number, _go_on)
     channel = socket.socket(fileno=int(sys.argv[1]))
     program = cast("Program", _read(channel))
+    if program.version != __version__:
+        os._exit(OTHER_VERSION)
     configure(json=not sys.stderr.isatty())
     sys.path[:] = program.search_path
     asyncio.run(_run(channel, program, load_handlers(program.places)))

@@ -8,7 +8,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
-from dueledger.ledger.store.runs import extend_leases
+from dueledger.ledger.runtime.waiting import wait_for_event
+from dueledger.ledger.store.runs import RunId, extend_leases, report_overruns
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,7 +41,7 @@ class Leases:
         abandon: Callable[[OpenRun], None],
         release_unbegun: Callable[[OpenRun], None],
     ) -> None:
-        """`release_unbegun` releases what waits in a run that must end: it did not run long."""
+        """`release_unbegun` releases the items of a run that must end and no handler was given."""
         self._pool = pool
         self._runs = runs
         self._counts = counts
@@ -48,6 +49,8 @@ class Leases:
         self._lease_seconds = lease_seconds
         self._abandon_run = abandon
         self._release_unbegun = release_unbegun
+        self._overruns: dict[RunId, list[bool]] = {}
+        self._has_overruns = asyncio.Event()
 
     @property
     def extend_seconds(self) -> float:
@@ -88,7 +91,22 @@ class Leases:
         for run in list(self._runs.values()):
             if run.stop_at <= now and not run.is_stopped:
                 self._release_unbegun(run)
+                if any(in_call := run.bits_in_call()):
+                    self._overruns[run.id] = in_call
+                    self._has_overruns.set()
                 self._lost(run, LogEvent.LEASE_LAPSED)
+        return {}
+
+    async def report_overruns(self) -> dict[str, int]:
+        """Report the items that their handlers had at the hard end: no others are blamed for it."""
+        await wait_for_event(self._has_overruns, CHECK_SECONDS_MAX)
+        self._has_overruns.clear()
+        overruns = dict(self._overruns)
+        if overruns:
+            async with self._pool.acquire() as connection:
+                await report_overruns(connection, overruns, self._worker_no)
+            for run_id in overruns:
+                del self._overruns[run_id]
         return {}
 
     async def check_delay_seconds(self) -> float:

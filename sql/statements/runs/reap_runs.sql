@@ -17,13 +17,13 @@ closed as (
   from unnest($1::bigint[], $2::timestamptz[]) l (run_no, started_at)
   where r.run_no = l.run_no and r.started_at is not distinct from l.started_at and r.started_at between $4::timestamptz and $5::timestamptz
     and r.claimed_at between $6::timestamptz and $7::timestamptz and r.closed_at is null
-  returning r.run_no, r.worker_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.ended, r.extended_at, r.isolated_in,
-    r.run_until <= ledger.machine_now() as overran
+  returning r.run_no, r.worker_no, r.fence, r.claimed_at, r.from_position, r.to_position, r.ended, r.extended_at, r.isolated_in, r.overran,
+    r.run_until <= ledger.machine_now() as is_over
 ),
 lost as materialized (
-  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, coalesce(c.overran, false) as overran, c.isolated_in, k.batch_max,
+  select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, o.overran, c.isolated_in, k.batch_max,
     k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unreported,
-    case when c.overran or c.isolated_in = 'slot' or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
+    case when o.overran or c.isolated_in = 'slot' or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence and k.claimed_at is not distinct from c.claimed_at
     and k.claimed_at between $6::timestamptz and $7::timestamptz
@@ -31,11 +31,15 @@ lost as materialized (
     k.item_no[c.from_position:c.to_position], k.effective_date[c.from_position:c.to_position],
     k.attempt[c.from_position:c.to_position], k.starts[c.from_position:c.to_position]
   ) with ordinality u (item_no, effective_date, attempt, starts, ord)
+  cross join lateral (
+    select coalesce(case when k.topic_actor_no is not null then c.is_over else get_bit(c.overran, u.ord::integer - 1) = 1 end, false) as overran
+  ) o
   where get_bit(c.ended, u.ord::integer - 1) = 0
 ),
 -- Items settled by topic without any reported outcome may never have been read: they are released and no start is counted.
--- An item in a process of its own did not end its worker's; of what a worker ran, an item in its slot for suspects did most likely.
--- An item whose worker ran others beside it is not blamed: no attempt is counted, and it is claimed again in a smaller batch.
+-- The end of a worker blames no item, except one in its slot for suspects, which most likely caused it: a deployment ends workers,
+-- too. No attempt is counted, and the item is claimed again in a smaller batch, as a suspect. A hard end blames the items that were
+-- with their handlers then.
 -- The batch is smaller than its own was, too: a worker that starts many small batches at once would die of them for ever.
 recorded as materialized (
   select r.*
@@ -50,7 +54,9 @@ recorded as materialized (
         else jsonb_build_object(
           'reason', case when l.overran then 'overran' else 'lease lapsed' end, 'beside', l.beside, 'starts', l.starts) end
     )::ledger.item_outcome) as outcomes
-    from (select l.*, l.beside = 1 and not l.unreported and (l.overran or l.isolated_in is distinct from 'process') as blamed from lost l) l
+    from (
+      select l.*, not l.unreported and (l.overran or l.isolated_in is not distinct from 'slot' or l.topic_actor_no is not null) as blamed
+      from lost l) l
   ) u
   cross join lateral ledger.record_outcomes(u.outcomes, $3::bigint) r
 ),

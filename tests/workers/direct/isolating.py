@@ -3,6 +3,7 @@
 import asyncio
 import ctypes
 import os
+import re
 import signal
 import sys
 import threading
@@ -25,6 +26,8 @@ def end_process() -> None:
             os._exit(0)
         case "segfault":
             ctypes.string_at(0)
+        case "hold":
+            re.match("(a+)+$", "a" * 64 + "b")  # for years, and no other thread runs meanwhile
         case "block":
             threading.Event().wait()  # for ever, in the event loop
         case _:

@@ -38,6 +38,32 @@ def completing(kind: str, seen: list[DueItem], **options: int) -> Handlers:
     return handlers
 
 
+async def test_g9_a_hard_end_blames_the_item_in_its_call_and_releases_those_behind_it(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    await estate.emit(make_drafts(8))
+    await estate.set_kind(run_seconds=1)
+    await estate.connection.execute("update ledger.pending set state = 4, attempt = 1, starts = 1")
+    handlers = Handlers()
+
+    @handlers.on_batch(estate.kind, batch_max=8, concurrency=1, timeout_seconds=60)
+    async def wait(items: list[DueItem]) -> Sequence[Verdict]:  # one by one: they failed before
+        await asyncio.Event().wait()
+        return [Completed() for _ in items]
+
+    await estate.work(handlers)
+
+    async def ended() -> list[tuple[int, int]]:
+        rows = await estate.connection.fetch(
+            "select event, attempt from ledger.transition"
+            " where run_no = (select min(run_no) from ledger.run) order by event, attempt"
+        )
+        return [tuple(row) for row in rows] if len(rows) == 8 else []
+
+    released, overran = TransitionEvent.RELEASED, TransitionEvent.TIMED_OUT
+    assert await estate.eventually(ended) == [*[(released, 2)] * 7, (overran, 2)]
+
+
 async def test_a_handler_is_shown_what_was_emitted_byte_for_byte(
     estate: Estate, make_drafts: MakeDrafts
 ) -> None:

@@ -145,13 +145,14 @@ async def test_g9_a_thread_that_never_returns_is_ended_with_its_process(
     assert failure["error"] == "HandlerTimeout"
 
 
+@pytest.mark.parametrize(("handlers", "key"), [("waiting", "suspect"), ("single", "poison")])
 async def test_g5_a_worker_killed_while_a_suspect_runs_ends_its_process_and_blames_nothing(
-    estate: Estate, make_drafts: MakeDrafts
+    estate: Estate, make_drafts: MakeDrafts, handlers: str, key: str
 ) -> None:
     await estate.connection.execute(f"select pg_advisory_lock({GATE})")
-    await estate.emit(make_drafts(1, prefix="suspect"))
-    await suspect(estate, "suspect")
-    worker = await estate.start_process("waiting", module="isolating")
+    await estate.emit(make_drafts(1, prefix=key))
+    await suspect(estate, key)
+    worker = await estate.start_process(handlers, module="isolating", TEST_END="hold")
 
     async def pid() -> int:
         return await estate.connection.fetchval("select max(pid) from public.seen")
