@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
@@ -186,36 +186,37 @@ class Worker:
         if once:
             services.append(self._single_pass(stop))
         service_tasks = _start(services, services_stop)
-        forwarding = asyncio.create_task(forward_stop(stop, work_stop))
-        input_tasks: list[asyncio.Task[None]] = []
-        try:
+        other_tasks = [asyncio.create_task(forward_stop(stop, work_stop), name="worker.stop")]
+        async with AsyncExitStack() as closing:  # from the last on; one that fails skips no other
+            closing.push_async_callback(self._close_source)
+            closing.push_async_callback(_cancel, service_tasks)
+            closing.push_async_callback(asyncio.wait, service_tasks, timeout=CLOSE_SECONDS)
+            closing.callback(services_stop.request)
+            closing.push_async_callback(_cancel, other_tasks)
+            if self._isolated is not None:
+                closing.callback(self._isolated.close)
+            closing.push_async_callback(self._source.stop_taking)
+            closing.callback(self._cancel_handlers)
             opening = self._source.open() if once else until_available(self._source.open)
             if await run_unless_stopped(opening, work_stop):
                 inputs = self._source.input_services()
                 input_tasks = _start(inputs, work_stop)
+                other_tasks += input_tasks
                 await work_stop.wait()
                 for service, task in zip(inputs, input_tasks, strict=True):
                     if service.is_cancelled_by_drain:
                         task.cancel()
                 await self._drain(input_tasks)
-        finally:
-            for run in self.runs.values():
-                run.cancel_handlers()
-            await self._source.stop_taking()
-            if self._isolated is not None:
-                self._isolated.close()
-            services_stop.request()
-            for task in (forwarding, *input_tasks):
-                task.cancel()
-            tasks = [forwarding, *input_tasks, *service_tasks]
-            await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
-            for task in service_tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(CLOSE_SECONDS):
-                    await self._source.close()
         stuck.raise_if_stuck()
+
+    def _cancel_handlers(self) -> None:
+        for run in self.runs.values():
+            run.cancel_handlers()
+
+    async def _close_source(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._source.close()
 
     def _single_pass(self, stop: Stop) -> Service:
         """Return the service that requests the stop when nothing is due, or after the set time."""
@@ -253,6 +254,12 @@ class Worker:
                     self._progress.clear()
                     await wait_for_event(self._progress, CHECK_SECONDS)
                 await self._source.commit()
+
+
+async def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks, timeout=CLOSE_SECONDS)
 
 
 def _start(services: Iterable[Service], stop: Stop) -> list[asyncio.Task[None]]:

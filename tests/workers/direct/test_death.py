@@ -11,8 +11,11 @@ import pytest
 
 from dueledger import Completed, DueItem, Handlers, Verdict
 from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import CONNECTION_LOST, Connection, open_pool
+from dueledger.workers.direct.source import DirectSource
+from dueledger.workers.process import run_direct_worker
 
 from .conftest import Estate
 
@@ -183,6 +186,33 @@ async def test_suspects_of_handlers_without_a_name_have_one_slot_beside_ordinary
     await estate.work(handlers)
     await estate.until_completed(37)
     assert max(beside.count("suspect") for beside in together) == 1
+
+
+async def test_a_step_of_a_workers_end_that_fails_skips_no_other(
+    estate: Estate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[DirectSource] = []
+
+    async def fail(_: DirectSource) -> None:
+        raise NotImplementedError
+
+    async def close(source: DirectSource) -> None:
+        closed.append(source)
+
+    monkeypatch.setattr(DirectSource, "stop_taking", fail)
+    monkeypatch.setattr(DirectSource, "close", close)
+    stop = Stop()
+    working = asyncio.create_task(run_direct_worker(estate.settings, heir(estate), stop))
+
+    async def started() -> bool:
+        return stop.has_started
+
+    await estate.eventually(started)
+    stop.request()
+    with pytest.raises(NotImplementedError):
+        await working
+    assert len(closed) == 1
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("worker.")]
 
 
 async def test_sigterm_drains_and_leaves_nothing_running(
