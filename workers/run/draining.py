@@ -44,7 +44,7 @@ async def release_unfinished(
         await asyncio.wait(tasks, timeout=STOP_SECONDS)
     for run in list(runs.values()):
         if run.tasks or not pool_of(run).handler.is_async:
-            continue  # a thread may still work on it: the lease decides
-        for index, _ in run.items_to_run():
-            run.end(index, DRAINED)
+            run.release_unbegun()  # a thread may still work on the others: the lease decides
+        else:
+            run.end_many((index, DRAINED) for index, _ in run.items_to_run())
         on_items_ended(run)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import threading
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -16,6 +17,7 @@ from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import CONNECTION_LOST, Connection, open_pool
 from dueledger.workers.direct.source import DirectSource
 from dueledger.workers.process import run_direct_worker
+from dueledger.workers.run import draining
 
 from .conftest import Estate
 
@@ -266,6 +268,36 @@ async def test_what_outlasts_the_drain_and_what_was_withheld_goes_back_at_once(
     assert await estate.count("ledger.claim where closed_at is null") == 0
     assert await estate.completed() == 0
     assert {row["attempt"] for row in (await estate.pending()).values()} == {0}
+
+
+async def test_a_drain_leaves_to_a_thread_only_the_item_that_it_works(
+    estate: Estate, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(draining, "STOP_SECONDS", 0.1)
+    await estate.emit(make_drafts(8))
+    await estate.connection.execute("update ledger.pending set state = 4, attempt = 1, starts = 1")
+    handlers = Handlers()
+    begun, gate = threading.Event(), threading.Event()
+
+    @handlers.on_batch(estate.kind, batch_max=8, concurrency=1, timeout_seconds=60)
+    def work(items: list[DueItem]) -> Sequence[Verdict]:  # one by one: they failed before
+        begun.set()
+        gate.wait()
+        return [Completed() for _ in items]
+
+    stop = await estate.work(handlers, worker_drain_seconds=0.0)
+    await asyncio.to_thread(begun.wait)
+    stop.request()
+
+    async def given_back() -> bool:
+        return len(await estate.pending()) == 7
+
+    try:
+        await estate.eventually(given_back)
+        assert await estate.open_runs() == 1
+    finally:
+        gate.set()
+    assert {row["batch_max"] for row in (await estate.pending()).values()} == {None}
 
 
 MARK = "LOSE-ME"
