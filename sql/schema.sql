@@ -2043,6 +2043,15 @@ ALTER TABLE ledger.event_key ALTER COLUMN event_no ADD GENERATED ALWAYS AS IDENT
     CACHE 1
 );
 
+CREATE TABLE ledger.event_other_key (
+    tenant text NOT NULL,
+    business_key text NOT NULL,
+    event_no bigint NOT NULL,
+    occurred_at timestamp with time zone NOT NULL
+);
+
+COMMENT ON TABLE ledger.event_other_key IS 'Events whose effects are on several business keys: `event` has the first, this table the others.';
+
 CREATE TABLE ledger.failure_streak (
     flow_no integer NOT NULL,
     business_key text NOT NULL,
@@ -2660,6 +2669,9 @@ ALTER TABLE ONLY ledger.emitter_tenant
 
 ALTER TABLE ONLY ledger.event_key
     ADD CONSTRAINT event_key_pkey PRIMARY KEY (tenant, source, id);
+
+ALTER TABLE ONLY ledger.event_other_key
+    ADD CONSTRAINT event_other_key_pkey PRIMARY KEY (tenant, business_key, event_no);
 
 ALTER TABLE ONLY ledger.event
     ADD CONSTRAINT event_pkey PRIMARY KEY (event_no, occurred_at);
@@ -3425,6 +3437,8 @@ GRANT SELECT,INSERT ON TABLE ledger.event_key TO ledger_intake;
 GRANT SELECT,DELETE ON TABLE ledger.event_key TO ledger_upkeep;
 
 GRANT UPDATE(received_at) ON TABLE ledger.event_key TO ledger_upkeep;
+
+GRANT SELECT,INSERT ON TABLE ledger.event_other_key TO ledger_intake;
 
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_auditor;
 GRANT SELECT ON TABLE ledger.failure_streak TO ledger_operator;

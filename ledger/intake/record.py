@@ -7,10 +7,11 @@ each record one of two events of a key would both miss the other one.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.errors import InvalidEvent
+from dueledger.ledger.errors import InvalidEvent, Problem
 from dueledger.ledger.intake.apply.events_by_subject import (
     InterpretedEvent,
     ReceivedEvent,
@@ -35,6 +36,7 @@ from dueledger.ledger.store.events import (
     list_key_events,
     lock_business_keys,
     record_events,
+    record_other_keys,
 )
 from dueledger.ledger.store.items import (
     EmittedItem,
@@ -51,6 +53,10 @@ if TYPE_CHECKING:
 KEY_LOCK_BUCKETS: Final = 3360
 """Divisible by every number of partitions up to 8, by 10, 12, 14 to 16, 20, 24, 28, 30, 32 …: while
 producers key their events by business key, processes that share such a topic share no bucket."""
+
+_KNOWN_EVENTS_MAX: Final = 200_000
+"""Most earlier events of the keys of one batch. A refused batch is halved; a key with more takes no
+more events."""
 
 
 @final
@@ -80,7 +86,8 @@ async def record_batch(
 ) -> AppliedEvents:
     """Record the events and apply the new ones. The caller's transaction commits it.
 
-    Repeating it is harmless: an event that is already in the inbox is not applied again.
+    Repeating it is harmless: an event that is already in the inbox is not applied again. Raises
+    InvalidEvent if the keys have too many earlier events.
     """
     keys = _keys(reads)
     await lock_business_keys(connection, _buckets(reads, keys))
@@ -97,6 +104,8 @@ async def record_batch(
         altered=sum(result.altered for result in recorded),
         unmatched=sum(received.read.effects is None for received in fresh),
     )
+    if others := _other_keys(fresh):
+        await record_other_keys(connection, others)
     changes = {
         subject: find_changes(events)
         for subject, events in group_by_subject([*fresh, *known]).items()
@@ -115,6 +124,19 @@ def _keys(reads: Sequence[InterpretedEvent]) -> set[tuple[str, str]]:
     }
 
 
+def _other_keys(fresh: Sequence[ReceivedEvent]) -> list[tuple[str, str, int, datetime]]:
+    """Return what the inbox does not say of new events: the keys after the first."""
+    return [
+        (event.tenant, business_key, received.event_no, event.time)
+        for received in fresh
+        if received.read.effects is not None and len(received.read.effects) > 1
+        for event in (received.read.event,)
+        for business_key in sorted(
+            {each.effect.business_key for each in received.read.effects} - {received.read.key}
+        )
+    ]
+
+
 def _buckets(reads: Sequence[InterpretedEvent], keys: set[tuple[str, str]]) -> list[int]:
     locked = {business_key for _, business_key in keys}
     locked.update(read.key or read.event.id for read in reads)
@@ -128,7 +150,13 @@ async def _known_events(
     if not keys:
         return []
     tenants, business_keys = zip(*sorted(keys), strict=True)
-    rows = await list_key_events(connection, tenants, business_keys, rules.event_types)
+    rows = await list_key_events(
+        connection, tenants, business_keys, rules.event_types, limit=_KNOWN_EVENTS_MAX
+    )
+    if len(rows) > _KNOWN_EVENTS_MAX:
+        shown = keys.pop()[1] if len(keys) == 1 else f"{len(keys)} keys"
+        problem = Problem("business_key", shown, f"has over {_KNOWN_EVENTS_MAX:,} earlier events")
+        raise InvalidEvent("The event cannot be applied by its time.", [problem])
     known: list[ReceivedEvent] = []
     for row in rows:
         event = DomainEvent(

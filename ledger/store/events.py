@@ -14,7 +14,8 @@ from dueledger.ledger.store.statements import statement
 class InboxEvent:
     """A domain event to record. `body` is the JSON text of its data.
 
-    `matched` is whether an event rule matched it; None if no rule was tried yet.
+    `business_key` is the first of those that it concerns. `matched` is whether an event rule
+    matched it; None if no rule was tried yet.
     """
 
     tenant: str
@@ -86,14 +87,32 @@ async def record_events(
     return [RecordedEvent(**row) for row in rows]
 
 
+async def record_other_keys(
+    connection: Connection, keys: Sequence[tuple[str, str, int, datetime]]
+) -> None:
+    """Record the other keys of new events: tenant, business key, and the event's number and time.
+
+    `record_events` records the first key.
+    """
+    tenants, business_keys, event_nos, times = zip(*keys, strict=True)
+    values = tenants, business_keys, event_nos, times
+    await connection.fetch(statement("record_other_keys"), *values)
+
+
 async def list_key_events(
     connection: Connection,
     tenants: Sequence[str],
     business_keys: Sequence[str],
     types: Sequence[str],
+    *,
+    limit: int,
 ) -> list[KeyEvent]:
-    """List the events of these keys (tenants pairwise) and types, oldest first in each key."""
-    rows = await connection.fetch(statement("list_key_events"), tenants, business_keys, types)
+    """List the events that concern these keys (tenants pairwise) and types, each once.
+
+    If there are more than `limit`, one more is returned.
+    """
+    values = tenants, business_keys, types, limit
+    rows = await connection.fetch(statement("list_key_events"), *values)
     return [KeyEvent(**row) for row in rows]
 
 

@@ -147,6 +147,7 @@ WRITERS: dict[str, dict[str, set[str]]] = {
     "calendar_use": {"insert": {"materialiser"}},
     "definition": {"insert": {"operator"}},
     "event": {"insert": {"intake"}},
+    "event_other_key": {"insert": {"intake"}},
     "event_key": {"insert": {"intake"}, "update": {"upkeep"}, "delete": {"upkeep"}},
     "expedited": {"insert": {"operator"}},
     "flow_change": {"insert": {"operator"}},

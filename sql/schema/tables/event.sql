@@ -38,5 +38,16 @@ comment on column ledger.event.subject is 'CloudEvents subject.';
 comment on column ledger.event.body is 'The event as it was received.';
 comment on column ledger.event.matched is 'Whether an event rule applied to it when it was received.';
 
+create table ledger.event_other_key (
+  tenant text not null,
+  business_key text not null,
+  event_no bigint not null,
+  occurred_at timestamptz not null,
+  primary key (tenant, business_key, event_no)
+);
+
+comment on table ledger.event_other_key is
+  'Events whose effects are on several business keys: `event` has the first, this table the others.';
+
 create index event_key_idx on ledger.event (tenant, business_key, occurred_at);
 create index event_type_idx on ledger.event (tenant, type, occurred_at);
