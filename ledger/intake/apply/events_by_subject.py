@@ -1,6 +1,5 @@
 """Group events by subject: which items they imply and which they withdraw. Pure."""
 
-from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -53,13 +52,10 @@ class ImpliedDraft(NamedTuple):
 
 @dataclass(slots=True)
 class SubjectEvents:
-    """The events of one subject: what they imply, by the id of the first issue, and withdraw.
+    """The events of one subject: what they imply and withdraw. `new` are those of this batch."""
 
-    `new` are those of this batch.
-    """
-
-    implied: defaultdict[bytes, list[ImpliedItem[ImpliedDraft]]] = field(
-        default_factory=lambda: defaultdict[bytes, list[ImpliedItem[ImpliedDraft]]](list)
+    implied: list[ImpliedItem[ImpliedDraft]] = field(
+        default_factory=list[ImpliedItem[ImpliedDraft]]
     )
     withdrawals: list[Withdrawal] = field(default_factory=list[Withdrawal])
     new: set[EventOrder] = field(default_factory=set[EventOrder])
@@ -108,7 +104,7 @@ def _add_effects(subjects: dict[ItemSubject, SubjectEvents], received: ReceivedE
                 reinstates,
                 ImpliedDraft(draft, received.event_no),
             )
-            subject_events.implied[draft.id.bytes].append(implied)
+            subject_events.implied.append(implied)
     for subject, withdrawal in find_withdrawals(order, effects).items():
         if subject in subjects:
             subjects[subject].withdrawals.append(withdrawal)

@@ -1,5 +1,6 @@
 """Compute what new events change: which issues they owe, and which they end. Pure."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -46,8 +47,9 @@ class IssueEnding(NamedTuple):
 class IssueChanges:
     """What new events change for one subject.
 
-    `first_withdrawal` is the earliest of the new ones. `issues` are the ids of all issues, changed
-    or not, and `implied_by` says which of them an event implies, by the id of the first issue.
+    `first_withdrawal` is the earliest of the new ones. If there is one, `issues` are the ids of all
+    issues, changed or not, and `implied_by` says which of them an event implies, by the id of the
+    first issue.
     `event_nos` are those of the known events that imply an item.
     """
 
@@ -73,13 +75,19 @@ class IssueChanges:
 
 def find_changes(events: SubjectEvents) -> IssueChanges:
     """Return what the new events of a subject change, given all its events."""
+    if len(events.implied) == 1 and not events.withdrawals:  # most: it needs no id to compare
+        (only,) = events.implied
+        return IssueChanges([_owed(Issue(None, [only], None), only.owed.draft, events.new)])
     withdrawals = sort_withdrawals(events.withdrawals)
     changes = IssueChanges(
         first_withdrawal=next((each for each in withdrawals if each.order in events.new), None)
     )
     known_withdrawals = [each for each in withdrawals if each.order not in events.new]
     changed: list[tuple[Issue[ImpliedDraft], UUID]] = []
-    for item, implied in events.implied.items():
+    by_item: defaultdict[bytes, list[ImpliedItem[ImpliedDraft]]] = defaultdict(list)
+    for one in events.implied:
+        by_item[one.owed.draft.id.bytes].append(one)
+    for item, implied in by_item.items():
         known = [one for one in implied if one.order not in events.new]
         changes.event_nos.update(one.owed.event_no for one in known)
         before = split_into_issues(item, known, known_withdrawals) if known else []
