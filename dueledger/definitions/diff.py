@@ -19,7 +19,7 @@ COUNTED_MAX: Final = 20_000
 """About how many occurrences of one definition are compared; with more the window is shorter."""
 
 VersionSpan = tuple[Definition, datetime, datetime | None]
-"""A version, and the window in which it is in force."""
+"""A version with a calendar, and the window in which both decide."""
 
 _NOTHING: Final[dict[str, object]] = {}
 
@@ -81,8 +81,8 @@ def compare(
     for definition in (after, *(span[0] for _, span in current)):
         until = min(until, since + _reach(definition, since))
     until = known_until(after, since, until)
-    old = _rounds([span for _, span in current], since, until)
-    new = _rounds([(after, since, None)], since, until)
+    old = _rounds(current, since, until)
+    new = _rounds([(0, (after, since, None))], since, until)
     changes = sorted(
         (
             change
@@ -111,17 +111,23 @@ def _reach(definition: Definition, since: datetime) -> timedelta:
 
 
 def _rounds(
-    spans: Sequence[VersionSpan], since: datetime, until: datetime
+    spans: Sequence[tuple[int, VersionSpan]], since: datetime, until: datetime
 ) -> dict[tuple[object, ...], list[ItemDraft]]:
-    """Return what versions owe, by identity: each may have a nominal time at its own instant."""
+    """Return what versions owe, by identity: each may have a nominal time at its own instant.
+
+    If two calendars of one version have it, it is where the earlier one has placed it.
+    """
     found: dict[tuple[object, ...], list[ItemDraft]] = {}
-    for definition, begins, ends in spans:
+    placed: dict[tuple[object, ...], int] = {}
+    for number, (definition, begins, ends) in spans:
         start, end = max(begins, since), min(ends or until, until)
         if definition.is_schedule and start < end:
             known = known_until(definition, start, end)
             for draft in draft_occurrences(definition, start, known).drafts:
                 key = draft.kind, draft.business_key, draft.cycle, draft.effective_date
-                found.setdefault(key, []).append(draft)
+                if placed.get(key) != number:
+                    placed[key] = number
+                    found.setdefault(key, []).append(draft)
     return found
 
 

@@ -1,9 +1,10 @@
 """Put definitions in force: check them together, compare, write versions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any, Final
 
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
@@ -14,6 +15,7 @@ from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.definitions.policies import START_MAX, STREAK_MAX
 from dueledger.ledger.errors import InvalidDefinition, InvalidInput, Problem, shown_value
+from dueledger.ledger.materialise.schedule_calendars import CalendarPeriods, read_calendar_periods
 from dueledger.ledger.schedule import RECURRING, Relative
 from dueledger.ledger.schedule.falls_due import YEARS_SEARCHED, ever_due
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
@@ -24,7 +26,7 @@ from dueledger.ledger.store.calendar_cache import (
     calendars_of_tenant,
 )
 from dueledger.ledger.store.clock import read_now
-from dueledger.ledger.store.definitions import define, list_versions
+from dueledger.ledger.store.definitions import DefinitionVersion, define, list_versions
 from dueledger.ledger.store.kinds import KindPolicy, list_kind_policies, put_kind_policy
 from dueledger.ledger.store.lock_wait import limit_lock_wait
 from dueledger.ledger.store.schedule_keys import SharedKey, list_shared_keys
@@ -108,8 +110,8 @@ async def preview_change(
 ) -> ChangePreview:
     """Compare what a definition would owe, from `effective_from` or now on, with what is owed.
 
-    The comparison begins now if that is in the past. The recorded definitions use the newest
-    versions of their calendars.
+    The comparison begins now if that is in the past. What is materialised is as its calendar was
+    then; the rest of the recorded definitions uses the newest versions of their calendars.
     """
     tenant = definition.tenant
     versions = await list_versions(
@@ -123,15 +125,33 @@ async def preview_change(
     )
     now = await read_now(connection)
     since = now if effective_from is None else effective_from
+    used = await read_calendar_periods(connection, versions) if named else {}
     spans: list[tuple[int, VersionSpan]] = []
     for each in reversed(versions):
         with suppress(InvalidDefinition):  # an unreadable version owes nothing that could be shown
             read = parse_definition(each.document, source=each.name, calendars=calendars)
-            spans.append((each.version, (read, each.effective_from, each.superseded_at)))
+            spans += [
+                (each.version, span) for span in _spans(each, read, used.get(each.definition_no))
+            ]
     superseded = tuple(
         each.version for each in reversed(versions) if each.effective_from >= max(since, now)
     )
     return ChangePreview(compare(spans, definition, max(since, now)), superseded)
+
+
+def _spans(
+    version: DefinitionVersion, newest: Definition, used: CalendarPeriods | str | None
+) -> Iterator[VersionSpan]:
+    """Yield a version with each calendar that placed its items; `newest` places those to come."""
+    begins = version.effective_from
+    materialised_until = max(version.materialised_until or begins, begins)
+    if isinstance(used, list):
+        last = min(materialised_until, version.superseded_at or materialised_until)
+        froms = [begins, *(max(from_at, begins) for from_at, _ in used[1:]), last]
+        for (_, definition), (start, end) in zip(used, pairwise(froms), strict=True):
+            yield definition, start, min(end, last)
+        begins = materialised_until
+    yield newest, begins, version.superseded_at
 
 
 def describe_idle(definition: Definition, since: datetime) -> str | None:

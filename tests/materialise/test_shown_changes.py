@@ -2,12 +2,14 @@
 
 import random
 from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
 from dueledger.definitions.diff import ChangeKind, DefinitionDiff
+from dueledger.definitions.named_calendars import add_ledger_calendars
 from dueledger.definitions.put_in_force import preview_change
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.finding_types import FindingType
@@ -16,11 +18,12 @@ from dueledger.ledger.rules.schedule_drafts import split_issue
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.calendars import put_calendar
 from dueledger.ledger.store.claims import list_due_flows
 from dueledger.ledger.store.items import read_accounting
 from dueledger.reconciler import Reconciler
 
-from .conftest import DAY, SetSchedule, SetTime, claim_next, end, start, tick_until_idle
+from .conftest import DAY, NOON, SetSchedule, SetTime, claim_next, end, start, tick_until_idle
 
 NAMES = [f"d-{number}" for number in range(8)]
 ZONES = ("Europe/London", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "UTC")
@@ -182,6 +185,49 @@ async def test_g1_g13_after_a_change_of_zone_all_that_was_shown_comes(
     await connection.execute("delete from ledger.due_item where item_no = $1", lost)
     found = (await reconciler.run_pass()).found
     assert found[FindingType.MISSING] == 1
+
+
+async def test_g13_what_a_calendar_placed_before_it_was_changed_is_shown_as_it_is(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    connection: Connection,
+    actor_no: int,
+    kind: str,
+) -> None:
+    """Tuesday is closed since it was materialised: the newer version rolls it onto Wednesday."""
+    days: dict[str, Any] = {"weekend": [], "first_day": "2026-01-01", "last_day": "2027-12-31"}
+    put = partial(
+        put_calendar,
+        connection,
+        tenant="acme",
+        name="north",
+        valid_to=date(2027, 12, 31),
+        source=None,
+        actor_no=actor_no,
+    )
+    await put(days)
+    nightly: dict[str, Any] = {
+        "when": {"cron": "0 9 * * *", "timezone": "UTC"},
+        "calendar": {"name": "north", "roll": "following"},
+    }
+    await set_schedule("d", effective_from=NOON, **nightly)
+    await tick_until_idle(materialiser)
+    await put(days | {"holidays": ["2027-03-02"]})
+    document = {"definition": "d", "tenant": "acme", "kind": kind, "business_key": "d"} | nightly
+    newer = parse_definition(document | {"labels": {"a": "b"}}, calendars=None)
+    (observing,) = await add_ledger_calendars(connection, [newer])
+    diff = (await preview_change(connection, observing, NOON)).diff
+    tuesday = datetime(2027, 3, 2, 9, tzinfo=UTC)
+    first = [(each.kind, each.cycle, each.due_before) for each in diff.upcoming[:2]]
+    assert first == [
+        (ChangeKind.REMOVED, "2027-03-02T09:00", tuesday),
+        (ChangeKind.KEPT, "2027-03-03T09:00", tuesday + timedelta(days=1)),
+    ]
+    before = await live_items(connection, "d", diff)
+    assert before == {"2027-03-02T09:00": {tuesday}}
+    await set_schedule("d", effective_from=NOON, labels={"a": "b"}, **nightly)
+    await tick_until_idle(materialiser)
+    assert await live_items(connection, "d", diff) == {}
 
 
 @pytest.mark.parametrize(
