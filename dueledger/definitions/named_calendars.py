@@ -7,7 +7,11 @@ from typing import Final
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.ledger.definitions.parsing import Definition
 from dueledger.ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
-from dueledger.ledger.rules.schedule_drafts import expand_schedule
+from dueledger.ledger.rules.schedule_drafts import (
+    ROLLED_MAX,
+    expand_schedule,
+    rolled_onto_one_day,
+)
 from dueledger.ledger.schedule import RECURRING, Calendar, load_zone
 from dueledger.ledger.schedule.observance import nearest_first
 from dueledger.ledger.schedule.when import DUE_END
@@ -90,6 +94,22 @@ def check_reach(
     ]
     if problems:
         raise InvalidDefinition("A calendar ends too early:", problems)
+
+
+def check_rolls(definitions: Sequence[Definition], sources: DefinitionFiles = SINGLE_FILE) -> None:
+    """Refuse definitions whose calendar rolls more occurrences onto a day than can be recorded."""
+    problems = [
+        Problem(
+            f"{location_of(one, sources)}.calendar.roll",
+            "",
+            f"rolls about {rolled:,} occurrences onto one day, more than {ROLLED_MAX:,}",
+            "`skip`, or a schedule that is due less often",
+        )
+        for one in definitions
+        if not one.ended and (rolled := rolled_onto_one_day(one)) > ROLLED_MAX
+    ]
+    if problems:
+        raise InvalidDefinition("A calendar rolls too many occurrences:", problems)
 
 
 async def describe_reach(connection: Connection, definitions: Sequence[Definition]) -> list[str]:

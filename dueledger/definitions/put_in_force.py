@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from dueledger.definitions.diff import DefinitionDiff, VersionSpan, compare
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
-from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach
+from dueledger.definitions.named_calendars import add_ledger_calendars, check_reach, check_rolls
 from dueledger.definitions.topic_rules import ANY_TOPIC, TopicRules, check_topic_uses, check_topics
 from dueledger.ledger.definitions.http_dispatch import http_topic
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
@@ -74,7 +74,7 @@ async def put_in_force(
     if two definitions of one kind, here or in the ledger, differ in how its items are handed out;
     or if two schedules of one kind have the same business key. Raises Conflict if another session
     is defining the same for more than `lock_seconds`, and InvalidDefinition if one names a calendar
-    that does not exist, or needs days after its last.
+    that does not exist or rolls too much onto a day, or needs days after its last.
     """
     check_topics(definitions, topic_rules, sources)
     if effective_from is not None:
@@ -84,6 +84,7 @@ async def put_in_force(
     now = await read_now(connection)
     definitions = await add_ledger_calendars(connection, definitions, sources)
     check_reach(definitions, effective_from or now, now, sources)
+    check_rolls(definitions, sources)
     owing = [one for one in definitions if not one.ended]  # the others decide nothing of their kind
     _check_together(owing, sources)
     policies = {(one.tenant, one.kind): _policy(one) for one in owing}

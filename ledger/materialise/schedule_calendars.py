@@ -9,7 +9,7 @@ from dueledger.ledger.definitions.model import Definition
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.rules.calendar_change import drafts_moved_before
-from dueledger.ledger.rules.schedule_drafts import EXPANSION_TIMES_MAX, ScheduleDrafts
+from dueledger.ledger.rules.schedule_drafts import ScheduleDrafts
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendar_cache import (
@@ -53,13 +53,15 @@ class CalendarSnapshot:
     def observe(self, definition: Definition, row: DefinitionToMaterialise) -> ObservingDefinition:
         """Return a schedule with the calendar it names. Raises UnknownCalendar if there is none.
 
-        A window that was begun with one calendar version is finished with the same.
+        A window that was begun with one calendar version is finished with the same, and a version
+        that ended keeps its last.
         """
         name, last = definition.calendar_name, self.last.get(row.definition_no)
         if name is None or not definition.is_schedule:
             return ObservingDefinition(definition)
         begun = None
-        if last is not None and last.from_at == row.materialised_until:
+        ended = row.until <= row.materialised_until
+        if last is not None and (ended or last.from_at == row.materialised_until):
             begun = self.kept.get(last.calendar_no)
         if begun is not None:
             return ObservingDefinition(definition.with_calendar({name: begun}))
@@ -72,9 +74,7 @@ class CalendarSnapshot:
         if before is None:
             return ObservingDefinition(observing, use)
         since, at = row.effective_from, row.materialised_until
-        moved_before = drafts_moved_before(
-            observing, before, since, at, times_max=EXPANSION_TIMES_MAX
-        )
+        moved_before = drafts_moved_before(observing, before, since, at)
         return ObservingDefinition(observing, use, moved_before)
 
 

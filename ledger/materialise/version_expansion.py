@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from dueledger.ledger.definitions.model import Definition
-from dueledger.ledger.errors import BeyondCalendar
+from dueledger.ledger.errors import BeyondCalendar, WindowTooLarge
 from dueledger.ledger.materialise.schedule_calendars import ObservingDefinition
 from dueledger.ledger.rules.calendar_change import calendar_ends
 from dueledger.ledger.rules.catch_up import MissedRange, count_missed, decide_catch_up
@@ -30,6 +30,7 @@ from dueledger.ledger.store.calendars import CalendarUse
 from dueledger.ledger.store.definitions import DefinitionToMaterialise
 
 _WINDOW_MIN: Final = timedelta(seconds=1)
+_WINDOW_PARTS: Final = 16
 
 TZ_SHIFT_MAX: Final = timedelta(days=2)
 """How far a newer tz database may move an occurrence: Samoa skipped a day."""
@@ -107,7 +108,7 @@ def _moved_by_tzdata(
     if definition.ended or not zoned or row.tzdata in (None, tzdata_version()) or start >= at:
         return ScheduleDrafts([], [])
     missed = decide_catch_up(definition, start, at, row.now, outdated=outdated)
-    window = expand_schedule(definition, start, at, times_max=EXPANSION_TIMES_MAX)
+    window = expand_schedule(definition, start, at)
     return draft_window(definition, window, at, owed_from=missed.owed_from)
 
 
@@ -127,13 +128,13 @@ def expand_version(
 ) -> Expansion:
     """Expand from the watermark to `row.until`, or until about `items_max` occurrences.
 
-    A shortened window ends at the instant of the first occurrence left out, and the next window
-    begins there. `outdated`: see `decide_catch_up`.
+    Those recorded as skipped count too. A shortened window ends at the instant of the first
+    occurrence left out, and the next window begins there. `outdated`: see `decide_catch_up`.
     """
     start, until = row.materialised_until, row.until
     when = definition.when
     # An event rule may follow a schedule; it has no occurrences.
-    if isinstance(when, Relative) or definition.ended:
+    if isinstance(when, Relative) or definition.ended or start >= until:
         return _expansion(row, until, ScheduleDrafts([], []))
     if isinstance(when, AfterCompletion):
         return replace(
@@ -150,16 +151,41 @@ def expand_version(
     expected = when.estimate(start, until)
     if expected > items_max:
         until = min(until, start + max(_WINDOW_MIN, (until - start) * (items_max / expected)))
-    window = expand_schedule(definition, start, until, times_max=EXPANSION_TIMES_MAX)
-    found = window.occurrences
-    if len(found) > items_max and found[items_max].due_at > start:
-        until = found[items_max].due_at
-        window = ScheduleWindow(
-            tuple(each for each in found if each.due_at < until),
-            tuple(each for each in window.skipped if each.at < until),
-        )
+    window, until = _expand_bounded(definition, start, until)
+    if len(window.occurrences) + len(window.skipped) > items_max:
+        window, until = _shorten(window, start, until, items_max)
     owed = draft_window(definition, window, until, owed_from=missed.owed_from)
     return replace(_expansion(row, until, owed), missed=missed_range)
+
+
+def _expand_bounded(
+    definition: Definition, start: datetime, until: datetime
+) -> tuple[ScheduleWindow, datetime]:
+    """Expand a window, or a shorter one if a calendar rolls too many occurrences into it."""
+    while True:
+        try:
+            window = expand_schedule(definition, start, until, times_max=EXPANSION_TIMES_MAX)
+        except WindowTooLarge:
+            if until <= start + _WINDOW_MIN:
+                raise
+            until = start + max(_WINDOW_MIN, (until - start) / _WINDOW_PARTS)
+        else:
+            return window, until
+
+
+def _shorten(
+    window: ScheduleWindow, start: datetime, until: datetime, items_max: int
+) -> tuple[ScheduleWindow, datetime]:
+    """Leave out what follows the first `items_max`; what one instant has stays together."""
+    found, skipped = window.occurrences, window.skipped
+    end = sorted([*(each.due_at for each in found), *(each.at for each in skipped)])[items_max]
+    if end <= start:
+        return window, until
+    shorter = ScheduleWindow(
+        tuple(each for each in found if each.due_at < end),
+        tuple(each for each in skipped if each.at < end),
+    )
+    return shorter, end
 
 
 def _expansion(row: DefinitionToMaterialise, until: datetime, owed: ScheduleDrafts) -> Expansion:

@@ -31,7 +31,6 @@ from dueledger.ledger.schedule import (
     resolve,
 )
 from dueledger.ledger.schedule.calendars import Beyond
-from dueledger.ledger.schedule.expansion import TIMES_MAX
 from dueledger.ledger.schedule.observance import roll_days_max
 from dueledger.ledger.schedule.resolution import SCAN_MARGIN
 from dueledger.ledger.schedule.when import DUE_END, DUE_MIN
@@ -52,12 +51,7 @@ def change_reach(definition: Definition, before: Calendar) -> timedelta:
 
 
 def drafts_moved_before(
-    definition: Definition,
-    before: Calendar,
-    since: datetime,
-    at: datetime,
-    *,
-    times_max: int = TIMES_MAX,
+    definition: Definition, before: Calendar, since: datetime, at: datetime
 ) -> ScheduleDrafts:
     """Return what is due in [since, at) now that the old calendar had due at `at` or later.
 
@@ -80,7 +74,7 @@ def drafts_moved_before(
         if roll is Roll.SKIP:
             return ScheduleDrafts([], [])
         low = max(low, _nearest_from(before, observance.calendar, at))
-        window = expand_schedule(definition, low, at, times_max=times_max)
+        window = expand_schedule(definition, low, at)
         old = Observance(before, roll)
         late = ScheduleWindow(
             tuple(each for each in window.occurrences if _due_by(each, when, old) >= at),

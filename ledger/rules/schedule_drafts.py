@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import repeat
 from typing import Any, Final
 
@@ -13,10 +13,12 @@ from dueledger.ledger.errors import InvalidItem, Problem
 from dueledger.ledger.identity import item_id
 from dueledger.ledger.rules.drafts import ItemDraft, Overlap, SkippedDraft
 from dueledger.ledger.schedule import (
+    RECURRING,
     AfterCompletion,
     Decision,
     Occurrence,
     Relative,
+    Roll,
     ScheduleWindow,
     Skipped,
     expand,
@@ -36,8 +38,12 @@ EXPANSION_TIMES_MAX: Final = 250_000
 """Local times examined for one window at most when a schedule is materialised: a fraction of a
 second.
 
-A day of any usual calendar has fewer. A definition that exceeds it fails, because others wait.
+If a window has more, a shorter one is materialised. A definition that exceeds it within a second
+fails, because others wait.
 """
+
+ROLLED_MAX: Final = 1_000_000
+"""About how many occurrences a calendar may roll onto one day: each is recorded."""
 
 OVERLAPS: Final[Mapping[str, Overlap | None]] = {
     "allow": None,
@@ -49,6 +55,8 @@ OVERLAPS: Final[Mapping[str, Overlap | None]] = {
 
 
 _NO_OFFSET: Final = timedelta(0)
+_SOME_YEAR: Final = datetime(2027, 1, 1, tzinfo=UTC)
+_YEAR: Final = timedelta(days=365)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,15 @@ def expand_schedule(
     if isinstance(when, AfterCompletion):
         return ScheduleWindow((), ())  # the end of an item owes the next: see draft_chain_start
     return expand(when, start, end, definition.observance(), times_max=times_max)
+
+
+def rolled_onto_one_day(definition: Definition) -> int:
+    """Return about how many occurrences the calendar rolls onto one day at most, by arithmetic."""
+    when, observance = definition.when, definition.observance()
+    if observance is None or observance.roll is Roll.SKIP or not isinstance(when, RECURRING):
+        return 0
+    of_day = when.estimate(_SOME_YEAR, _SOME_YEAR + _YEAR) / _YEAR.days
+    return round(of_day * (1 + observance.calendar.closed_days_max))
 
 
 def draft_window(

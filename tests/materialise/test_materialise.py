@@ -8,9 +8,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from dueledger.definitions.put_in_force import put_in_force
 from dueledger.ledger.definitions.model import LABELS_BYTES_MAX
+from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.errors import InvalidDefinition
-from dueledger.ledger.materialise import Materialiser
+from dueledger.ledger.materialise import Materialiser, MaterialiserSettings
 from dueledger.ledger.store import Connection, Pool
 from dueledger.ledger.store.definitions import take_materialisable
 from dueledger.ledger.store.items import read_accounting
@@ -345,3 +347,49 @@ async def test_a_schedule_that_its_calendar_heaps_up_beyond_bounds_fails_alone(
     assert row is not None
     assert row["definition_no"] == heaped
     assert "WindowTooLarge" in row["failure"]
+
+
+async def test_what_a_calendar_heaps_up_is_materialised_in_shorter_windows(
+    pool: Pool,
+    settings: MaterialiserSettings,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    actor_no: int,
+) -> None:
+    """Of each second of sixty days one is owed: a window of 5,000 seconds would be 305,000 rows."""
+    await set_time(NOON)
+    closed = [(NOON.date() - timedelta(days=n)).isoformat() for n in range(1, 61)]
+    calendar = {"weekend": [], "holidays": closed, "roll": "following"}
+    await set_schedule("heaped", cron("* * * * * *"), calendar=calendar)
+    larger = settings.model_copy(update={"materialise_items_max": 5_000})
+    materialiser = Materialiser(pool, larger, actor_no=actor_no)
+    for _ in range(2):
+        counts = await materialiser.tick()
+        assert counts["failed"] == 0
+        assert 4_800 < counts["emitted"] + counts["skipped"] <= 5_000
+    rows = await connection.fetch(
+        "select due_at, count(*) as rows from ledger.due_item group by 1 order by 1"
+    )
+    seconds = [NOON + timedelta(seconds=n) for n in range(len(rows))]
+    assert [(row["due_at"], row["rows"]) for row in rows] == [(each, 61) for each in seconds]
+
+
+async def test_a_schedule_whose_calendar_rolls_too_much_onto_a_day_is_refused(
+    connection: Connection, actor_no: int, kind: str
+) -> None:
+    closed = [(NOON.date() + timedelta(days=n)).isoformat() for n in range(12)]
+    calendar = {"weekend": [], "holidays": closed, "roll": "following"}
+    document = {
+        "definition": "heaped",
+        "tenant": "acme",
+        "kind": kind,
+        "business_key": "heaped",
+        "when": cron("* * * * * *"),
+    }
+    heaped = parse_definition(document | {"calendar": calendar})
+    reason = r"calendar\.roll: rolls about 1,123,200 occurrences onto one day"
+    with pytest.raises(InvalidDefinition, match=reason):
+        await put_in_force(connection, [heaped], actor_no=actor_no)
+    skipping = parse_definition(document | {"calendar": calendar | {"roll": "skip"}})
+    await put_in_force(connection, [skipping], actor_no=actor_no)
