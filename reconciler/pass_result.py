@@ -68,7 +68,8 @@ class PassResult:
     """The counts of a pass. `found` counts findings that hold now, `created` the new ones of them.
 
     `cached_windows` and `cached_items` count what was taken from the partition cache instead of
-    being read. A pass that has any is not a full pass.
+    being read. A pass that has any is not a full pass. `witness_credit_seconds` is the CPU time
+    that the witness may take.
     """
 
     reconciliation_no: int
@@ -93,6 +94,7 @@ class PassResult:
     expected_count: int = 0
     cached_windows: int = 0
     cached_items: int = 0
+    witness_credit_seconds: float = 0.0
 
     @property
     def open_found(self) -> int:

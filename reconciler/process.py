@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import process_time
 from typing import Literal
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -181,6 +182,7 @@ async def open_reconciler(
             mode=wanted,
             repair_max=settings.reconcile_repair_max,
             cache=PartitionCache(settings.reconcile_full_pass_seconds),
+            second_opinion=SecondOpinion(process_time()),
         )
         if wanted != "execute":
             yield reconciler

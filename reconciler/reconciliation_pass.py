@@ -55,7 +55,7 @@ class ReconciliationPass:
 
     `cache` has the results of an earlier pass of the same process. A partition that cannot have
     changed since is taken from it. It is used only where the scope is the whole ledger.
-    `second_opinion` has the CPU time that the witness may take.
+    `second_opinion` asks the witness.
     """
 
     def __init__(
@@ -104,6 +104,7 @@ class ReconciliationPass:
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
                 self._recorder = FindingRecorder(result, self._limits.findings_max)
+                result.witness_credit_seconds = opened.witness_credit_seconds
                 result.expectation = expectation
                 result.sources = [*expectation.reads, *self._evidence.reads.values()]
                 self._window_findings = WindowFindings(
@@ -120,7 +121,10 @@ class ReconciliationPass:
                 await self._close(connection, expectation, result)
                 result.duration_seconds = monotonic() - began
                 await findings.finish_reconciliation(
-                    connection, opened.reconciliation_no, _counts(result)
+                    connection,
+                    opened.reconciliation_no,
+                    _counts(result),
+                    witness_credit_seconds=result.witness_credit_seconds,
                 )
                 self._update_cache(expectation, result)
         return result
@@ -283,11 +287,15 @@ class ReconciliationPass:
             for failed in _failed_once(expectation)
         )
         cpu_seconds = process_time() - self._cpu_began
-        self._recorder.add(
-            await self._second_opinion.find(
-                connection, expectation.versions, result.as_of, cpu_seconds
-            )
+        opinions = await self._second_opinion.find(
+            connection,
+            expectation.versions,
+            result.as_of,
+            credit_seconds=result.witness_credit_seconds,
+            pass_cpu_seconds=cpu_seconds,
         )
+        result.witness_credit_seconds = opinions.credit_seconds
+        self._recorder.add(opinions.findings)
 
     async def _read_accounting(self, connection: Connection) -> list[items.Accounting]:
         """Read the accounting: with the cache if it balances so, else in full."""

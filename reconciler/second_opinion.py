@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from math import inf
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.witnessed import VersionKey, list_witnessed, record_witnessed
@@ -25,22 +25,31 @@ _ASKED_MAX: Final = 1_000
 _AGAIN_SECONDS: Final = AGAIN_AFTER.total_seconds()
 
 
+class Opinions(NamedTuple):
+    """The findings of a pass, and the CPU time that it leaves to the witness."""
+
+    findings: list[Finding]
+    credit_seconds: float
+
+
 @final
 class SecondOpinion:
-    """Asks the witness within its share of the CPU time of the passes of one process.
+    """Asks the witness within its share of the CPU time of passes, of whatever process.
 
     What it may take is gathered over passes, until starting a child process is worth it; what it
-    took beyond is deducted. The versions asked about longest ago come first, by what is recorded.
+    took beyond is deducted. The ledger keeps it from one pass to the next, so passes that a
+    process of their own makes ask as often. The versions asked about longest ago come first.
+    `started_seconds` is the CPU time that this process took before its first pass.
     """
 
     def __init__(
         self,
-        credit_seconds: float = 0.0,
+        started_seconds: float = 0.0,
         *,
         credit_max: float = _CREDIT_MAX,
         start_cpu_seconds: float = _START_CPU_SECONDS,
     ) -> None:
-        self._credit = credit_seconds
+        self._uncounted = started_seconds
         self._credit_max = credit_max
         self._start_cpu_seconds = start_cpu_seconds
 
@@ -49,10 +58,16 @@ class SecondOpinion:
         connection: Connection,
         versions: Sequence[DefinitionSpan],
         as_of: datetime,
+        *,
+        credit_seconds: float,
         pass_cpu_seconds: float,
-    ) -> list[Finding]:
-        """Ask about some versions, and return a finding for each that is known to differ."""
-        self._credit = min(self._credit + CPU_SHARE * pass_cpu_seconds, self._credit_max)
+    ) -> Opinions:
+        """Ask about some versions, and return a finding for each that is known to differ.
+
+        `credit_seconds` is what earlier passes have left.
+        """
+        counted, self._uncounted = self._uncounted + pass_cpu_seconds, 0.0
+        credit = min(credit_seconds + CPU_SHARE * counted, self._credit_max)
         current = [
             version
             for version in versions
@@ -67,31 +82,33 @@ class SecondOpinion:
             key=lambda each: -ages.get(each.definition_no, inf),
         )
         found = {number: each.witnessed for number, each in known.items()}
-        if due and self._credit >= self._start_cpu_seconds:
-            asked = await asyncio.to_thread(self._ask, due[:_ASKED_MAX], as_of)
+        if due and credit >= self._start_cpu_seconds:
+            asked, cpu_seconds = await asyncio.to_thread(_ask, due[:_ASKED_MAX], as_of, credit)
+            credit -= cpu_seconds
             await record_witnessed(connection, [(_key(version), times) for version, times in asked])
             found |= {version.definition_no: times for version, times in asked}
-        return [
+        differing = [
             disagrees(*version.key, version.name, version.number, times)
             for version in current
             if (times := found.get(version.definition_no)) is not None
             and times.agreement is Agreement.DISAGREES
         ]
+        return Opinions(differing, credit)
 
-    def _ask(
-        self, due: Sequence[DefinitionSpan], as_of: datetime
-    ) -> list[tuple[DefinitionSpan, WitnessedTimes]]:
-        """Ask until the credit is used up, about one version at least."""
-        asked: list[tuple[DefinitionSpan, WitnessedTimes]] = []
-        with Witness() as witness:
-            for version in due:
-                when = version.definition.when
-                if is_witnessed(when):
-                    asked.append((version, witness.ask(when, max(as_of, version.effective_from))))
-                if witness.cpu_seconds >= self._credit:
-                    break
-            self._credit -= witness.cpu_seconds
-        return asked
+
+def _ask(
+    due: Sequence[DefinitionSpan], as_of: datetime, credit_seconds: float
+) -> tuple[list[tuple[DefinitionSpan, WitnessedTimes]], float]:
+    """Ask until the credit is used up, about one version at least; return the CPU time as well."""
+    asked: list[tuple[DefinitionSpan, WitnessedTimes]] = []
+    with Witness() as witness:
+        for version in due:
+            when = version.definition.when
+            if is_witnessed(when):
+                asked.append((version, witness.ask(when, max(as_of, version.effective_from))))
+            if witness.cpu_seconds >= credit_seconds:
+                break
+        return asked, witness.cpu_seconds
 
 
 def _key(version: DefinitionSpan) -> VersionKey:

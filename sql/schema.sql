@@ -2360,7 +2360,8 @@ CREATE TABLE ledger.reconciliation (
     finished_at timestamp with time zone,
     actor_no bigint NOT NULL,
     scope jsonb NOT NULL,
-    counts jsonb
+    counts jsonb,
+    witness_credit_seconds double precision DEFAULT 0 NOT NULL
 );
 
 COMMENT ON TABLE ledger.reconciliation IS 'Reconciliation passes.';
@@ -2370,6 +2371,8 @@ COMMENT ON COLUMN ledger.reconciliation.as_of IS 'The moment on business time fo
 COMMENT ON COLUMN ledger.reconciliation.scope IS 'What was compared: tenants, kinds and time.';
 
 COMMENT ON COLUMN ledger.reconciliation.counts IS 'What the pass counted; null until it finished.';
+
+COMMENT ON COLUMN ledger.reconciliation.witness_credit_seconds IS 'CPU time that the witness may take, of which later passes have what this one left; below 0 if it took more.';
 
 ALTER TABLE ledger.reconciliation ALTER COLUMN reconciliation_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.reconciliation_reconciliation_no_seq
@@ -3570,6 +3573,8 @@ GRANT SELECT,INSERT ON TABLE ledger.reconciliation TO ledger_reconciler;
 GRANT UPDATE(finished_at) ON TABLE ledger.reconciliation TO ledger_reconciler;
 
 GRANT UPDATE(counts) ON TABLE ledger.reconciliation TO ledger_reconciler;
+
+GRANT UPDATE(witness_credit_seconds) ON TABLE ledger.reconciliation TO ledger_reconciler;
 
 GRANT SELECT ON TABLE ledger.rejected_write TO ledger_auditor;
 GRANT SELECT,INSERT ON TABLE ledger.rejected_write TO ledger_operator;

@@ -12,11 +12,15 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """One pass. `as_of` is the business clock at its start."""
+    """One pass. `as_of` is the business clock at its start.
+
+    `witness_credit_seconds` is the CPU time of the witness that earlier passes have left.
+    """
 
     reconciliation_no: int
     started_at: datetime
     as_of: datetime
+    witness_credit_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,11 @@ async def begin_reconciliation(
 
 
 async def finish_reconciliation(
-    connection: Connection, reconciliation_no: int, counts: str
+    connection: Connection, reconciliation_no: int, counts: str, *, witness_credit_seconds: float
 ) -> None:
     """Close the record of one pass; `counts` is JSON text. Repeating it changes nothing."""
-    await connection.execute(statement("finish_reconciliation"), reconciliation_no, counts)
+    values = reconciliation_no, counts, witness_credit_seconds
+    await connection.execute(statement("finish_reconciliation"), *values)
 
 
 async def record_populations(

@@ -14,7 +14,7 @@ from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.reconciler import Reconciler
-from dueledger.reconciler.second_opinion import SecondOpinion
+from dueledger.reconciler.second_opinion import CPU_SHARE, SecondOpinion
 from tests.witness.broken import (
     forget_windows,
     have_patience,
@@ -56,7 +56,7 @@ async def ada(frozen: Connection) -> int:
 @pytest.fixture
 def reconciler(make_reconciler: Make) -> Reconciler:
     made = make_reconciler()
-    made.second_opinion = SecondOpinion(PLENTY, credit_max=PLENTY)
+    made.second_opinion = SecondOpinion(PLENTY / CPU_SHARE, credit_max=PLENTY)
     return made
 
 
@@ -138,7 +138,7 @@ async def test_the_witness_is_asked_as_far_as_its_share_goes_and_the_oldest_firs
     await reconciler.run_pass()
     assert await frozen.fetch(asked) == [], "a share of nothing"
 
-    reconciler.second_opinion = SecondOpinion(PLENTY, credit_max=PLENTY)
+    reconciler.second_opinion = SecondOpinion(PLENTY / CPU_SHARE, credit_max=PLENTY)
     await reconciler.run_pass()
     everyone = await frozen.fetch(asked)
     assert len(everyone) == len(definitions)
@@ -157,6 +157,24 @@ async def test_the_witness_is_asked_as_far_as_its_share_goes_and_the_oldest_firs
         " where asked_at > ledger.machine_now() - interval '1 day'"
     )
     assert [row["definition_no"] for row in fresh] == [oldest]
+
+
+async def test_passes_of_processes_of_their_own_gather_the_share_of_the_witness(
+    frozen: Connection, make_reconciler: Make, definitions: list[Definition], ada: int
+) -> None:
+    await put_in_force(frozen, definitions, actor_no=ada)
+    count = "select count(*) from ledger.witnessed"
+    share = 0.4 / CPU_SHARE
+    for passes, asks in ((1, False), (2, False), (3, True)):
+        reconciler = make_reconciler()
+        reconciler.second_opinion = SecondOpinion(share, start_cpu_seconds=1.0, credit_max=2.0)
+        await reconciler.run_pass()
+        assert (await frozen.fetchval(count) > 0) is asks, passes
+    left = await frozen.fetchval(
+        "select witness_credit_seconds from ledger.reconciliation"
+        " order by reconciliation_no desc limit 1"
+    )
+    assert left < 1.2, "what it took is deducted"
 
 
 async def test_versions_that_are_over_are_not_asked_about(

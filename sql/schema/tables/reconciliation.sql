@@ -5,7 +5,8 @@ create table ledger.reconciliation (
   finished_at timestamptz,
   actor_no bigint not null references ledger.actor,
   scope jsonb not null,
-  counts jsonb
+  counts jsonb,
+  witness_credit_seconds double precision not null default 0
 );
 
 comment on table ledger.reconciliation is 'Reconciliation passes.';
@@ -13,6 +14,8 @@ comment on column ledger.reconciliation.as_of is
   'The moment on business time for which expected and actual were compared.';
 comment on column ledger.reconciliation.scope is 'What was compared: tenants, kinds and time.';
 comment on column ledger.reconciliation.counts is 'What the pass counted; null until it finished.';
+comment on column ledger.reconciliation.witness_credit_seconds is
+  'CPU time that the witness may take, of which later passes have what this one left; below 0 if it took more.';
 
 create table ledger.population (
   population_no bigint generated always as identity primary key,

@@ -1,10 +1,11 @@
--- Open the record of one pass and fix its moment on business time.
+-- Open the record of one pass and fix its moment on business time. It goes on from the witness's credit of the pass before.
 -- returns: one
 -- roles: reconciler
 -- $1 actor_no bigint
 -- $2 scope text
--- index: none
+-- index: reconciliation_pkey
 -- locks: none
-insert into ledger.reconciliation (started_at, as_of, actor_no, scope)
-values (ledger.machine_now(), ledger.now(), $1::bigint, $2::text::jsonb)
-returning reconciliation_no, started_at, as_of
+insert into ledger.reconciliation (started_at, as_of, actor_no, scope, witness_credit_seconds)
+values (ledger.machine_now(), ledger.now(), $1::bigint, $2::text::jsonb, coalesce((
+  select r.witness_credit_seconds from ledger.reconciliation r order by r.reconciliation_no desc limit 1), 0))
+returning reconciliation_no, started_at, as_of, witness_credit_seconds
