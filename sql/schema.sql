@@ -1448,7 +1448,7 @@ begin
   select s.ord,
     case
       when exists (select from locked l where l.ord = s.ord) then 'revised'
-      when s.own then 'same'
+      when s.own and (s.ended_by, s.ended_for) is distinct from (12 /* superseded */, 'version') then 'same'
       when s.ended_by = 12 /* superseded */ or s.elsewhere then 'next'
       when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
       when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
@@ -1458,7 +1458,7 @@ begin
   order by s.ord;
 end $$;
 
-COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) IS 'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped, under the newer terms. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their definition and `since`.';
+COMMENT ON FUNCTION ledger.revise_items(flow_tenants text[], flow_kinds text[], flow_lanes text[], flow_of integer[], business_keys text[], cycles text[], effective_dates date[], due_ats timestamp with time zone[], payloads text[], actor bigint, since timestamp with time zone[], definition_nos bigint[], reason text, partition_keys text[], labels text[], start_bys timestamp with time zone[], complete_bys timestamp with time zone[], tzdata text, nominals text[], zones text[], decisions text[], smears double precision[], skip_reasons text[], overlap_rules smallint[], overlap_keys text[], event_nos bigint[], replaced_event_nos bigint[], traceparents text[]) IS 'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped, under the newer terms. The journal keeps the terms before. Returns `revised`; `same` where the version itself emitted the item and no newer one withdrew it; `next` where the occurrence is the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their definition and `since`.';
 
 CREATE FUNCTION ledger.revoke_role(role text, login text) RETURNS void
     LANGUAGE plpgsql
@@ -2832,6 +2832,8 @@ CREATE INDEX flow_change_idx ON ledger.flow_change USING btree (flow_no, changed
 CREATE INDEX flow_outcome_idx ON ledger.flow_outcome USING btree (flow_no, at);
 
 CREATE INDEX following_definition_idx ON ledger.following USING btree (definition_no);
+
+CREATE INDEX materialised_ends_at_idx ON ledger.materialised USING btree (ends_at) WHERE (materialised_until >= ends_at);
 
 CREATE INDEX materialised_until_idx ON ledger.materialised USING btree (materialised_until) WHERE (materialised_until < ends_at);
 

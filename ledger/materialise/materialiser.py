@@ -16,7 +16,11 @@ from dueledger.ledger.errors import DueledgerError, InvalidItem
 from dueledger.ledger.materialise.schedule_calendars import CalendarSnapshot, ScheduleCalendars
 from dueledger.ledger.materialise.settings import MaterialiserSettings
 from dueledger.ledger.materialise.version_change import OwedOccurrence, emit_or_revise
-from dueledger.ledger.materialise.version_expansion import Expansion, expand_observed
+from dueledger.ledger.materialise.version_expansion import (
+    TZ_SHIFT_MAX,
+    Expansion,
+    expand_observed,
+)
 from dueledger.ledger.rules.catch_up import find_latest
 from dueledger.ledger.rules.schedule_drafts import MISSED_REASON
 from dueledger.ledger.runtime.log import LogEvent, get_logger
@@ -34,6 +38,7 @@ from dueledger.ledger.store.definitions import (
     mark_definition_failed,
     record_missed_ranges,
     supersede_waiting,
+    take_ended_versions,
     take_materialisable,
 )
 from dueledger.ledger.store.items import emit_items
@@ -127,13 +132,23 @@ class Materialiser:
     async def _expand_due(
         self, connection: Connection
     ) -> tuple[list[DefinitionToMaterialise], list[Expansion], list[MaterialiseFailure]]:
-        """Lock definitions behind the horizon until the transaction ends, and expand them."""
+        """Lock definitions behind the horizon until the transaction ends, and expand them.
+
+        So too versions that ended: a newer tz database may move an occurrence over their end.
+        """
         settings = self._settings
         rows = await take_materialisable(
             connection,
             settings.materialise_horizon_seconds,
             settings.materialise_definitions_max,
             stride_seconds=settings.materialise_stride_seconds,
+            retry_seconds=settings.materialise_retry_seconds,
+        )
+        rows += await take_ended_versions(
+            connection,
+            tzdata_version(),
+            TZ_SHIFT_MAX.total_seconds(),
+            settings.materialise_definitions_max,
             retry_seconds=settings.materialise_retry_seconds,
         )
         if not rows:

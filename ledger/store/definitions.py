@@ -215,6 +215,23 @@ async def take_materialisable(
     return [DefinitionToMaterialise(**row) for row in rows]
 
 
+async def take_ended_versions(
+    connection: Connection,
+    tzdata: str,
+    ended_seconds: float,
+    limit: int,
+    *,
+    retry_seconds: float = 0.0,
+) -> list[DefinitionToMaterialise]:
+    """Select versions that an older tz database expanded up to their end; lock them as above.
+
+    Those that ended more than `ended_seconds` ago are left out. Their windows are empty.
+    """
+    values = tzdata, ended_seconds, retry_seconds, limit
+    rows = await connection.fetch(statement("take_ended_versions"), *values)
+    return [DefinitionToMaterialise(**row) for row in rows]
+
+
 async def advance_materialised(
     connection: Connection,
     definition_nos: Sequence[int],

@@ -182,7 +182,9 @@ async def test_a_gap_of_another_database_is_owed_again_and_what_older_terms_skip
     assert [row["cycle"] for row in waiting] == (again if owed_by == "version" else [])
 
 
-@pytest.mark.parametrize(("reason", "issued"), [("tzdata", True), ("version", True), ("x", False)])
+@pytest.mark.parametrize(
+    ("reason", "owed_by"), [("tzdata", "tz change"), ("version", "version"), ("x", None)]
+)
 async def test_only_what_a_database_or_a_version_withdrew_is_owed_again(
     materialiser: Materialiser,
     set_schedule: SetSchedule,
@@ -190,7 +192,7 @@ async def test_only_what_a_database_or_a_version_withdrew_is_owed_again(
     actor_no: int,
     kind: str,
     reason: str,
-    issued: bool,  # noqa: FBT001 - a column of the table
+    owed_by: str | None,
 ) -> None:
     number = await set_schedule("d", EVENING)
     draft = await first_round("d", kind, OLDER)
@@ -199,4 +201,9 @@ async def test_only_what_a_database_or_a_version_withdrew_is_owed_again(
         connection, [draft.id], event=Event.SUPERSEDED, reason=reason, actor_no=actor_no
     )
     await tick_until_idle(materialiser)
-    assert await added(connection) == ([f"{draft.cycle}~2"] if issued else [])
+    again = [f"{draft.cycle}~2"]
+    assert await added(connection) == (again if owed_by == "tz change" else [])
+    waiting = await connection.fetch(
+        "select cycle from ledger.due_item join ledger.pending using (item_no)"
+    )
+    assert [row["cycle"] for row in waiting] == (again if owed_by == "version" else [])

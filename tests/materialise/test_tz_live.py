@@ -1,18 +1,40 @@
 """A newer tz database beside processes that go on: nothing is dropped, and a change is applied."""
 
-from datetime import timedelta
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from functools import partial
+from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from dueledger.ledger.materialise import Materialiser
 from dueledger.ledger.schedule import tzdata_version
-from dueledger.ledger.store import Connection
+from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import Connection, Pool
+from dueledger.ledger.store.clock import set_clock
+from dueledger.ledger.store.items import read_accounting
+from dueledger.ledger.store.tz_changes import list_tz_changes
+from tests.forks import ForkedProcess
 
-from .conftest import NEWER, NOON, Check, SetSchedule, SetTime, claim_next, tick_until_idle
+from .conftest import (
+    NEWER,
+    NOON,
+    Check,
+    SetSchedule,
+    SetTime,
+    claim_due,
+    claim_next,
+    end,
+    start,
+    tick_until_idle,
+)
 
 HOUR = timedelta(hours=1)
 MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 NEW_YORK = {"timezone": "America/New_York"}
 
 
@@ -48,6 +70,43 @@ async def test_g1_a_newer_tz_database_drops_no_occurrence_at_the_watermark(
     )
 
 
+@pytest.mark.parametrize("emitted", [False, True])
+async def test_g1_a_newer_tz_database_drops_no_occurrence_at_the_end_of_a_version(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    run_newer: Check,
+    *,
+    emitted: bool,
+) -> None:
+    """It moves an hour before its end what was due half an hour after it, emitted or not."""
+    hourly, ends_at = {"cron": "30 * * * *"} | NEW_YORK, NOON + 3 * HOUR
+    for name in "de":
+        await set_schedule(name, hourly)
+    await set_schedule("e", hourly, labels={"a": "b"})
+    if emitted:
+        await tick_until_idle(materialiser)
+    for name in "de":
+        await set_schedule(name, hourly, effective_from=ends_at, ended=True)
+    await tick_until_idle(materialiser)
+    await set_time(ends_at - 15 * MINUTE)
+    for _ in range(2):
+        run_newer("--once")
+        assert await tick_until_idle(materialiser) == 0, "the older database changes nothing"
+    rows = await connection.fetch(
+        "select d.name, left(i.cycle, 16) as cycle, i.due_at from ledger.due_item i"
+        " join ledger.definition d using (definition_no) join ledger.pending using (item_no)"
+        " order by d.name, i.due_at, i.cycle"
+    )
+    local = datetime(2027, 3, 1, 7, 30)  # noqa: DTZ001 - the nominal time
+    expected = [(local + n * HOUR, NOON + (n + 0.5) * HOUR) for n in range(3)]
+    expected.append((local + 3 * HOUR, NOON + 2.5 * HOUR))
+    for name in "de":
+        found = [(row["cycle"], row["due_at"]) for row in rows if row["name"] == name]
+        assert found == [(f"{cycle:%Y-%m-%dT%H:%M}", at) for cycle, at in expected]
+
+
 @pytest.mark.parametrize("minutes", [15, 240])
 async def test_g13_a_tz_change_is_applied_beside_workers_and_materialisers_that_go_on(
     materialiser: Materialiser,
@@ -80,3 +139,71 @@ async def test_g13_a_tz_change_is_applied_beside_workers_and_materialisers_that_
     }
     added = sum(one["change"] == "added" for one in shown["items"])
     assert len(moved) <= applied["applied"] <= len(moved) + added
+
+
+async def test_g13_a_tz_change_is_applied_while_others_define_materialise_claim_and_complete(
+    materialiser: Materialiser,
+    set_schedule: SetSchedule,
+    set_time: SetTime,
+    connection: Connection,
+    pool: Pool,
+    actor_no: int,
+    check_tz: Check,
+    newer_tzdata: Path,
+    run_process: Callable[..., Awaitable[ForkedProcess]],
+) -> None:
+    """A worker whose clock is ahead claims, from when the change is open, what it has to move."""
+    names, hourly = [f"d-{n:02}" for n in range(12)], {"cron": "0 * * * *"} | NEW_YORK
+    for name in names:
+        await set_schedule(name, hourly)
+    await tick_until_idle(materialiser)
+    begins = NOON + 4 * HOUR
+    until = ("--from", begins.isoformat())
+    await set_time(begins - MINUTE)
+    digest = check_tz(*until)[0]["digest"]
+    await set_time(begins - 30 * SECOND)  # of later emissions nobody has seen anything
+    beside = [await run_process(), await run_process(tzdata_folder=newer_tzdata)]
+    apply = partial(check_tz, "--apply", digest, *until, code=(0, 4))  # 4: a version was defined
+    applying = asyncio.create_task(asyncio.to_thread(apply))
+    claimed: dict[UUID, datetime] = {}
+    async with pool.acquire() as worker:
+        while not applying.done() and not await list_tz_changes(worker, digest, limit=1):
+            continue
+        for step, name in enumerate(names):
+            labels = {"step": str(step)}
+            await set_schedule(name, hourly, effective_from=begins + 12 * HOUR, labels=labels)
+            await set_schedule(f"new-{step}", hourly, effective_from=begins)
+            await set_clock(worker, begins + step * HOUR, 0)
+            if (found := await claim_due(worker, actor_no, serial=False)) is not None:
+                fence, rows = found
+                claimed |= {row["id"]: row["due_at"] for row in rows}
+                run_no = await start(worker, actor_no, fence, len(rows))
+                await end(worker, actor_no, run_no, [TransitionEvent.COMPLETED] * len(rows))
+    applied = await applying
+    assert sum(each["applied"] or 0 for each in applied) > 0
+    for process in beside:
+        process.kill()
+        await process.wait()
+    assert any(at >= begins for at in claimed.values())
+    await set_time(begins - SECOND)
+    await tick_until_idle(materialiser)
+    if left := check_tz(*until):  # what the older process emitted since it was shown
+        check_tz("--apply", left[0]["digest"], *until)
+    assert check_tz(*until) == []
+    found = await connection.fetch(
+        "select i.id, i.business_key as name, left(i.cycle, 16) as cycle, i.due_at, i.tzdata,"
+        " p.item_no is not null as waits from ledger.due_item i left join ledger.pending p"
+        " using (item_no) where not exists (select from ledger.transition t"
+        " where t.item_no = i.item_no and t.event = $1) order by 3",
+        TransitionEvent.SUPERSEDED,
+    )
+    assert {row["id"]: row["due_at"] for row in found if row["id"] in claimed} == claimed
+    cycles: defaultdict[str, list[str]] = defaultdict(list)
+    for row in found:
+        cycles[row["name"]].append(row["cycle"])
+        assert not row["waits"] or row["due_at"] < begins or row["tzdata"] == NEWER
+    for name, own in cycles.items():
+        local = datetime.fromisoformat(own[0])
+        assert own == [f"{local + n * HOUR:%Y-%m-%dT%H:%M}" for n in range(len(own))], name
+    assert set(cycles) == {*names, *(f"new-{n}" for n in range(12))}
+    assert not [row for row in await read_accounting(connection) if row.difference]

@@ -122,7 +122,7 @@ begin
   select s.ord,
     case
       when exists (select from locked l where l.ord = s.ord) then 'revised'
-      when s.own then 'same'
+      when s.own and (s.ended_by, s.ended_for) is distinct from (12 /* superseded */, 'version') then 'same'
       when s.ended_by = 12 /* superseded */ or s.elsewhere then 'next'
       when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
       when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
@@ -135,7 +135,7 @@ end $$;
 comment on function ledger.revise_items is
   'Let a newer version''s terms apply to items of older versions that were never handed out (Scheduled), are '
   'due at `since` or later, and were not expedited; `skip_reasons` ends them as Skipped, under the newer terms. The journal keeps '
-  'the terms before. Returns `revised`; `same` where the version itself emitted the item; `next` where the occurrence is '
+  'the terms before. Returns `revised`; `same` where the version itself emitted the item and no newer one withdrew it; `next` where the occurrence is '
   'the next issue: the item was withdrawn, was skipped by older terms, or is another occurrence of the same nominal '
   'time, at another instant; `skipped` where both versions skip it; `begun` where the item stays as it is; no row where '
   'there is no item. With `event_nos`, events give the terms of items that one of `replaced_event_nos` gave, whatever their '

@@ -45,8 +45,9 @@ comment on column ledger.materialised.ends_at is
 comment on column ledger.materialised.tzdata is
   'The IANA version by which it was last expanded; null before. Another one may have moved occurrences over the watermark.';
 
--- Versions materialised up to their end are not read again.
+-- Versions materialised up to their end are read again under a newer tz database only.
 create index materialised_until_idx on ledger.materialised (materialised_until) where materialised_until < ends_at;
+create index materialised_ends_at_idx on ledger.materialised (ends_at) where materialised_until >= ends_at;
 
 create table ledger.missed_range (
   definition_no bigint not null references ledger.definition,

@@ -1,4 +1,4 @@
--- Move a definition's materialised watermark forward, never back.
+-- Move a definition's materialised watermark forward, never back, and record the tz database that expanded it.
 -- returns: zero or more
 -- roles: materialiser
 -- $1 definition_nos bigint[]
@@ -7,7 +7,7 @@
 -- index: materialised_pkey
 -- locks: materialised rows (for update)
 update ledger.materialised m
-set materialised_until = u.until, failed_at = null, failure = null, tzdata = $3::text
+set materialised_until = greatest(m.materialised_until, u.until), failed_at = null, failure = null, tzdata = $3::text
 from unnest($1::bigint[], $2::timestamptz[]) u (definition_no, until)
-where m.definition_no = u.definition_no and m.materialised_until < u.until
+where m.definition_no = u.definition_no and (m.materialised_until < u.until or m.tzdata < $3::text collate "C")
 returning m.definition_no
