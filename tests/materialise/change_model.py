@@ -26,7 +26,7 @@ Offsets = Mapping[str, timedelta]
 class Terms:
     """The terms of one version: some hours of each local day, or a fixed rate.
 
-    On `closed` days it is skipped. `calendar` names the calendar that says which they are.
+    On `closed` days it is skipped; or `calendar` names the calendar that says which they are.
     """
 
     zone: str = "UTC"
@@ -37,6 +37,11 @@ class Terms:
     calendar: str | None = None
     ended: bool = False
     overlap: str = "allow"
+
+    @property
+    def overlap_reason(self) -> str | None:
+        """Why an item of it may be skipped that is due while another is open."""
+        return "overlap" if self.overlap == "skip" else None
 
     def document(self) -> dict[str, Any]:
         """Return the parts of a definition that say so."""
@@ -51,8 +56,7 @@ class Terms:
         if self.calendar is not None:
             terms["calendar"] = {"name": self.calendar, "roll": "skip"}
         elif self.closed:
-            holidays = sorted(map(str, self.closed))
-            terms["calendar"] = {"weekend": [], "holidays": holidays, "roll": "skip"}
+            terms["calendar"] = calendar_document(self.closed) | {"roll": "skip"}
         return terms
 
     def occurrences(
@@ -78,6 +82,15 @@ class Terms:
             day += DAY
 
 
+Calendars = Mapping[str, Sequence[frozenset[date]]]
+"""The closed days of each version of the calendars that have a name."""
+
+
+def calendar_document(closed: frozenset[date]) -> dict[str, Any]:
+    """Return a calendar with these closed days."""
+    return {"weekend": [], "holidays": sorted(map(str, closed))}
+
+
 @dataclass(frozen=True)
 class VersionTerms:
     """A version: from when on it decides, unless a later one does."""
@@ -88,17 +101,15 @@ class VersionTerms:
 
 @dataclass(frozen=True)
 class Owed:
-    """One occurrence of a version, with its instant by each tz database that was in use."""
+    """One occurrence of a version, with its instant by each tz database that was in use.
+
+    `may_be_skipped`: it is on a day that a calendar of its version closes.
+    """
 
     version: int
     cycle: str
     instants: tuple[datetime, ...]
-    terms: Terms
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether it is on a day on which nothing is done."""
-        return date.fromisoformat(self.cycle[:10]) in self.terms.closed
+    may_be_skipped: bool
 
 
 def cycle_of(local: datetime) -> str:
@@ -116,22 +127,33 @@ def spans(
             yield place + 1, each.since, end, each.terms
 
 
-def owed(
-    versions: Sequence[VersionTerms], until: datetime, databases: Sequence[Offsets]
-) -> tuple[list[Owed], set[tuple[str, datetime]]]:
-    """Return what must have a row, and everything that may have one.
+def closes(terms: Terms, calendars: Calendars, cycle: str) -> set[bool]:
+    """Return whether the versions of a calendar close the day of a nominal time."""
+    named = None if terms.calendar is None else calendars[terms.calendar]
+    return {date.fromisoformat(cycle[:10]) in closed for closed in named or (terms.closed,)}
 
-    An occurrence must if it is in its version's span by every tz database that was in use.
+
+def owed(
+    versions: Sequence[VersionTerms],
+    until: datetime,
+    databases: Sequence[Offsets],
+    calendars: Calendars,
+) -> tuple[list[Owed], set[tuple[str, datetime]]]:
+    """Return what must have a row, and everything that may be an item.
+
+    An occurrence must if it is in its version's span by every tz database that was in use. It may
+    be an item if a version of its calendar leaves its day open.
     """
     must: list[Owed] = []
     may: set[tuple[str, datetime]] = set()
     for version, start, end, terms in spans(versions, until):
         by_each = [dict(terms.occurrences(start, end, offsets)) for offsets in databases]
+        closed = {cycle: closes(terms, calendars, cycle) for found in by_each for cycle in found}
         for found in by_each:
-            may.update(found.items())
+            may.update((cycle, at) for cycle, at in found.items() if False in closed[cycle])
         for cycle in by_each[0]:
             instants = [found.get(cycle) for found in by_each]
             known = tuple(each for each in instants if each is not None)
             if len(known) == len(instants):
-                must.append(Owed(version, cycle, known, terms))
+                must.append(Owed(version, cycle, known, True in closed[cycle]))
     return must, may
