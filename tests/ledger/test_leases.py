@@ -229,6 +229,8 @@ async def test_g9_a_suspect_that_never_ends_in_its_process_meets_the_cap_of_star
         await reap_runs(ledger.connection, 100, ledger.worker_no)
         await ledger.connection.execute("update ledger.pending set available_at = ledger.now()")
     assert starts == 30
+    reason = await ledger.connection.fetchval("select reason from ledger.review")
+    assert reason == "its worker died or lost its lease each time it ran"
 
 
 async def test_a_suspect_that_failed_is_claimed_by_itself_and_others_are_no_suspects(
@@ -263,25 +265,30 @@ async def test_g9_a_hard_end_blames_the_items_that_their_handlers_had_and_no_oth
 ) -> None:
     policy = KindPolicy("acme", ledger.kind, run_seconds=30.0, run_late=run_late)
     await put_kind_policy(ledger.connection, policy)
-    items = await ledger.emit(3)
+    items = await ledger.emit(17)
     fence = (await ledger.claim()).fence
     await ledger.connection.execute("update ledger.claim set run_seconds = 30")
-    run = (await ledger.start(fence, 1, 3)).run
+    run = (await ledger.start(fence, 1, 17)).run
     assert run is not None
     if is_reported:
-        await report_overruns(ledger.connection, {run: [False, True, False]}, ledger.worker_no)
+        in_call = [index == 1 for index in range(17)]
+        await report_overruns(ledger.connection, {run: in_call}, ledger.worker_no)
     await ledger.pass_machine_seconds(31)
     await reap_runs(ledger.connection, 100, ledger.worker_no)
-    attempts = await ledger.connection.fetch("select attempt from ledger.pending order by item_no")
-    overran = run_late == "park" and is_reported
-    assert [row["attempt"] for row in attempts] == ([0, 0] if overran else [0, int(is_reported), 0])
-    assert [await ledger.state_of(item) for item in items].count(State.MANUAL_REVIEW) == overran
-    details = await ledger.connection.fetch(
-        "select detail ->> 'reason', detail ->> 'beside' from ledger.transition order by item_no"
+    pending = await ledger.connection.fetch(
+        "select attempt, batch_max from ledger.pending order by item_no"
     )
-    lapsed = ("lease lapsed", "3")
-    overrun = ("overran", "1") if is_reported else lapsed
-    assert [tuple(row) for row in details] == [lapsed, overrun, lapsed]
+    parks = run_late == "park" and is_reported
+    of_second = [] if parks else [(1, 1)] if is_reported else [(0, 2)]
+    assert [tuple(row) for row in pending] == [(0, 2), *of_second, *[(0, 2)] * 15]
+    reviews = await ledger.connection.fetch("select reason from ledger.review")
+    assert [row["reason"] for row in reviews] == ["it ran longer than its kind may"] * parks
+    assert [await ledger.state_of(item) for item in items].count(State.MANUAL_REVIEW) == parks
+    reasons = await ledger.connection.fetch(
+        "select detail ->> 'reason' as reason from ledger.transition order by item_no"
+    )
+    overrun = "overran" if is_reported else "lease lapsed"
+    assert [row["reason"] for row in reasons] == ["lease lapsed", overrun, *["lease lapsed"] * 15]
     await ledger.check_balance()
 
 

@@ -391,6 +391,13 @@ async def test_g9_nothing_extends_a_run_beyond_its_hard_end(
     for outcome in (first.outcome("heartbeat"), second.outcome()):
         await topic.take(outcome)
         assert 0 < await topic.lease_seconds_left() <= 300
+    await topic.pass_machine_seconds(301)
+    await topic.reap()
+    assert [
+        detail["reason"]
+        for event, detail in await topic.journal()
+        if event == TransitionEvent.TIMED_OUT
+    ] == ["overran"]
 
 
 async def test_g5_only_items_without_an_outcome_are_released_when_the_lease_ends(

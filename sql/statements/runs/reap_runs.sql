@@ -23,7 +23,7 @@ closed as (
 lost as materialized (
   select c.run_no, u.item_no, u.effective_date, u.attempt, u.starts, o.overran, c.isolated_in, k.batch_max,
     k.topic, k.topic_actor_no, k.topic_actor_no is not null and c.extended_at is null as unreported,
-    case when o.overran or c.isolated_in = 'slot' or k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
+    case when k.topic_actor_no is not null then 1 else count(*) over (partition by c.worker_no) end as beside
   from closed c
   join ledger.claim k on k.fence = c.fence and k.claimed_at is not distinct from c.claimed_at
     and k.claimed_at between $6::timestamptz and $7::timestamptz
