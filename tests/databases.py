@@ -223,18 +223,16 @@ class DatabasePool:
 
     async def alter(self, command: str) -> None:
         """Run a command in the template, and drop the databases copied from it before."""
-        admin = await asyncpg.connect(self._dsn)
-        while self._clean:
-            name, _ = self._clean.popitem()
-            await admin.execute(f"drop database {name} with (force)")
+        await self.close()
         template = self._template.name
-        await admin.execute(f"alter database {template} allow_connections true")
+        await self._admin.execute(f"alter database {template} allow_connections true")
         connection = await asyncpg.connect(named_database(self._dsn, template))
-        await connection.execute(command)
-        self._template = await Template.read(connection, template)
-        await connection.close()
-        await admin.execute(f"alter database {template} allow_connections false")
-        await admin.close()
+        try:
+            await connection.execute(command)
+            self._template = await Template.read(connection, template)
+        finally:
+            await connection.close()
+            await self._admin.execute(f"alter database {template} allow_connections false")
 
     async def close(self) -> None:
         """Drop the databases that wait for another test."""

@@ -1,10 +1,12 @@
 """Run the tests against mutants of the SQL that moves items: `make test-mutations`.
 
-A pytest plugin. All mutants run in one session, on servers that stay up. A statement's mutant
-replaces its text as it is sent; a function's is created in the templates that databases are copied
-from. A mutant runs the tests that reach it until one fails: first those that killed others of its
-file, then those that cite it, the narrow and fast ones first. Which test reaches which statement is
-recorded once, and kept until the test's file changes. Child processes send statements unchanged.
+A pytest plugin. `--reach` runs the tests and records which statements each sends; it is kept until
+the test's file changes. Without it, pytest collects mutants in place of tests: a mutant passes if a
+test fails. All mutants of a process run in one session, on servers that stay up. A statement's
+mutant replaces its text as it is sent; a function's is created in the templates that databases are
+copied from. A mutant runs the tests that reach it until one fails: first those that killed others
+of its file, then those that cite it, the narrow and fast ones first. Child processes send
+statements unchanged.
 """
 
 import asyncio
@@ -15,26 +17,24 @@ import json
 import random
 import re
 import signal
-from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import asyncpg
 import pytest
 from _pytest.runner import runtestprotocol  # as plugins do that repeat tests
 
 from dueledger.ledger.store.statements import statement_paths
-from tests.databases import DatabasePool, Template
-from tools.sql_mutants import Mutant, mutants, reached_by, targets
+from tests.databases import DatabasePool
+from tools.sql_mutants import SQL, Mutant, mutants, reached_by, targets
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-REACH_FILE: Final = ROOT / ".tools" / "mutations_reach.json"
+REACH_FILE: Final = ROOT / ".tools" / "mutations_reach.jsonl"
 EQUIVALENT_FILE: Final = ROOT / "tests" / "equivalent_mutants.txt"
 HANG_SECONDS: Final = 20
 """What a test may take longer than it took before. No test waits for as long as that."""
@@ -44,12 +44,12 @@ KILLERS_MAX: Final = 5
 _INVALID: Final = (asyncpg.PostgresSyntaxError, asyncpg.SyntaxOrAccessError)
 
 
-@dataclass
+@dataclass(frozen=True, slots=True)
 class Reach:
     """What a test took, and which statements it sent."""
 
     seconds: float
-    statements: set[str]
+    statements: frozenset[str]
 
 
 @dataclass
@@ -59,6 +59,8 @@ class Sent:
     mutant: Mutant | None = None
     names: dict[str, str] = field(default_factory=dict)
     seen: set[str] = field(default_factory=set)
+    altered: dict[DatabasePool, Mutant] = field(default_factory=dict)
+    """The functions' mutants that are in the templates."""
 
     def text(self, query: str) -> str:
         """Return what to send for `query`."""
@@ -68,14 +70,28 @@ class Sent:
             return self.mutant.text
         return query
 
+    async def alter(self, pool: DatabasePool) -> None:
+        """Create the mutant in the pool's template, if it is a function's, in place of another."""
+        before = self.altered.get(pool)
+        after = self.mutant if self.mutant is not None and self.mutant.is_function else None
+        if before is after:
+            return
+        texts = [after.text] if after else []
+        if before is not None and (after is None or after.source != before.source):
+            texts.insert(0, before.source)
+        await pool.alter(";\n".join(texts))
+        if after is None:
+            del self.altered[pool]
+        else:
+            self.altered[pool] = after
+
 
 SENT: Final = Sent()
-POOLS: Final[list[DatabasePool]] = []
-"""The databases of the session, by template."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mutations")
+    group.addoption("--reach", action="store_true", help="record what tests reach, where not kept")
     group.addoption("--mutate", default="", help="files of SQL, as `runs/*,functions/emit_items`")
     group.addoption("--mutants", type=int, help="run that many, drawn by --mutants-seed")
     group.addoption("--mutants-seed", type=int, default=0)
@@ -95,131 +111,195 @@ def pytest_configure() -> None:
 
     driver._get_statement, driver.execute = get_statement, execute
     pools: Any = DatabasePool
-    template: Any = Template
-    began, read = pools.__init__, template.read.__func__
+    lease = pools.lease
 
-    def begin(self: DatabasePool, *args: Any) -> None:  # noqa: ANN401
-        POOLS.append(self)
-        began(self, *args)
+    @asynccontextmanager
+    async def lease_altered(self: DatabasePool, *, damaged: bool = False) -> AsyncGenerator[str]:
+        await SENT.alter(self)
+        async with lease(self, damaged=damaged) as dsn:
+            yield dsn
 
-    async def read_mutated(cls: type[Template], connection: Any, name: str) -> Template:  # noqa: ANN401
-        if SENT.mutant is not None and SENT.mutant.is_function:
-            await connection.execute(SENT.mutant.text)
-        return await read(cls, connection, name)
+    pools.lease = lease_altered
 
-    pools.__init__, template.read = begin, classmethod(read_mutated)
+
+@pytest.hookimpl(trylast=True)  # after those that are not asked for were left out
+def pytest_collection_modifyitems(
+    session: pytest.Session, config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    reach = read_reach(items)
+    if config.option.reach:
+        items[:] = [item for item in items if item.nodeid not in reach]
+        return
+    judge = Judge(session, items, reach)
+    item: Any = MutantItem  # pytest's own parameters have no types
+    items[:] = [
+        item.from_parent(
+            session,
+            name=mutant.label,
+            nodeid=f"{mutant.target}::{mutant.label}",
+            mutant=mutant,
+            judge=judge,
+        )
+        for mutant in choose(config)
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool:
-    if session.config.option.collectonly:
-        return False
-    return Run(session).run()
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    if isinstance(item, MutantItem):
+        for report in item.reports(nextitem):
+            item.ihook.pytest_runtest_logreport(report=report)
+    else:
+        _record(item)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
 
 
-class Run:
-    """One session: records what tests reach, then runs mutants."""
+def choose(config: pytest.Config) -> list[Mutant]:
+    """Return the mutants that the options ask for."""
+    patterns = config.option.mutate.split(",") if config.option.mutate else ["*"]
+    chosen = [
+        mutant
+        for target, path in targets().items()
+        if any(matches(pattern.strip(), target) for pattern in patterns)
+        for mutant in mutants(target, path)
+    ]
+    if (count := config.option.mutants) is not None:
+        drawn = random.Random(config.option.mutants_seed).sample(chosen, min(count, len(chosen)))  # noqa: S311 - no secret
+        chosen = [mutant for mutant in chosen if mutant in drawn]
+    return chosen
 
-    def __init__(self, session: pytest.Session) -> None:
-        self._session = session
-        self._options = session.config.option
-        self._items = {item.nodeid: item for item in session.items}
-        # After it all fixtures but the session's end.
-        nothing: Any = _Nothing
-        self._next: pytest.Item = nothing.from_parent(session, name="nothing")
+
+class MutantItem(pytest.Item):
+    """A mutant as a test."""
+
+    def __init__(self, *, mutant: Mutant, judge: "Judge", **options: Any) -> None:  # noqa: ANN401 - pytest's own
+        node: Any = super()
+        node.__init__(**options)
+        self.mutant = mutant
+        self._judge = judge
+
+    def runtest(self) -> None:
+        raise NotImplementedError
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return SQL, None, self.nodeid
+
+    def reports(self, following: pytest.Item | None) -> Generator[pytest.TestReport]:
+        """Run the mutant; after the last one of its file, also the tests that killed others."""
+        began = monotonic()
+        result, text = self._judge.run(self.mutant)
+        yield self._report("call", result, text, monotonic() - began)
+        if isinstance(following, MutantItem) and following.mutant.target == self.mutant.target:
+            return
+        began = monotonic()
+        for nodeid in self._judge.failing_killers():
+            text = f"fails without a mutant: {nodeid}"
+            yield self._report("teardown", "failed", text, monotonic() - began)
+
+    def _report(
+        self,
+        when: Literal["call", "teardown"],
+        result: Literal["passed", "failed", "skipped"],
+        text: str,
+        seconds: float,
+    ) -> pytest.TestReport:
+        says: Any = {"passed": None, "failed": text, "skipped": (EQUIVALENT_FILE.name, 0, text)}
+        noted = [("mutant", text)]  # for --junitxml
+        return pytest.TestReport(
+            self.nodeid,
+            self.location,
+            {},
+            result,
+            says[result],
+            when,
+            duration=seconds,
+            user_properties=noted,
+        )
+
+
+class Judge:
+    """Runs the tests against mutants."""
+
+    def __init__(
+        self, session: pytest.Session, items: Sequence[pytest.Item], reach: dict[str, Reach]
+    ) -> None:
+        self._seconds: float = session.config.option.mutant_seconds
+        self._items = {item.nodeid: item for item in items}
+        self._reach = {nodeid: seen for nodeid, seen in reach.items() if seen.statements}
+        self._next = _nothing(session)
         state: Any = session
         self._fixtures = state._setupstate
-        self._write = session.config.get_terminal_writer().line
-        self._reach: dict[str, Reach] = {}
+        self._equivalents = read_equivalents()
+        self._target = ""
         self._killers: list[str] = []
+        for nodeid, seen in self._reach.items():
+            _bound(self._items[nodeid], seen.seconds + HANG_SECONDS)
 
-    def run(self) -> bool:
-        """Run all; fail the session where a mutant survives."""
-        for item in self._items.values():
-            _bound(item)
-        self._record()
-        equivalent = read_equivalents()
-        used: set[str] = set()
-        survivors: list[str] = []
-        for target, chosen in self._choose().items():
-            counts: Counter[str] = Counter()
-            began = monotonic()
+    def run(self, mutant: Mutant) -> tuple[Literal["passed", "failed", "skipped"], str]:
+        """Return how it ended as a test: passed if killed, skipped if equivalent or invalid."""
+        for pattern, reason in self._equivalents.items():
+            if matches(pattern, mutant.name):
+                return "skipped", f"equivalent: {reason}"
+        if self._target != mutant.target:
+            self._target = mutant.target
             self._killers.clear()
-            for mutant in chosen:
-                pattern = next((p for p in equivalent if matches(p, mutant.name)), None)
-                if pattern is not None:
-                    used.add(pattern)
-                    counts["equivalent"] += 1
-                    continue
-                result = self._judge(mutant)
-                counts[result] += 1
-                if result == "survived":
-                    survivors.append(mutant.name)
-                    self._write(f"SURVIVED {mutant.name}")
-            for nodeid in self._killers:  # what fails now has not failed because of a mutant
-                if any(report.failed for report in self._run(self._items[nodeid], self._next)):
-                    survivors.append(f"{target}: {nodeid} fails without a mutant")
-                    self._write(survivors[-1])
-            seconds = monotonic() - began
-            results = ", ".join(f"{counts[key]} {key}" for key in sorted(counts))
-            self._write(f"{target}: {len(chosen)} mutants: {results} ({seconds:.0f} s)")
-        if not self._options.mutate and self._options.mutants is None:
-            survivors += [f"no mutant is {pattern}" for pattern in set(equivalent) - used]
-        self._session.testsfailed = len(survivors)
-        self._write(f"{len(survivors)} survivors")
-        return True
+        tests = self._order(mutant)
+        SENT.mutant = mutant
+        try:
+            count, killer, text = self._first_failure(tests)
+            try:
+                self._fixtures.teardown_exact(self._next)
+            except Exception as error:  # noqa: BLE001 - a fixture's end checks its database
+                killer, text = killer or tests[count - 1].nodeid, text or repr(error)
+        finally:
+            SENT.mutant = None
+        if killer is None:
+            return "failed", f"survived {count} of {len(tests)} tests that reach it"
+        self._killers = [killer, *(other for other in self._killers if other != killer)]
+        del self._killers[KILLERS_MAX:]
+        if any(error.__name__ in text for error in _every(_INVALID)):
+            return "skipped", "invalid"
+        return "passed", f"killed by test {count}: {killer}: {text.splitlines()[-1:]}"
 
-    def _choose(self) -> dict[str, list[Mutant]]:
-        patterns = self._options.mutate.split(",") if self._options.mutate else ["*"]
-        chosen = {
-            target: mutants(target, path)
-            for target, path in targets().items()
-            if any(matches(pattern.strip(), target) for pattern in patterns)
-        }
-        if (count := self._options.mutants) is not None:
-            every = [mutant for some in chosen.values() for mutant in some]
-            drawn = random.Random(self._options.mutants_seed).sample(every, min(count, len(every)))  # noqa: S311 - no secret
-            chosen = {t: [m for m in some if m in drawn] for t, some in chosen.items()}
-        return {target: some for target, some in chosen.items() if some}
+    def failing_killers(self) -> Generator[str]:
+        """Yield the tests that fail, but not because of a mutant."""
+        for nodeid in self._killers:
+            if any(report.failed for report in self._run(self._items[nodeid], self._next)):
+                yield nodeid
 
-    def _judge(self, mutant: Mutant) -> str:
-        """Return how it ended: killed, invalid, survived, or unreached by any test."""
+    def _order(self, mutant: Mutant) -> list[pytest.Item]:
         names = reached_by(mutant.target)
-        reaching = {n: r for n, r in self._reach.items() if r.statements & names}
-        first = [nodeid for nodeid in self._killers if nodeid in reaching]
-        rest = sorted(reaching.keys() - set(first), key=lambda nodeid: self._cost(nodeid, names))
+        costs = {n: self._cost(n, names) for n, r in self._reach.items() if r.statements & names}
+        first = [nodeid for nodeid in self._killers if nodeid in costs]
+        rest = sorted(costs.keys() - set(first), key=costs.__getitem__)
         files = {self._items[nodeid].path: place for place, nodeid in reversed([*enumerate(rest)])}
-        rest.sort(key=lambda nodeid: files[self._items[nodeid].path])  # files have fixtures
-        ordered = [self._items[nodeid] for nodeid in (*first, *rest)]
-        with applied(mutant):
-            failed = self._first_failure(ordered)
-            self._fixtures.teardown_exact(self._next)
-        if failed is None:
-            return "survived" if reaching else "unreached"
-        nodeid, texts = failed
-        killers = [nodeid, *(killer for killer in self._killers if killer != nodeid)]
-        self._killers = killers[:KILLERS_MAX]
-        return "invalid" if any(error.__name__ in texts for error in _every(_INVALID)) else "killed"
+        # Those of a file that cost about as much run together, because of its fixtures.
+        rest.sort(key=lambda n: (round(log(costs[n], 8)), files[self._items[n].path]))
+        return [self._items[nodeid] for nodeid in (*first, *rest)]
 
-    def _first_failure(self, items: Sequence[pytest.Item]) -> tuple[str, str] | None:
-        """Run tests for a limited time until one fails; return it and what it says."""
-        end = monotonic() + self._options.mutant_seconds
+    def _first_failure(self, items: Sequence[pytest.Item]) -> tuple[int, str | None, str]:
+        """Run tests for a limited time until one fails: how many ran, that one, what it says."""
+        end, count = monotonic() + self._seconds, 0
         for item, following in zip(items, [*items[1:], self._next], strict=True):
             failed = [report for report in self._run(item, following) if report.failed]
+            count += 1
             if failed:
-                return item.nodeid, " ".join(report.longreprtext for report in failed)
+                return count, item.nodeid, " ".join(report.longreprtext for report in failed)
             if monotonic() > end:
                 break
-        return None
+        return count, None, ""
 
     def _cost(self, nodeid: str, names: set[str]) -> float:
         """Return a test's time by its share of what is rarely sent; much less if it is cited."""
         rarity = {name: self._rarity(name) for name in self._reach[nodeid].statements}
         own = sum(value for name, value in rarity.items() if name in names)
         cites = any(name in _text(self._items[nodeid].path) for name in names)
-        return self._reach[nodeid].seconds * sum(rarity.values()) / own / (20 if cites else 1)
+        seconds = max(self._reach[nodeid].seconds, 0.001)
+        return seconds * sum(rarity.values()) / own / (20 if cites else 1)
 
-    @functools.cache  # noqa: B019 - there is one run
+    @functools.cache  # noqa: B019 - there is one judge
     def _rarity(self, name: str) -> float:
         reaching = sum(name in reach.statements for reach in self._reach.values())
         return log(1 + len(self._reach) / reaching)
@@ -229,59 +309,50 @@ class Run:
         with _interrupted(4 * HANG_SECONDS):
             return runtestprotocol(item, log=False, nextitem=following)
 
-    def _record(self) -> None:
-        """Run each test whose file changed, to see which statements it sends."""
-        kept: dict[str, Any] = {}
-        if REACH_FILE.exists():
-            kept = json.loads(REACH_FILE.read_text(encoding="utf-8"))
-        for nodeid, item in self._items.items():
-            digest = hashlib.sha256(item.path.read_bytes()).hexdigest()
-            if kept.get(nodeid, {}).get("digest") != digest:
-                SENT.seen.clear()
-                reports = self._run(item, self._next)
-                if any(report.failed for report in reports):
-                    self._write(f"fails without a mutant: {nodeid}")
-                    continue
-                took = sum(report.duration for report in reports if report.when == "call")
-                seen = sorted(SENT.seen)
-                kept[nodeid] = {"digest": digest, "seconds": round(took, 3), "statements": seen}
-                REACH_FILE.write_text(json.dumps(kept), encoding="utf-8")
-            if kept[nodeid]["statements"]:
-                self._reach[nodeid] = Reach(
-                    kept[nodeid]["seconds"], set(kept[nodeid]["statements"])
-                )
+
+def _record(item: pytest.Item) -> None:
+    """Run a test; if it passes, keep what it reaches."""
+    SENT.seen.clear()
+    reports = runtestprotocol(item, nextitem=_nothing(item.session))  # with its file's fixtures
+    if all(report.passed for report in reports):
+        record = {
+            "test": item.nodeid,
+            "digest": _digest(item.path),
+            "seconds": round(sum(report.duration for report in reports), 3),
+            "statements": sorted(SENT.seen),
+        }
+        with REACH_FILE.open("a", encoding="utf-8") as file:  # several processes add lines
+            file.write(json.dumps(record) + "\n")
+
+
+def read_reach(items: Sequence[pytest.Item]) -> dict[str, Reach]:
+    """Return what is kept of the tests whose files have not changed."""
+    if not REACH_FILE.exists():
+        return {}
+    records = map(json.loads, REACH_FILE.read_text(encoding="utf-8").splitlines())
+    kept = {(record["test"], record["digest"]): record for record in records}
+    return {
+        item.nodeid: Reach(record["seconds"], frozenset(record["statements"]))
+        for item in items
+        if (record := kept.get((item.nodeid, _digest(item.path))))
+    }
+
+
+@functools.cache
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 class _Nothing(pytest.Item):
-    """What runs after each test, as far as fixtures know."""
+    """What runs after each test, as far as fixtures know: all but the session's end."""
 
     def runtest(self) -> None:
         raise NotImplementedError
 
 
-@contextmanager
-def applied(mutant: Mutant) -> Generator[None]:
-    """Let every session of the block use the mutant."""
-    SENT.mutant = mutant
-    if mutant.is_function:
-        _alter_templates(mutant.text)
-    try:
-        yield
-    finally:
-        SENT.mutant = None
-        if mutant.is_function:
-            _alter_templates(mutant.source)
-
-
-def _alter_templates(text: str) -> None:
-    """Create a function anew in each template."""
-
-    async def alter() -> None:
-        for pool in POOLS:
-            await pool.alter(text)
-
-    with ThreadPoolExecutor(1) as thread:  # the tests' event loop is this thread's
-        thread.submit(asyncio.run, alter()).result()
+def _nothing(session: pytest.Session) -> pytest.Item:
+    nothing: Any = _Nothing
+    return nothing.from_parent(session, name="nothing")
 
 
 def read_equivalents() -> dict[str, str]:
@@ -317,7 +388,7 @@ def _every(errors: Sequence[type[Exception]]) -> set[type[Exception]]:
     return set(errors) | {below for error in errors for below in _every(error.__subclasses__())}
 
 
-def _bound(item: pytest.Item) -> None:
+def _bound(item: pytest.Item, seconds: float) -> None:
     """Let a test that a mutant makes wait for ever fail."""
     if not isinstance(item, pytest.Function) or not inspect.iscoroutinefunction(item.obj):
         return
@@ -325,7 +396,7 @@ def _bound(item: pytest.Item) -> None:
 
     @functools.wraps(test)
     async def bounded(**arguments: object) -> None:
-        async with asyncio.timeout(HANG_SECONDS):
+        async with asyncio.timeout(seconds):
             await test(**arguments)
 
     item.obj = bounded
