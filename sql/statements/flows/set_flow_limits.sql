@@ -78,19 +78,20 @@ alone as materialized (
   from (select h.fence, h.claimed_at from handed h union select r.fence, r.claimed_at from running r) o
   join ledger.claim c on c.fence = o.fence and c.claimed_at = o.claimed_at
   join ledger.due_item i on i.effective_date = c.effective_date[1] and i.item_no = c.item_no[1]
-  join changed x on x.flow_no = i.flow_no and x.becomes_counted
+  join changed x on x.flow_no = i.flow_no
   where not exists (
     select from unnest(c.effective_date, c.item_no) u (effective_date, item_no)
     join ledger.due_item j on j.effective_date = u.effective_date and j.item_no = u.item_no
     where j.flow_no <> x.flow_no)
 ),
 counted_claim as (
-  update ledger.claim c set flow_no = a.flow_no from alone a
-  where c.fence = a.fence and c.claimed_at = a.claimed_at and c.closed_at is null
+  update ledger.claim c set flow_no = a.flow_no
+  from handed h join alone a on a.fence = h.fence and a.claimed_at = h.claimed_at
+  where c.fence = h.fence and c.claimed_at = h.claimed_at and c.closed_at is null
 ),
 counted_run as (
   update ledger.run r set flow_no = a.flow_no
-  from running u join alone a on a.fence = u.fence
+  from running u join alone a on a.fence = u.fence and a.claimed_at = u.claimed_at
   where r.run_no = u.run_no and r.started_at = u.started_at and r.closed_at is null
 )
 select c.flow_no, c.tenant, c.kind, c.lane, c.weight, c.rate_per_second, c.concurrency_max, c.window_items,
