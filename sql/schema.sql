@@ -261,7 +261,7 @@ begin
     start_bys => array[due + (before.start_by - before.due_at)],
     complete_bys => array[due + (before.complete_by - before.due_at)],
     zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
-    overlap_keys => array[case when by_name then name end]) e;
+    overlap_keys => array[name]) e;
 
   if known is null then
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)
@@ -305,7 +305,7 @@ begin
       from (select distinct d from unnest(effective_dates) d) u
     ) m
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = m.starts_on;
-    exit when made or attempt = 2;
+    exit when made;
     lock table ledger.due_item_default in row exclusive mode;
   end loop;
 
@@ -1407,7 +1407,6 @@ begin
         when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
-      and ((t.given).skip_reason is null or (t.given).event_no is null)
   ),
   moved as (
     update ledger.pending p
@@ -1451,7 +1450,7 @@ begin
       when s.own and (s.ended_by, s.ended_for) is distinct from (12 /* superseded */, 'version') then 'same'
       when s.ended_by = 12 /* superseded */ or s.elsewhere then 'next'
       when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
-      when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
+      when s.ended_for <> 'overlap' then 'next'
       else 'begun'
     end
   from existing s

@@ -39,7 +39,7 @@ begin
     start_bys => array[due + (before.start_by - before.due_at)],
     complete_bys => array[due + (before.complete_by - before.due_at)],
     zones => array[before.zone], overlap_rules => array[case when by_name then before.overlap end],
-    overlap_keys => array[case when by_name then name end]) e;
+    overlap_keys => array[name]) e;
 
   if known is null then
     insert into ledger.following (item_no, effective_date, definition_no, delay_seconds)

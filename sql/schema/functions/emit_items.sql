@@ -36,7 +36,7 @@ begin
       from (select distinct d from unnest(effective_dates) d) u
     ) m
     left join ledger.partition_span p on p.parent = 'due_item' and p.starts_on = m.starts_on;
-    exit when made or attempt = 2;
+    exit when made;
     lock table ledger.due_item_default in row exclusive mode;
   end loop;
 

@@ -81,7 +81,6 @@ begin
         when (t.given).event_no is null then i.traceparent else ledger.usable_traceparent((t.given).traceparent) end
     from taken t
     where i.effective_date = (t.item).effective_date and i.item_no = (t.item).item_no
-      and ((t.given).skip_reason is null or (t.given).event_no is null)
   ),
   moved as (
     update ledger.pending p
@@ -125,7 +124,7 @@ begin
       when s.own and (s.ended_by, s.ended_for) is distinct from (12 /* superseded */, 'version') then 'same'
       when s.ended_by = 12 /* superseded */ or s.elsewhere then 'next'
       when s.ended_by = 13 /* skipped */ and (s.given).skip_reason is not null then 'skipped'
-      when s.ended_by = 13 /* skipped */ and s.ended_for <> 'overlap' then 'next'
+      when s.ended_for <> 'overlap' then 'next'
       else 'begun'
     end
   from existing s
