@@ -1,11 +1,14 @@
 """Circuits of flows: opened by failures, tried by one probe, closed when it completes."""
 
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import reap_runs
+from dueledger.ledger.store.clock import set_machine_clock
 from dueledger.ledger.store.flow_limits import prune_outcomes, update_circuits
 from dueledger.ledger.store.flows import FlowLimits, FlowScope, set_flow_limits
 from dueledger.ledger.store.runs import RunIsolation
@@ -170,3 +173,117 @@ async def test_what_a_circuit_counted_is_forgotten_once_it_is_taken_away(ledger:
     await prune_outcomes(ledger.connection)
     rows = await ledger.connection.fetch("select flow_no from ledger.flow_outcome")
     assert [row["flow_no"] for row in rows] == [kept]
+
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+INSTANT = timedelta(microseconds=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A circuit that changed at `since`, what was counted at `at`, and what it becomes."""
+
+    after: str
+    before: str = "closed"
+    completed: int = 0
+    failed: int = 0
+    since: datetime | None = NOON - 3_600 * SECOND
+    at: datetime = NOON - SECOND
+    run_no: int = 11
+    ratio: float | None = 0.5
+
+
+CIRCUITS: dict[str, Case] = {
+    "quiet": Case("closed"),
+    "too few": Case("closed", completed=1, failed=2),
+    "enough": Case("open", completed=2, failed=2),
+    "seldom": Case("closed", completed=3, failed=2),
+    "first": Case("open", failed=4, since=None, run_no=1),
+    "in its window": Case("open", failed=4, at=NOON - 60 * SECOND + INSTANT),
+    "before its window": Case("closed", failed=4, at=NOON - 60 * SECOND),
+    "long before": Case("closed", failed=4, at=NOON - 60 * SECOND - INSTANT),
+    "since its change": Case("open", failed=4, since=NOON - SECOND - INSTANT),
+    "at its change": Case("closed", failed=4, since=NOON - SECOND),
+    "of runs before": Case("closed", failed=4, run_no=10),
+    "none": Case("closed", failed=4, at=NOON - 60 * SECOND - INSTANT, ratio=None),
+    "taken away": Case("closed", "open", since=NOON, ratio=None),
+    "rests": Case("open", "open", since=NOON - 30 * SECOND + INSTANT),
+    "rests, completed": Case("open", "open", completed=1, since=NOON - 2 * SECOND),
+    "rested": Case("half_open", "open", since=NOON - 30 * SECOND),
+    "rested, failed": Case("half_open", "open", failed=4),
+    "probes": Case("half_open", "half_open"),
+    "probe failed": Case("open", "half_open", failed=1),
+    "probe completed": Case("closed", "half_open", completed=1),
+    "one failed": Case("open", "half_open", completed=1, failed=1),
+}
+SET_CIRCUIT = """
+update ledger.flow set circuit_failure_ratio = $2, circuit_calls_min = 4,
+  circuit_window_seconds = 60, circuit_rest_seconds = 30, circuit = $3, circuit_at = $4,
+  circuit_run_no = case when $4::timestamptz is not null then 10 end
+where lane = $1
+returning flow_no
+"""
+
+
+async def _make_circuits(ledger: Ledger) -> dict[str, int]:
+    """Make a flow for each circuit, with a counted outcome; return their numbers."""
+    await set_machine_clock(ledger.connection, NOON, 0)
+    numbers: dict[str, int] = {}
+    for name, case in CIRCUITS.items():
+        await ledger.emit(lane=name)
+        numbers[name] = await ledger.connection.fetchval(
+            SET_CIRCUIT, name, case.ratio, case.before, case.since
+        )
+        await ledger.connection.execute(
+            "insert into ledger.flow_outcome (flow_no, at, run_no, completed, failed)"
+            " values ($1, $2, $3, $4, $5)",
+            *(numbers[name], case.at, case.run_no, case.completed, case.failed),
+        )
+    return numbers
+
+
+async def test_each_circuit_is_judged_by_its_own_outcomes_within_its_window(
+    undone_ledger: Ledger,
+) -> None:
+    ledger = undone_ledger
+    numbers = await _make_circuits(ledger)
+    run_no = await ledger.connection.fetchval("select nextval('ledger.run_run_no_seq')")
+    changes = await update_circuits(ledger.connection)
+    assert {change.flow_no: (change.before, change.after) for change in changes} == {
+        numbers[name]: (case.before, case.after)
+        for name, case in CIRCUITS.items()
+        if case.before != case.after
+    }
+    rows = await ledger.connection.fetch(
+        "select lane, circuit, circuit_at, circuit_run_no from ledger.flow"
+    )
+    assert {row["lane"]: tuple(row)[1:] for row in rows} == {
+        name: (
+            case.after,
+            *((NOON, run_no) if case.before != case.after else (case.since, 10)),
+        )
+        for name, case in CIRCUITS.items()
+    }
+    forgotten = {*numbers.values()} - {
+        row["flow_no"]
+        for row in await ledger.connection.fetch("select flow_no from ledger.flow_outcome")
+    }
+    assert forgotten == {numbers["long before"]}  # one without a circuit is pruned elsewhere
+
+
+async def test_a_circuit_that_another_has_locked_is_judged_later(
+    ledger: Ledger, database: str
+) -> None:
+    numbers = await _make_circuits(ledger)
+    await ledger.connection.execute("set lock_timeout = '1s'")
+    rival = await connect(database, application_name="rival")
+    async with rival.transaction():
+        await rival.execute("select from ledger.flow where lane = 'enough' for update")
+        passed = {change.flow_no for change in await update_circuits(ledger.connection)}
+    await rival.close()
+    assert numbers["enough"] not in passed
+    assert numbers["first"] in passed
+    assert [change.flow_no for change in await update_circuits(ledger.connection)] == [
+        numbers["enough"]
+    ]

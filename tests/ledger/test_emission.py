@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import UUID
@@ -16,6 +16,7 @@ from dueledger.ledger.errors import InvalidItem
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import State
 from dueledger.ledger.store import Connection, PlanProfile, connect
+from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.error_mapping import ClockRefused, mapped_errors
 from dueledger.ledger.store.items import (
     emit_items,
@@ -24,7 +25,7 @@ from dueledger.ledger.store.items import (
     show_item,
     skip_items,
 )
-from dueledger.ledger.store.partitions import split_default_partition
+from dueledger.ledger.store.partitions import make_partitions, split_default_partition
 
 from .conftest import Ledger
 
@@ -79,6 +80,8 @@ async def test_g10_a_key_whose_partition_was_dropped_long_ago_is_not_new(
     connection: Connection, actor_no: int, make_drafts: MakeDrafts
 ) -> None:
     (draft,) = make_drafts()
+    await set_clock(connection, draft.due_at.replace(2027, 3), 0)
+    await make_partitions(connection, ahead=timedelta(0))  # its month has claims and runs
     await connection.execute("insert into ledger.retired_key values ($1, now())", draft.id)
     await connection.execute(
         "drop table ledger.due_item_202703, ledger.transition_202703;"

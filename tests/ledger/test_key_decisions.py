@@ -1,5 +1,7 @@
 """What a claim decides about the items of a key: each rule, and what does not fall under it."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
@@ -8,7 +10,7 @@ import pytest
 
 from dueledger.ledger.rules.drafts import Overlap
 from dueledger.ledger.states import State, TransitionEvent
-from dueledger.ledger.store import connect
+from dueledger.ledger.store import Connection, connect
 from dueledger.ledger.store.claims import claim_serial_items
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.flows import FlowScope, pause_flows
@@ -227,6 +229,9 @@ CASES: Final = {
     "a holder of another policy's key stays": Case(
         {"h": holder(), "b": Item(WAIT, 2), "c": Item(BUFFER, 3)}, set(), {"b", "c"}
     ),
+    "the holder itself was released before its start": Case(
+        {"h": Item(CANCEL, 1, holds=True), "b": Item(CANCEL, 2)}, {"h"}, {"b"}, ousted={"h"}
+    ),
     "the holder itself is due again beside a newer one": Case(
         {
             "h": Item(CANCEL, 1, state=RETRY, holds=True),
@@ -358,3 +363,65 @@ async def test_upkeep_frees_no_item_that_another_has_locked(
         assert (await release_keys(ledger.connection, None, 10)).unblocked == 0
     await rival.close()
     assert (await release_keys(ledger.connection, None, 10)).unblocked == 1
+
+
+async def _claim(ledger: Ledger, connection: Connection) -> set[str]:
+    rows = await connection.fetch("select flow_no from ledger.flow")
+    flow_nos = [row["flow_no"] for row in rows]
+    claimed = await claim_serial_items(
+        connection, flow_nos, [100] * len(flow_nos), ledger.worker_no
+    )
+    return {row["business_key"].partition("-")[0] for row in claimed}
+
+
+async def test_a_claim_skips_no_older_item_that_another_has_locked(
+    ledger: Ledger, noon: datetime, database: str
+) -> None:
+    await ledger.stand_at(noon)
+    items = {
+        "locked": Item(CANCEL, 1, "waits"),
+        "free": Item(CANCEL, 2, "waits"),
+        "newest": Item(CANCEL, 3),
+    }
+    await _make(ledger, noon, items)
+    rival = await connect(database, application_name="rival")
+    await ledger.connection.execute("set lock_timeout = '1s'")
+    async with rival.transaction():
+        await rival.execute(
+            "select from ledger.pending where item_no = (select min(item_no) from ledger.pending)"
+            " for update"
+        )
+        async with ledger.connection.transaction():
+            assert await _claim(ledger, ledger.connection) == {"newest"}
+            assert await _names(ledger, "ledger.transition") == {"free"}
+            await ledger.connection.execute("delete from ledger.held_key")
+            await ledger.connection.execute(
+                "delete from ledger.due_item where business_key like 'newest%'"
+            )
+    await rival.close()
+    assert await _names(ledger, "ledger.pending") == {"locked"}
+
+
+async def test_g4_of_two_claimers_at_once_one_has_the_key(
+    ledger: Ledger, noon: datetime, database: str, eventually: Callable[..., Awaitable[bool]]
+) -> None:
+    await ledger.stand_at(noon)
+    await _make(ledger, noon, {"later": Item(WAIT, 2)})
+    rival = await connect(database, application_name="rival")
+    await set_clock(rival, noon, 0)
+    claiming = rival.transaction()
+    await claiming.start()
+    assert await _claim(ledger, rival) == {"later"}
+    await _make(ledger, noon, {"earlier": Item(WAIT, 1)})  # emitted while the other is claimed
+    second = asyncio.create_task(_claim(ledger, ledger.connection))
+    pid = ledger.connection.get_server_pid()
+
+    async def waits() -> bool:
+        return await rival.fetchval("select cardinality(pg_blocking_pids($1)) > 0", pid)
+
+    await eventually(waits)
+    await rival.execute("delete from ledger.due_item where business_key like 'later%'")
+    await claiming.commit()
+    assert await second == set()
+    assert await _names(ledger, "ledger.pending where available_at = 'infinity'") == {"earlier"}
+    await rival.close()

@@ -159,3 +159,54 @@ async def test_g5_a_start_that_waits_for_a_claim_that_is_reaped_has_not_locked_i
     started, refused = await starting
     assert (started.run is not None, refused.run) == (True, None)
     await worker.close()
+
+
+async def _claim_from(ledger: Ledger, topic: str, partition: int, *, published: bool) -> Claim:
+    """Claim one item, as published to a partition or not."""
+    await ledger.emit()
+    claim = await ledger.claim()
+    await ledger.connection.execute(
+        "update ledger.claim set topic = $2, partition = $3 where fence = $1",
+        *(claim.fence, topic, partition),
+    )
+    if published:
+        await mark_published(ledger.connection, [claim.id], [0])
+    return claim
+
+
+async def test_g9_each_partition_has_a_backoff_of_its_own(
+    ledger: Ledger, noon: datetime, database: str
+) -> None:
+    await ledger.stand_at(noon)
+    known = {("first", 1): noon, ("second", 0): noon + timedelta(seconds=0.5)}
+    for (topic, partition), at in known.items():
+        await ledger.connection.execute(
+            "insert into ledger.partition_backoff values ($1, $2, 1, $3)", topic, partition, at
+        )
+    partitions = [("first", 0), ("first", 1), ("second", 0), ("third", -1)]
+    published = [await _claim_from(ledger, *each, published=True) for each in partitions]
+    unpublished = await _claim_from(ledger, "first", 0, published=False)
+    await reap(ledger)
+
+    rows = await ledger.connection.fetch("select item_no, available_at from ledger.pending")
+    seconds = {row["item_no"]: (row["available_at"] - noon).total_seconds() for row in rows}
+    assert [seconds[claim.item_nos[0]] for claim in (*published, unpublished)] == [1, 2, 0.5, 0, 0]
+
+    async def left() -> set[tuple[str, int]]:
+        found = await ledger.connection.fetch(
+            "select topic, partition from ledger.partition_backoff"
+        )
+        return {(row["topic"], row["partition"]) for row in found}
+
+    assert await left() == {*partitions[:3]}
+    first = await _claim_from(ledger, "first", 0, published=True)
+    await ledger.start(first.fence)
+    assert await left() == {*partitions[1:3]}
+    second = await _claim_from(ledger, "second", 0, published=True)
+    await ledger.connection.execute("set lock_timeout = '1s'")
+    rival = await connect(database, application_name="rival")
+    async with rival.transaction():
+        await rival.execute("select from ledger.partition_backoff for update")
+        assert (await ledger.start(second.fence)).run_no is not None
+    await rival.close()
+    assert await left() == {*partitions[1:3]}

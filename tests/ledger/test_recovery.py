@@ -1,6 +1,6 @@
 """Items without a state are recovered, and nothing else is changed."""
 
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -221,3 +221,55 @@ async def test_g5_a_deleted_item_does_not_prevent_the_release_of_others(
 
     left = await ledger.connection.fetch("select item_no from ledger.pending order by item_no")
     assert [row["item_no"] for row in left] == sorted(claim.item_nos[1] for claim in claims)
+
+
+async def test_only_items_of_the_dates_asked_for_are_recovered_serial_ones_with_their_keys(
+    ledger: Ledger, noon: datetime
+) -> None:
+    await ledger.stand_at(noon)
+    days = [date(2027, 2, 28), date(2027, 3, 1), date(2027, 3, 31), date(2027, 4, 1)]
+    for day in days:
+        await ledger.emit(effective_date=day, prefix=f"lost-{day}")
+        await ledger.emit(effective_date=day, prefix=f"whole-{day}")
+    await ledger.connection.execute(
+        "update ledger.due_item set serial = 42, overlap = 3 where effective_date = '2027-03-31'"
+    )
+    whole = await ledger.connection.fetch(
+        "select p.* from ledger.pending p join ledger.due_item i using (item_no)"
+        " where business_key like 'whole%' order by item_no"
+    )
+    await _lose(ledger, "lost")
+
+    ids = await recover_items(
+        ledger.connection, *MONTH, limit=1000, actor_no=ledger.other_worker_no
+    )
+
+    rows = await ledger.connection.fetch(
+        "select i.id, p.flow_no = i.flow_no as same, p.available_at, p.state, p.attempt, p.starts,"
+        " p.serial, p.serial_due_at, p.overlap, i.due_at from ledger.pending p"
+        " join ledger.due_item i using (item_no, effective_date)"
+        " where i.business_key like 'lost%' order by i.effective_date"
+    )
+    assert {row["id"] for row in rows} == {*ids}
+    due = rows[0]["due_at"]
+    plain, serial = ((None, None, None), (42, due, 1))  # it waits for its key, whatever the policy
+    assert [tuple(row)[1:-1] for row in rows] == [
+        (True, noon, 1, 0, 0, *key) for key in (plain, serial)
+    ]
+    assert whole == await ledger.connection.fetch(
+        "select p.* from ledger.pending p join ledger.due_item i using (item_no)"
+        " where business_key like 'whole%' order by item_no"
+    )
+    journal = await ledger.connection.fetch(
+        "select effective_date, event, attempt, actor_no from ledger.transition order by 1"
+    )
+    assert [tuple(row) for row in journal] == [
+        (day, TransitionEvent.RECOVERED, 0, ledger.other_worker_no) for day in days[1:3]
+    ]
+    await recover_items(
+        ledger.connection,
+        date(2027, 1, 1),
+        date(2028, 1, 1),
+        limit=1000,
+        actor_no=ledger.worker_no,
+    )

@@ -3,10 +3,11 @@
 from uuid import UUID
 
 from dueledger.ledger.states import State, TransitionEvent
+from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import apply_withdrawals
 from dueledger.ledger.store.items import RequestResult
 
-from .conftest import Ledger
+from .conftest import Ledger, Placed
 
 COMPLETED = TransitionEvent.COMPLETED
 FAILED = TransitionEvent.FAILED
@@ -69,8 +70,15 @@ async def test_withdrawing_an_item_that_does_not_exist_returns_unknown(ledger: L
 async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_honoured(
     ledger: Ledger,
 ) -> None:
+    await ledger.place(State.COMPLETED)
     running = await ledger.place(State.RUNNING)
     other = await ledger.place(State.RUNNING)
+    await ledger.emit()
+    await ledger.connection.execute(  # as if the one that runs had failed before
+        "insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at)"
+        " select effective_date, item_no, 6, 1, 1, now() from ledger.due_item where id = $1",
+        running.id,
+    )
     assert await ledger.cancel(running.id) is RequestResult.REQUESTED
     assert await ledger.cancel(other.id) is RequestResult.REQUESTED
     await ledger.settle(other.run_no, TransitionEvent.PARKED)
@@ -78,3 +86,88 @@ async def test_a_request_for_what_is_in_flight_does_not_keep_others_from_being_h
     assert await apply_withdrawals(ledger.connection, 1) == 1
 
     assert await ledger.state_of(other.id) is State.CANCELLED
+
+
+REQUEST = """
+insert into ledger.withdrawal (item_no, effective_date, event, reason, actor_no, requested_at)
+select item_no, effective_date, 11, $2, $3, now() from ledger.due_item where id = $1
+returning item_no
+"""
+
+
+async def _request_in_each_state(ledger: Ledger) -> dict[State, list[int]]:
+    """Place two items in each state, each with a request that says which state; their numbers."""
+    placed: dict[State, list[Placed]] = {state: [] for state in State}
+    for state in [*State, *State]:
+        placed[state].append(await ledger.place(state))
+        await ledger.connection.execute("update ledger.pending set available_at = '2100-01-01'")
+    return {
+        state: [
+            await ledger.connection.fetchval(REQUEST, item.id, state.label, ledger.other_worker_no)
+            for item in items
+        ]
+        for state, items in placed.items()
+    }
+
+
+async def _left(ledger: Ledger) -> set[int]:
+    rows = await ledger.connection.fetch("select item_no from ledger.withdrawal")
+    return {row["item_no"] for row in rows}
+
+
+async def test_each_request_is_applied_refused_or_kept_by_the_state_of_its_item(
+    ledger: Ledger,
+) -> None:
+    numbers = await _request_in_each_state(ledger)
+    applied = await apply_withdrawals(ledger.connection, 100)
+
+    waiting = (State.SCHEDULED, State.RETRYABLE_FAILURE, State.MANUAL_REVIEW)
+    flying = (State.CLAIMED, State.RUNNING)
+    assert applied == 2 * len(waiting)
+    assert await _left(ledger) == {no for state in flying for no in numbers[state]}
+    ended = await ledger.connection.fetch(
+        "select item_no, attempt, detail ->> 'reason' as reason from ledger.transition"
+        " where event = 11 and actor_no = $1",
+        ledger.other_worker_no,
+    )
+    assert {tuple(row) for row in ended} == {
+        (number, int(state is not State.SCHEDULED), state.label)
+        for state in waiting
+        for number in numbers[state]
+    }
+    refused = await ledger.connection.fetch(
+        "select item_no, verb, reason, actor_no from ledger.rejected_write"
+    )
+    assert sorted(map(tuple, refused)) == sorted(
+        (number, "withdraw", "finished", ledger.other_worker_no)
+        for state, both in numbers.items()
+        if state not in (*waiting, *flying)
+        for number in both
+    )
+    for table in ("pending", "review"):
+        assert await ledger.connection.fetchval(f"select count(*) from ledger.{table}") == 0  # noqa: S608 - a name above
+
+
+async def test_a_request_whose_row_or_item_another_has_locked_is_applied_later(
+    ledger: Ledger, database: str
+) -> None:
+    numbers = await _request_in_each_state(ledger)
+    waiting = {
+        "pending": numbers[State.SCHEDULED],
+        "review": numbers[State.MANUAL_REVIEW],
+        "withdrawal": numbers[State.RETRYABLE_FAILURE],
+    }
+    await ledger.connection.execute("set lock_timeout = '1s'")
+    rival = await connect(database, application_name="rival")
+    locked = {both[0] for both in waiting.values()}
+    async with rival.transaction():
+        for table, both in waiting.items():
+            await rival.execute(
+                f"select from ledger.{table} where item_no = $1 for update",
+                both[0],
+            )
+        assert await apply_withdrawals(ledger.connection, 100) == len(waiting)
+        flying = {*numbers[State.CLAIMED], *numbers[State.RUNNING]}
+        assert await _left(ledger) - flying == locked
+    await rival.close()
+    assert await apply_withdrawals(ledger.connection, 100) == len(waiting)
