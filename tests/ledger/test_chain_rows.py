@@ -1,4 +1,4 @@
-"""A chain begins with an open item of its own version; others differ from it in one thing."""
+"""Chains begin with open items of their version (begin_chains) and go on (emit_follower)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

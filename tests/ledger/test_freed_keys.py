@@ -1,4 +1,4 @@
-"""Which journal entries free a key, wake the next item of the key, and end a chain's item."""
+"""Which journal entries free a key, wake its next item, and end a chain's item: finish_items."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final

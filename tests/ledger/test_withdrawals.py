@@ -5,7 +5,7 @@ from uuid import UUID
 from dueledger.ledger.states import State, TransitionEvent
 from dueledger.ledger.store import connect
 from dueledger.ledger.store.claims import apply_withdrawals
-from dueledger.ledger.store.items import RequestResult
+from dueledger.ledger.store.items import RequestResult, withdraw_items
 
 from .conftest import Ledger, Placed
 
@@ -171,3 +171,34 @@ async def test_a_request_whose_row_or_item_another_has_locked_is_applied_later(
         assert await _left(ledger) - flying == locked
     await rival.close()
     assert await apply_withdrawals(ledger.connection, 100) == len(waiting)
+
+
+async def test_a_batch_requests_what_is_in_flight_once_and_ends_what_waits_with_its_request(
+    ledger: Ledger,
+) -> None:
+    states = (State.RUNNING, State.CLAIMED, State.COMPLETED, State.SCHEDULED)
+    placed = [await ledger.place(state) for state in states]
+    other = await ledger.place(State.SCHEDULED)
+    for item in (placed[0], placed[3], other):
+        await ledger.connection.fetchval(REQUEST, item.id, "before", ledger.other_worker_no)
+    answers = await withdraw_items(
+        ledger.connection,
+        [item.id for item in placed],
+        event=TransitionEvent.CANCELLED,
+        reason="now",
+        actor_no=ledger.worker_no,
+    )
+    assert [answer.result for answer in answers] == [
+        RequestResult.REQUESTED,
+        RequestResult.REQUESTED,
+        RequestResult.FINISHED,
+        RequestResult.DONE,
+    ]
+    rows = await ledger.connection.fetch(
+        "select i.id, w.reason from ledger.withdrawal w join ledger.due_item i using (item_no)"
+    )
+    assert {row["id"]: row["reason"] for row in rows} == {
+        placed[0].id: "before",
+        placed[1].id: "now",
+        other.id: "before",
+    }
