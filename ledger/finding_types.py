@@ -88,6 +88,11 @@ class FindingRule:
     default_repair: RepairAction | None
     meaning: str
 
+    @property
+    def is_information(self) -> bool:
+        """Return whether such a finding is counted and never open."""
+        return self.severity is Severity.INFORMATION
+
 
 _DOMAIN = Owner.DOMAIN
 _OPERATOR = Owner.OPERATOR

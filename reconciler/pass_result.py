@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Final
 
-from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.finding_types import FINDING_RULES, FindingType, Resolution
 from dueledger.ledger.store import findings, items
 from dueledger.reconciler.compare.comparison import Comparison
 from dueledger.reconciler.compared_items import KindKey
@@ -68,8 +68,9 @@ class PassResult:
     """The counts of a pass. `found` counts findings that hold now, `created` the new ones of them.
 
     `cached_windows` and `cached_items` count what was taken from the partition cache instead of
-    being read. A pass that has any is not a full pass. `witness_credit_seconds` is the CPU time
-    that the witness may take.
+    being read. A pass that has any is not a full pass. `omitted` counts findings beyond the cap of
+    their type and kind; `evidenced` are the kinds of which each completed item was looked up.
+    `witness_credit_seconds` is the CPU time that the witness may take.
     """
 
     reconciliation_no: int
@@ -83,6 +84,7 @@ class PassResult:
     omitted: Counter[tuple[FindingType, str, str]] = field(
         default_factory=Counter[tuple[FindingType, str, str]]
     )
+    evidenced: set[KindKey] = field(default_factory=set[KindKey])
     missing: Counter[KindKey] = field(default_factory=Counter[KindKey])
     unexpected: Counter[KindKey] = field(default_factory=Counter[KindKey])
     sources: list[SourceRead] = field(default_factory=list[SourceRead])
@@ -99,4 +101,15 @@ class PassResult:
     @property
     def open_found(self) -> int:
         """Count the findings that hold now and are more than information."""
-        return sum(count for type_, count in self.found.items() if type_ is not FindingType.LATE)
+        return sum(
+            count for type_, count in self.found.items() if not FINDING_RULES[type_].is_information
+        )
+
+    @property
+    def omitted_open(self) -> Counter[KindKey]:
+        """Count the omitted findings that are more than information, by tenant and kind."""
+        counts: Counter[KindKey] = Counter()
+        for (type_, tenant, kind), count in self.omitted.items():
+            if not FINDING_RULES[type_].is_information:
+                counts[tenant, kind] += count
+        return counts

@@ -44,6 +44,7 @@ from dueledger.reconciler.read.accounting import OpenSnapshot, open_of, read_acc
 from dueledger.reconciler.read.item_rows import count_items_in_windows, read_item_pages
 from dueledger.reconciler.second_opinion import SecondOpinion
 from dueledger.reconciler.settings import ReconcilerSources
+from dueledger.reconciler.tallies import KindTally
 from dueledger.reconciler.windows import DateRange, DayCounts, compose, disjoint, join, plan_windows
 
 STUCK_MAX: Final = 1_000
@@ -115,6 +116,7 @@ class ReconciliationPass:
                     self._limits.findings_max,
                 )
                 await self._compare_windows(connection, expectation, result)
+                result.evidenced = self._evidence.checked_kinds()
                 await self._check_whole_ledger(connection, expectation, result)
                 await self._recorder.flush(connection)
                 crash_point("reconcile.found")
@@ -358,21 +360,24 @@ class ReconciliationPass:
         self, expectation: Expectation, result: PassResult
     ) -> list[findings.WatermarkRecord]:
         failed = [read.name for read in expectation.reads if read.failure]
+        unknown = expectation.unknown_since(result.as_of)
+        tallies = result.comparison.tallies
         records: list[findings.WatermarkRecord] = []
-        for (tenant, kind), tally in sorted(result.comparison.tallies.items()):
+        for key in sorted({*tallies, *unknown}):
+            tally = tallies.get(key, KindTally())
             before: datetime | None = result.as_of
             blocked_by: str | None = None
             if tally.blocked_at is not None and tally.blocked_by is not None:
                 before = tally.blocked_at
                 blocked_by = f"item {UUID(bytes=tally.blocked_by)}, due and within its grace"
+            if key in unknown and unknown[key][0] < before:
+                before, name = unknown[key]
+                blocked_by = f"the schedule {name}, which is materialised up to there"
             if failed:
                 before, blocked_by = None, f"{', '.join(failed)} could not be read"
-            omitted = sum(
-                count for (_, *place), count in result.omitted.items() if place == [tenant, kind]
-            )
-            if omitted:
+            if omitted := result.omitted_open[key]:
                 before, blocked_by = None, f"{omitted:,} findings beyond what one pass lists"
-            records.append(findings.WatermarkRecord(tenant, kind, before, blocked_by))
+            records.append(findings.WatermarkRecord(*key, before, blocked_by))
         return records
 
 

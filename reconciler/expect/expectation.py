@@ -94,6 +94,19 @@ class Expectation:
         """Return whether one business key and effective date owe one item of the kind."""
         return not self.failed and (tenant, kind) in self.single
 
+    def unknown_since(self, as_of: datetime) -> dict[KindKey, tuple[datetime, str]]:
+        """Return, by kind, from when on a schedule is not materialised, and its name.
+
+        Of several schedules the one that is furthest behind.
+        """
+        found: dict[KindKey, tuple[datetime, str]] = {}
+        for version in self.versions:
+            since = version.unknown_since(as_of)
+            if since is not None:
+                known = found.get(version.key)
+                found[version.key] = min(known or (since, version.name), (since, version.name))
+        return found
+
     def is_population(self, source: int) -> bool:
         """Return whether the source of that index is a population."""
         return source >= FIRST_POPULATION

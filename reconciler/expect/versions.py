@@ -59,6 +59,17 @@ class DefinitionSpan:
         finished = until is not None and end is not None and until >= end
         return None if finished else self.failure
 
+    def unknown_since(self, as_of: datetime) -> datetime | None:
+        """Return the instant from which nobody has decided what the schedule owes before `as_of`.
+
+        None where it is materialised as far as that, or as far as it is in force.
+        """
+        definition, end = self.definition, self.superseded_at or as_of
+        if definition.event is not None or definition.ended:
+            return None
+        reached = max(self.materialised_until or self.effective_from, self.effective_from)
+        return reached if reached < min(end, as_of) else None
+
     @property
     def key(self) -> tuple[str, str]:
         """Return tenant and kind."""

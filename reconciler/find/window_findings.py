@@ -36,6 +36,14 @@ class EvidenceChecks:
             self.by_kind[each.tenant, each.kind].append(each)
             self.reads[each.name] = SourceRead(each.name, "evidence", each.digest)
 
+    def checked_kinds(self) -> set[KindKey]:
+        """Return the kinds whose sources could all be read."""
+        return {
+            key
+            for key, sources in self.by_kind.items()
+            if all(self.reads[each.name].failure is None for each in sources)
+        }
+
 
 class WindowFindings:
     """Turns the results of windows into findings."""

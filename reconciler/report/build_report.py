@@ -20,6 +20,7 @@ from dueledger.reconciler.tallies import KindTally
 
 PAGE_ROWS: Final = 1_000
 _OWNER_ONLY: Final = 0o600
+_CHECKS: Final = tuple(model.KindChecks.model_fields)
 ALL_KINDS: Final = "*"
 
 
@@ -41,6 +42,7 @@ async def build_report(
     before = [mark.complete_before for mark in result.watermarks]
     oldest = min((row["first_seen_at"] for row in open_rows), default=result.as_of)
     omitted = result.omitted.total()
+    omitted_open = sum(result.omitted_open.values())
     return model.ReconciliationReport(
         software_version=_software_version(),
         reconciliation_no=result.reconciliation_no,
@@ -50,10 +52,11 @@ async def build_report(
         duration_seconds=round(result.duration_seconds, 3),
         tzdata=tzdata_version(),
         statement=model.make_statement(
-            len(open_rows) + omitted,
+            len(open_rows) + omitted_open,
             repaired=sum(row.repaired for row in summary),
             explained=sum(row.explained for row in summary),
             oldest_days=(result.as_of - oldest).total_seconds() / 86_400,
+            unchecked_kinds=sum(not row.checks.existence for row in accounting),
             complete_before=_least(before),
         ),
         watermarks=[
@@ -181,7 +184,9 @@ def _accounting(result: PassResult) -> list[model.AccountingRow]:
             model.AccountingRow(
                 tenant=key[0],
                 kind=key[1],
-                verified=key not in comparison.unverified,
+                checks=model.KindChecks(
+                    existence=key not in comparison.unverified, evidence=key in result.evidenced
+                ),
                 expected=tally.expected,
                 **ended,
                 open=tally.open,
@@ -225,7 +230,9 @@ def _totals(rows: Sequence[model.AccountingRow]) -> model.AccountingRow:
     return model.AccountingRow(
         tenant=ALL_KINDS,
         kind=ALL_KINDS,
-        verified=all(row.verified for row in rows),
+        checks=model.KindChecks(
+            **{name: all(getattr(row.checks, name) for row in rows) for name in _CHECKS}
+        ),
         hash_total=_hash_total(sum(int(row.hash_total, 16) for row in rows)),
         **{name: sum(getattr(row, name) for row in rows) for name in counted},
     )

@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from dueledger.ledger.states import State
 from dueledger.ledger.visible_text import visible
 from dueledger.reconciler.find.findings import span
-from dueledger.reconciler.report.model import AccountingRow, ReconciliationReport
+from dueledger.reconciler.report.model import AccountingRow, KindChecks, ReconciliationReport
 
 SHOWN_MAX: Final = 500
 """Findings and repairs that the page lists; the JSON has all of them."""
@@ -32,7 +32,7 @@ _STATES: Final = (
 def render_page(report: ReconciliationReport) -> str:
     """Return the page of a report."""
     return _ENVIRONMENT.get_template("report.html.j2").render(
-        report=report, states=_STATES, shown_max=SHOWN_MAX
+        report=report, states=_STATES, checks=tuple(KindChecks.model_fields), shown_max=SHOWN_MAX
     )
 
 

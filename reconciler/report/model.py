@@ -63,16 +63,29 @@ class Watermark(_ReportPart):
     blocked_by: str | None
 
 
-class AccountingRow(_ReportPart):
-    """expected = completed + skipped + cancelled + superseded + written_off + open + difference.
+class KindChecks(_ReportPart):
+    """What this pass checked of a kind's items.
 
-    `verified` is false where no definition, event rule or population names the kind's items: then
-    the ledger's own items count as expected.
+    `existence`: a definition, event rule or population names them; where none does, the ledger's
+    own items count as expected. `date`, `terms`, `ending`: due time, other terms and what ended
+    them were compared with what is expected. `evidence`: a source outside was asked for each
+    completed item. `kafka`: claims were compared with the records in Kafka.
     """
+
+    existence: bool
+    date: bool = False
+    terms: bool = False
+    ending: bool = False
+    evidence: bool = False
+    kafka: bool = False
+
+
+class AccountingRow(_ReportPart):
+    """expected = completed + skipped + cancelled + superseded + written_off + open + difference."""
 
     tenant: str
     kind: str
-    verified: bool
+    checks: KindChecks
     expected: Count
     completed: Count
     skipped: Count
@@ -262,6 +275,11 @@ class ReconciliationReport(_ReportPart):
         return sum(row.open for row in self.summary)
 
     @property
+    def completed_evidenced(self) -> int:
+        """Count the completed items that were looked up in evidence outside."""
+        return sum(row.completed for row in self.accounting if row.checks.evidence)
+
+    @property
     def stale_writes(self) -> int:
         """Count the writes refused because their fence was no longer valid."""
         return sum(row.count for row in self.rejected_writes if row.reason == "stale")
@@ -292,9 +310,11 @@ def make_statement(
     repaired: int,
     explained: int,
     oldest_days: float,
+    unchecked_kinds: int,
     complete_before: datetime | None,
 ) -> ReportStatement:
     """Return the result as one sentence."""
+    limit = _unchecked_clause(unchecked_kinds)
     if findings_open:
         plural = "finding is" if findings_open == 1 else "findings are"
         age = "today" if oldest_days < 1 else f"{oldest_days:.0f} days ago"
@@ -314,11 +334,17 @@ def make_statement(
         )
         return ReportStatement(
             verdict=verdict,
-            sentence=f"Complete, with {' and '.join(parts)}.",
+            sentence=f"Complete, with {' and '.join(parts)}{limit}.",
             complete_before=complete_before,
         )
     return ReportStatement(
         verdict=StatementVerdict.COMPLETE,
-        sentence="Complete: everything that was owed is completed, explained or not yet due.",
+        sentence=f"Complete: everything that was owed is completed, explained or not yet due{limit}.",
         complete_before=complete_before,
     )
+
+
+def _unchecked_clause(kinds: int) -> str:
+    if not kinds:
+        return ""
+    return f"; of {kinds:,} {'kind' if kinds == 1 else 'kinds'} no source says what is owed"

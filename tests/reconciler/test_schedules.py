@@ -101,6 +101,32 @@ async def test_g11_what_is_recorded_as_lapsed_is_not_missing_and_one_beside_it_i
     assert (await reconciler.run_pass()).found[FindingType.MISSING] == 1
 
 
+async def test_g11_the_watermark_stops_where_a_dead_materialiser_left_off(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON - 20 * DAY, catch_up={"policy": "latest"})
+    reconciler = make_reconciler()
+
+    (mark,) = (await reconciler.run_pass()).watermarks
+    assert mark.complete_before == NOON - 20 * DAY
+    assert mark.blocked_by == "the schedule d, which is materialised up to there"
+
+    await materialise(materialiser)
+    (mark,) = (await reconciler.run_pass()).watermarks
+    assert mark.blocked_by is None or "materialised" not in mark.blocked_by
+
+
+async def test_g11_no_watermark_waits_for_a_version_that_is_over_or_not_yet_in_force(
+    frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
+) -> None:
+    await accept(frozen, kind, NOON - 2 * DAY)
+    await materialise(materialiser)
+    await accept(frozen, kind, NOON + DAY, when={"cron": "30 * * * *", "timezone": "UTC"})
+
+    (mark,) = (await make_reconciler().run_pass()).watermarks
+    assert mark.blocked_by is None or "materialised" not in mark.blocked_by
+
+
 async def test_what_the_materialiser_has_yet_to_judge_is_not_missing_meanwhile(
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
