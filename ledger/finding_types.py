@@ -159,7 +159,9 @@ FINDING_RULES: Final[dict[FindingType, FindingRule]] = {
     FindingType.ORPHAN_RECORD: FindingRule(
         _PLATFORM, _ERROR, None, "A record in Kafka without a row in the ledger"
     ),
-    FindingType.TAMPERED: FindingRule(_PLATFORM, _CRITICAL, None, "A seal does not verify"),
+    FindingType.TAMPERED: FindingRule(
+        _PLATFORM, _CRITICAL, None, "What everything else rests on is not what was recorded"
+    ),
     FindingType.SOURCE_FAILED: FindingRule(
         _OPERATOR, _ERROR, None, "A source could not be read, so nothing was concluded from it"
     ),

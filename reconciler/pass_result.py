@@ -28,6 +28,7 @@ JUDGED: Final = frozenset(
         FindingType.SOURCE_FAILED,
         FindingType.DEFINITION_FAILED,
         FindingType.DISAGREES,
+        FindingType.TAMPERED,
     }
 )
 """A finding of these types is closed by a pass that does not find it. LATE is never open."""
@@ -77,6 +78,7 @@ class PassResult:
     as_of: datetime
     started_at: datetime
     comparison: Comparison
+    latest_as_of: datetime | None = None
     duration_seconds: float = 0.0
     found: Counter[FindingType] = field(default_factory=Counter[FindingType])
     created: int = 0

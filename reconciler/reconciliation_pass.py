@@ -16,8 +16,11 @@ from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import LATER, ActualItem, KindKey
 from dueledger.reconciler.expect.build_expectation import build_expectation
-from dueledger.reconciler.expect.expectation import Expectation, FailedVersion
+from dueledger.reconciler.expect.expectation import Expectation
+from dueledger.reconciler.expect.versions import FailedVersion
 from dueledger.reconciler.find.findings import (
+    clock_set_back,
+    definition_changed,
     definition_failed,
     source_failed,
     stuck_claim,
@@ -104,6 +107,7 @@ class ReconciliationPass:
                 result = PassResult(
                     opened.reconciliation_no, opened.as_of, opened.started_at, comparison
                 )
+                result.latest_as_of = opened.latest_as_of
                 self._recorder = FindingRecorder(result, self._limits.findings_max)
                 result.witness_credit_seconds = opened.witness_credit_seconds
                 result.expectation = expectation
@@ -283,11 +287,15 @@ class ReconciliationPass:
             source_failed(read.name, read.failure) for read in result.sources if read.failure
         )
         self._recorder.add(
-            definition_failed(
+            definition_changed(failed.tenant, failed.kind, failed.name, failed.version)
+            if failed.is_changed
+            else definition_failed(
                 failed.tenant, failed.kind, failed.name, failed.version, failed.reason
             )
             for failed in _failed_once(expectation)
         )
+        if result.latest_as_of is not None and result.as_of < result.latest_as_of:
+            self._recorder.add((clock_set_back(result.as_of, result.latest_as_of),))
         cpu_seconds = process_time() - self._cpu_began
         opinions = await self._second_opinion.find(
             connection,

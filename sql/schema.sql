@@ -191,6 +191,22 @@ CREATE FUNCTION ledger.completed_since(flow_no integer, business_key text, since
 
 COMMENT ON FUNCTION ledger.completed_since(flow_no integer, business_key text, since timestamp with time zone) IS 'Whether an item of the business key was completed after an instant, which ends a failure streak.';
 
+CREATE FUNCTION ledger.digest_document() RETURNS trigger
+    LANGUAGE plpgsql
+    AS $$
+begin
+  new.digest := ledger.document_digest(new.document);
+  return new;
+end $$;
+
+COMMENT ON FUNCTION ledger.digest_document() IS 'Trigger: records the digest of an inserted document.';
+
+CREATE FUNCTION ledger.document_digest(document jsonb) RETURNS text
+    LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+    RETURN encode(sha256(convert_to((document)::text, 'UTF8'::name)), 'hex'::text);
+
+COMMENT ON FUNCTION ledger.document_digest(document jsonb) IS 'SHA-256 of a document''s text, in hex.';
+
 CREATE FUNCTION ledger.effective_date_of(id uuid) RETURNS date
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN ('1970-01-01'::date + (((get_byte(uuid_send(id), 0) << 16) + (get_byte(uuid_send(id), 1) << 8)) + get_byte(uuid_send(id), 2)));
@@ -1194,15 +1210,22 @@ CREATE FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], typ
     expected = excluded.expected,
     actual = excluded.actual,
     terms = excluded.terms,
-    opened_count = f.opened_count + (f.resolution = 'repaired' or f.reason is not distinct from 'cleared')::integer,
-    resolution = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.resolution else f.resolution end,
-    closed_at = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.closed_at else f.closed_at end,
-    resolved_by = case when f.resolution = 'repaired' or f.reason = 'cleared' then null else f.resolved_by end,
-    reason = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.reason else f.reason end
+    (opened_count, resolution, closed_at, resolved_by, reason) = (
+      select f.opened_count + r.reopens::integer,
+        case when r.reopens then excluded.resolution else f.resolution end,
+        case when r.reopens then excluded.closed_at else f.closed_at end,
+        case when r.reopens then null else f.resolved_by end,
+        case when r.reopens then excluded.reason else f.reason end
+      from (
+        select f.closed_at is not null and (
+          f.resolution = 'repaired' or f.reason = 'cleared'
+          or excluded.resolution = 'open' and not exists (
+            select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'))
+      ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
 
-COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen. No role may change the evidence of a finding otherwise.';
+COMMENT ON FUNCTION ledger.record_findings(reconciliation_no bigint, ids uuid[], types text[], severities text[], tenants text[], kinds text[], subjects text[], item_ids uuid[], business_keys text[], effective_dates date[], due_ats timestamp with time zone[], sentences text[], expecteds text[], actuals text[], terms text[], resolutions text[]) IS 'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, and so do those that no person resolved. No role may change the evidence of a finding otherwise.';
 
 CREATE FUNCTION ledger.record_outcomes(outcomes ledger.item_outcome[], actor_no bigint, OUT items bigint, OUT released bigint, OUT retried bigint, OUT parked bigint) RETURNS record
     LANGUAGE plpgsql
@@ -1958,6 +1981,7 @@ CREATE TABLE ledger.definition (
     effective_from timestamp with time zone NOT NULL,
     created_at timestamp with time zone NOT NULL,
     actor_no bigint NOT NULL,
+    digest text NOT NULL,
     CONSTRAINT definition_version_positive CHECK ((version > 0))
 );
 
@@ -1968,6 +1992,8 @@ COMMENT ON COLUMN ledger.definition.definition_no IS 'Number of the version.';
 COMMENT ON COLUMN ledger.definition.event_type IS 'Type of the events that trigger an event rule; null for a schedule.';
 
 COMMENT ON COLUMN ledger.definition.effective_from IS 'When the version comes into force.';
+
+COMMENT ON COLUMN ledger.definition.digest IS 'SHA-256 of the document as it was inserted: of one that was changed in place it is another.';
 
 ALTER TABLE ledger.definition ALTER COLUMN definition_no ADD GENERATED ALWAYS AS IDENTITY (
     SEQUENCE NAME ledger.definition_definition_no_seq
@@ -2850,6 +2876,8 @@ CREATE INDEX pending_serial_idx ON ledger.pending USING btree (flow_no, state, a
 
 CREATE INDEX population_reconciliation_idx ON ledger.population USING btree (reconciliation_no);
 
+CREATE INDEX reconciliation_as_of_idx ON ledger.reconciliation USING btree (as_of);
+
 CREATE INDEX rejected_write_at_idx ON ledger.rejected_write USING btree (rejected_at);
 
 CREATE INDEX repair_finding_idx ON ledger.repair USING btree (finding_id);
@@ -2883,6 +2911,8 @@ ALTER INDEX ledger.due_item_pkey ATTACH PARTITION ledger.due_item_default_pkey;
 ALTER INDEX ledger.transition_terminal_idx ATTACH PARTITION ledger.transition_default_item_no_effective_date_idx;
 
 ALTER INDEX ledger.transition_item_idx ATTACH PARTITION ledger.transition_default_item_no_effective_date_idx1;
+
+CREATE TRIGGER definition_has_digest BEFORE INSERT ON ledger.definition FOR EACH ROW EXECUTE FUNCTION ledger.digest_document();
 
 CREATE CONSTRAINT TRIGGER following_emits_next AFTER DELETE ON ledger.following DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION ledger.emit_follower();
 

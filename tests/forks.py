@@ -128,4 +128,5 @@ def open_fork_server(folder: Path) -> Generator[ForkServer]:
             pass_fds=[listener.fileno()],
             env={name: text for name, text in os.environ.items() if "DUELEDGER_" not in name},
         ):
+            listener.close()  # it alone listens: where it cannot start, a request is refused
             yield ForkServer(address)

@@ -116,8 +116,10 @@ async def _of_database(
     async with ledger_connection(dsn) as connection:
         start = bounds[0] or await read_now(connection)
         load = await read_load(connection, wanted, start, bounds[1] or start + _DAY, smear=smear)
-    for tenant, _, name, number, reason in load.failures:
-        say(f"not counted: {tenant}/{name}, version {number}: {reason}")
+    for failed in load.failures:
+        say(
+            f"not counted: {failed.tenant}/{failed.name}, version {failed.version}: {failed.reason}"
+        )
     return load
 
 

@@ -9,7 +9,7 @@ from dueledger.ledger.store import Connection
 from dueledger.ledger.store.pending_load import PendingLoad, count_pending_load
 from dueledger.planning.load_plan import WAITING_ROWS_MAX
 from dueledger.planning.schedule_load import DefinitionInForce, ScheduleLoad, expand_schedules
-from dueledger.reconciler.expect.versions import VersionFailure, read_version_spans
+from dueledger.reconciler.expect.versions import FailedVersion, read_version_spans
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LedgerLoad:
 
     schedules: ScheduleLoad
     waiting: list[PendingLoad]
-    failures: list[VersionFailure]
+    failures: list[FailedVersion]
 
 
 async def read_load(

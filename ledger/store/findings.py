@@ -12,7 +12,7 @@ from dueledger.ledger.store.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
-    """One pass. `as_of` is the business clock at its start.
+    """One pass. `as_of` is the business clock at its start, `latest_as_of` at any pass before.
 
     `witness_credit_seconds` is the CPU time of the witness that earlier passes have left.
     """
@@ -21,6 +21,7 @@ class Reconciliation:
     started_at: datetime
     as_of: datetime
     witness_credit_seconds: float
+    latest_as_of: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,11 @@ from dueledger.reconciler.expect.expectation import (
     EVENTS_A_READ,
     FIRST_POPULATION,
     Expectation,
-    FailedVersion,
 )
 from dueledger.reconciler.expect.schedules import expected_drafts, within
 from dueledger.reconciler.expect.shared_occurrences import SharedOccurrences
 from dueledger.reconciler.expect.spool import Spool
-from dueledger.reconciler.expect.versions import read_version_spans
+from dueledger.reconciler.expect.versions import FailedVersion, read_version_spans
 from dueledger.reconciler.sources import PopulationReader, SourceFailed, SourceRead
 
 
@@ -40,11 +39,17 @@ async def build_expectation(
     ]
     with Spool() as spool:
         expectation = Expectation(versions, spool, reads)
-        expectation.failures = [FailedVersion(*failure) for failure in failures]
+        expectation.failures = failures
         for read in reads[:FIRST_POPULATION]:
             read.extract.extracted_at = as_of
         expectation.triggered = await reconciled_rows.list_expedited(connection)
-        expectation.missed = await reconciled_rows.list_missed_ranges(connection)
+        missed = await reconciled_rows.list_missed_ranges(connection)
+        # A version whose catch-up owes everything has missed nothing, whatever is recorded.
+        expectation.missed = {
+            version.definition_no: missed.get(version.definition_no, [])
+            for version in versions
+            if not version.definition.catch_up.keeps_all
+        }
         with Spool() as occurrences:
             _put_schedules(expectation, SharedOccurrences(versions, occurrences), as_of)
         await _put_events(connection, expectation)

@@ -27,7 +27,7 @@ from dueledger.reconciler.expect.schedules import (
     schedule_drafts,
 )
 from dueledger.reconciler.expect.spool import Spool, SpooledRow
-from dueledger.reconciler.expect.versions import DefinitionSpan
+from dueledger.reconciler.expect.versions import DefinitionSpan, FailedVersion
 from dueledger.reconciler.sources import SourceRead
 from dueledger.reconciler.windows import DateRange
 
@@ -46,17 +46,6 @@ _DEFINITION: Final = ExpectedItem._fields.index("definition_no")
 _SUBJECT: Final = slice(
     ExpectedItem._fields.index("tenant"), ExpectedItem._fields.index("business_key") + 1
 )
-
-
-@dataclass(frozen=True, slots=True)
-class FailedVersion:
-    """A version that could not be expanded, and why."""
-
-    tenant: str
-    kind: str
-    name: str
-    version: int
-    reason: str
 
 
 @dataclass(slots=True)

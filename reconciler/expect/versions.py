@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
+from typing import NamedTuple
 
 from dueledger.ledger.definitions.parsing import Definition, parse_definition
 from dueledger.ledger.errors import InvalidDefinition
@@ -16,8 +17,16 @@ from dueledger.reconciler.expect.calendar_history import (
     read_history,
 )
 
-VersionFailure = tuple[str, str, str, int, str]
-"""Tenant, kind, name, version and why it cannot be read."""
+
+class FailedVersion(NamedTuple):
+    """A version that could not be expanded, and why; or one that was changed in place."""
+
+    tenant: str
+    kind: str
+    name: str
+    version: int
+    reason: str
+    is_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +99,11 @@ class DefinitionSpan:
 
 async def read_version_spans(
     connection: Connection,
-) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
-    """Read every version with the calendars it observed; one that cannot be read is a failure."""
+) -> tuple[list[DefinitionSpan], list[FailedVersion]]:
+    """Read every version with the calendars it observed.
+
+    One that cannot be read, or was changed since it was defined, is a failure.
+    """
     rows = await reconciled_rows.list_definition_versions(connection)
     named = {(row["tenant"], name) for row in rows if (name := calendar_name_of(row["document"]))}
     return _parse_versions(rows, await read_history(connection, named))
@@ -99,18 +111,20 @@ async def read_version_spans(
 
 def _parse_versions(
     rows: Sequence[Record], history: CalendarHistory
-) -> tuple[list[DefinitionSpan], list[VersionFailure]]:
+) -> tuple[list[DefinitionSpan], list[FailedVersion]]:
     versions: list[DefinitionSpan] = []
-    failures: list[VersionFailure] = []
+    failures: list[FailedVersion] = []
     for row in rows:
+        named = (row["tenant"], row["kind"], row["name"], row["version"])
+        if row["is_changed"]:
+            failures.append(FailedVersion(*named, "changed in place", is_changed=True))
+            continue
         try:
             definition = parse_definition(
                 row["document"], source=row["name"], calendars=history.of_tenant(row["tenant"])
             )
         except InvalidDefinition as refusal:
-            failures.append(
-                (row["tenant"], row["kind"], row["name"], row["version"], refusal.message)
-            )
+            failures.append(FailedVersion(*named, refusal.message))
             continue
         versions.append(
             DefinitionSpan(

@@ -11,7 +11,7 @@ from dueledger.ledger.finding_types import FINDING_RULES, FindingType, RepairAct
 from dueledger.ledger.witness import WitnessedTimes
 
 _SEPARATOR: Final = "\x1f"
-_WHOLE_LEDGER: Final = "*"
+WHOLE_LEDGER: Final = "*"
 
 EvidenceFields = dict[str, str | int | float | bool | None]
 """One side of a finding's evidence: plain values, so that it reads the same in every format."""
@@ -70,7 +70,7 @@ def source_failed(name: str, reason: str) -> Finding:
     """Return the finding that `name` could not be read; its missing rows prove nothing."""
     return Finding(
         FindingType.SOURCE_FAILED,
-        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, name),
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, name),
         f"The source {name} could not be read ({reason}), so nothing was concluded from it.",
         expected={"source": name, "readable": True},
         actual={"source": name, "readable": False, "reason": reason},
@@ -85,6 +85,31 @@ def definition_failed(tenant: str, kind: str, name: str, version: int, reason: s
         f"Version {version} of the definition {name} could not be expanded: {reason}.",
         expected={"definition": name, "version": version, "expandable": True},
         actual={"reason": reason},
+    )
+
+
+def definition_changed(tenant: str, kind: str, name: str, version: int) -> Finding:
+    """Return the finding that a version was changed in place, so that nothing follows from it."""
+    return Finding(
+        FindingType.TAMPERED,
+        FindingSubject(tenant, kind, f"{name}, version {version}"),
+        f"Version {version} of the definition {name} is not the document that was defined. "
+        "Nothing was concluded from it, and nothing of its kind is repaired.",
+        expected={"definition": name, "version": version, "digest": "as defined"},
+        actual={"digest": "another"},
+    )
+
+
+def clock_set_back(as_of: datetime, latest: datetime) -> Finding:
+    """Return the finding that an earlier pass was about a later time."""
+    return Finding(
+        FindingType.TAMPERED,
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, "the business clock"),
+        f"The business clock was set back: a pass before this one was as of "
+        f"{latest:%Y-%m-%d %H:%M:%S} UTC. What became due since then is not seen. Nothing is "
+        "repaired until the clock has passed that time again.",
+        expected={"not_before": latest.isoformat()},
+        actual={"as_of": as_of.isoformat()},
     )
 
 
@@ -126,7 +151,7 @@ def stuck_run(
     """Return the finding that a run's lease lapsed and its items were not released."""
     return Finding(
         FindingType.STUCK,
-        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"run:{run_no}"),
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"run:{run_no}"),
         f"Run {run_no} of {worker} still has {open_count} items although its lease lapsed "
         f"{span(lapsed)} ago, and they were not released.",
         expected={"lease_until": lease_until.isoformat(), "closed": True},
@@ -140,7 +165,7 @@ def stuck_claim(
     """Return the finding that a claim's deadline passed and items were not released."""
     return Finding(
         FindingType.STUCK,
-        FindingSubject(_WHOLE_LEDGER, _WHOLE_LEDGER, f"claim:{fence}"),
+        FindingSubject(WHOLE_LEDGER, WHOLE_LEDGER, f"claim:{fence}"),
         f"Claim {fence} on {topic} still has {open_count} items that were not started although "
         f"its deadline passed {span(lapsed)} ago.",
         expected={"deadline": deadline.isoformat(), "closed": True},
@@ -155,8 +180,8 @@ def stuck_key(
     return Finding(
         FindingType.STUCK,
         FindingSubject(
-            _WHOLE_LEDGER,
-            _WHOLE_LEDGER,
+            WHOLE_LEDGER,
+            WHOLE_LEDGER,
             f"key:{item_id}",
             item_id=item_id,
             business_key=business_key,

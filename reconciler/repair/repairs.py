@@ -22,7 +22,7 @@ from dueledger.ledger.store.claims import reap_claims, reap_runs
 from dueledger.ledger.store.clock import read_now
 from dueledger.ledger.store.held_keys import free_ended_keys
 from dueledger.reconciler.expect.item_terms import draft_of_terms
-from dueledger.reconciler.find.findings import repair_id
+from dueledger.reconciler.find.findings import WHOLE_LEDGER, repair_id
 from dueledger.reconciler.repair.command_publisher import RepairCommand, RepairPublisher
 
 REPAIRS_A_TRANSACTION: Final = 500
@@ -69,9 +69,18 @@ def plan_repairs(rows: Sequence[Record], choice: RepairChoice | None = None) -> 
     """Return the repairs of open findings (rows of `list_findings`). Pure.
 
     A finding whose repair cannot be applied has none, such as redriving an item that is not parked.
+    Where a kind has the finding that what it rests on was changed, nothing of the kind is repaired;
+    where the whole ledger has it, nothing at all.
     """
     planned: list[PlannedRepair] = []
+    tampered = {
+        (row["tenant"], row["kind"])
+        for row in rows
+        if row["type"] == FindingType.TAMPERED and row["closed_at"] is None
+    }
     for row in rows:
+        if not tampered.isdisjoint({(row["tenant"], row["kind"]), (WHOLE_LEDGER, WHOLE_LEDGER)}):
+            continue
         type_ = FindingType(row["type"])
         default = FINDING_RULES[type_].default_repair
         action = choice.get(type_, default) if choice else default

@@ -339,7 +339,7 @@ def make_statement(
         )
     return ReportStatement(
         verdict=StatementVerdict.COMPLETE,
-        sentence=f"Complete: everything that was owed is completed, explained or not yet due{limit}.",
+        sentence=f"Complete: all that was owed is completed, explained or not yet due{limit}.",
         complete_before=complete_before,
     )
 

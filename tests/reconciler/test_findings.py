@@ -15,6 +15,7 @@ from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
 from dueledger.ledger.states import TransitionEvent
 from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
 from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
@@ -567,12 +568,12 @@ async def test_a_person_s_judgement_outlives_later_passes(
     make_drafts: Drafts,
     owe: Owe,
     policies: SqlPopulation,
-    actor_no: int,
 ) -> None:
     await owe(make_drafts(1, due_at=NOON))
     reconciler = make_reconciler(ReconcilerSources((policies,)))
     await reconciler.run_pass()
     (row,) = await findings.list_findings(frozen)
+    actor_no = await register_actor(frozen, "person:auditor", ActorKind.PERSON)
     await findings.resolve_findings(
         frozen,
         [row["id"]],

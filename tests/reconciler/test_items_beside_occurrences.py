@@ -8,6 +8,7 @@ from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
 from dueledger.ledger.store.definitions import define
 from dueledger.ledger.store.items import emit_items
@@ -62,8 +63,9 @@ async def test_a_triggered_item_is_accounted_for_and_an_unknown_one_is_not(
 ) -> None:
     schedule = await _accept(frozen, kind, '{cron: "0 0 * * *", timezone: UTC}', actor_no)
     await set_clock(frozen, NOON - timedelta(minutes=1), 0)
+    person_no = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
     await trigger_definition(
-        frozen, "acme", "statements", cycle=None, reason="rerun", actor_no=actor_no
+        frozen, "acme", "statements", cycle=None, reason="rerun", actor_no=person_no
     )
     await set_clock(frozen, NOON, 0)
     assert (await make_reconciler().run_pass()).found == {}

@@ -120,6 +120,7 @@ async def test_g11_no_watermark_waits_for_a_version_that_is_over_or_not_yet_in_f
     frozen: Connection, materialiser: Materialiser, make_reconciler: Make, kind: str
 ) -> None:
     await accept(frozen, kind, NOON - 2 * DAY)
+    await accept(frozen, kind, NOON - DAY, when={"cron": "15 * * * *", "timezone": "UTC"})
     await materialise(materialiser)
     await accept(frozen, kind, NOON + DAY, when={"cron": "30 * * * *", "timezone": "UTC"})
 
@@ -229,13 +230,15 @@ async def test_g11_a_definition_that_cannot_be_read_is_one_finding_and_stops_no_
     sound = await frozen.fetchrow("select * from ledger.definition")
     assert sound is not None
     await frozen.execute(
-        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}'"""
+        """update ledger.definition set document = document || '{"when":{"cron":"a b"}}',"""
+        """ digest = ledger.document_digest(document || '{"when":{"cron":"a b"}}')"""
     )
     assert (await materialiser.tick())["failed"] == 1
     reconciler = make_reconciler()
     assert (await reconciler.run_pass()).found == {FindingType.DEFINITION_FAILED: 1}
     await frozen.execute(
-        "update ledger.definition set document = $2 where definition_no = $1",
+        "update ledger.definition set document = $2, digest = ledger.document_digest($2)"
+        " where definition_no = $1",
         definition_no,
         sound["document"],
     )

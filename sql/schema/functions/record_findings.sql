@@ -28,15 +28,22 @@ as $$
     expected = excluded.expected,
     actual = excluded.actual,
     terms = excluded.terms,
-    opened_count = f.opened_count + (f.resolution = 'repaired' or f.reason is not distinct from 'cleared')::integer,
-    resolution = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.resolution else f.resolution end,
-    closed_at = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.closed_at else f.closed_at end,
-    resolved_by = case when f.resolution = 'repaired' or f.reason = 'cleared' then null else f.resolved_by end,
-    reason = case when f.resolution = 'repaired' or f.reason = 'cleared' then excluded.reason else f.reason end
+    (opened_count, resolution, closed_at, resolved_by, reason) = (
+      select f.opened_count + r.reopens::integer,
+        case when r.reopens then excluded.resolution else f.resolution end,
+        case when r.reopens then excluded.closed_at else f.closed_at end,
+        case when r.reopens then null else f.resolved_by end,
+        case when r.reopens then excluded.reason else f.reason end
+      from (
+        select f.closed_at is not null and (
+          f.resolution = 'repaired' or f.reason = 'cleared'
+          or excluded.resolution = 'open' and not exists (
+            select from ledger.actor a where a.actor_no = f.resolved_by and a.kind = 'person'))
+      ) r (reopens))
   returning f.id, f.opened_count, f.resolution, f.first_seen_at, f.xmax = 0 as created;
 $$;
 
 comment on function ledger.record_findings is
-  'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen. No role may '
-  'change the evidence of a finding otherwise.';
+  'Record the findings of a pass: new ones open, known ones are seen again, cleared and repaired ones reopen, '
+  'and so do those that no person resolved. No role may change the evidence of a finding otherwise.';
 revoke execute on function ledger.record_findings from public;

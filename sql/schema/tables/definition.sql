@@ -9,6 +9,7 @@ create table ledger.definition (
   effective_from timestamptz not null,
   created_at timestamptz not null,
   actor_no bigint not null references ledger.actor,
+  digest text not null,
   unique (tenant, name, version),
   constraint definition_version_positive check (version > 0)
 );
@@ -19,6 +20,28 @@ comment on column ledger.definition.definition_no is 'Number of the version.';
 comment on column ledger.definition.event_type is
   'Type of the events that trigger an event rule; null for a schedule.';
 comment on column ledger.definition.effective_from is 'When the version comes into force.';
+
+comment on column ledger.definition.digest is
+  'SHA-256 of the document as it was inserted: of one that was changed in place it is another.';
+
+create function ledger.document_digest(document jsonb) returns text
+  language sql immutable strict parallel safe
+  return encode(sha256(convert_to(document::text, 'UTF8')), 'hex');
+
+comment on function ledger.document_digest is 'SHA-256 of a document''s text, in hex.';
+
+create function ledger.digest_document() returns trigger
+  language plpgsql
+as $$
+begin
+  new.digest := ledger.document_digest(new.document);
+  return new;
+end $$;
+
+comment on function ledger.digest_document is 'Trigger: records the digest of an inserted document.';
+
+create trigger definition_has_digest before insert on ledger.definition
+  for each row execute function ledger.digest_document();
 
 create index definition_event_idx on ledger.definition (event_type, tenant) where event_type is not null;
 create index definition_kind_idx on ledger.definition (kind, tenant);

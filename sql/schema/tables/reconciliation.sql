@@ -17,6 +17,8 @@ comment on column ledger.reconciliation.counts is 'What the pass counted; null u
 comment on column ledger.reconciliation.witness_credit_seconds is
   'CPU time that the witness may take, of which later passes have what this one left; below 0 if it took more.';
 
+create index reconciliation_as_of_idx on ledger.reconciliation (as_of);
+
 create table ledger.population (
   population_no bigint generated always as identity primary key,
   reconciliation_no bigint not null references ledger.reconciliation,

@@ -1,10 +1,10 @@
--- List every version of every definition, in force or not, how far its schedule is materialised, or why it is not.
+-- List every version of every definition, in force or not, whether it was changed in place, and how far it is materialised.
 -- returns: zero or more
 -- roles: auditor, operator, reconciler
 -- index: none
 -- locks: none
 select d.definition_no, d.tenant, d.name, d.version, d.kind, d.event_type, d.document, d.effective_from, d.created_at,
-  m.materialised_until, m.failure,
+  d.digest <> ledger.document_digest(d.document) as is_changed, m.materialised_until, m.failure,
   min(d.effective_from) over (
     partition by d.tenant, d.name order by d.version rows between 1 following and unbounded following) as superseded_at
 from ledger.definition d left join ledger.materialised m on m.definition_no = d.definition_no

@@ -1,11 +1,12 @@
--- Open the record of one pass and fix its moment on business time. It goes on from the witness's credit of the pass before.
+-- Open the record of one pass and fix its moment on business time, with the latest moment and the credit of those before.
 -- returns: one
 -- roles: reconciler
 -- $1 actor_no bigint
 -- $2 scope text
--- index: reconciliation_pkey
+-- index: reconciliation_as_of_idx, reconciliation_pkey
 -- locks: none
 insert into ledger.reconciliation (started_at, as_of, actor_no, scope, witness_credit_seconds)
 values (ledger.machine_now(), ledger.now(), $1::bigint, $2::text::jsonb, coalesce((
   select r.witness_credit_seconds from ledger.reconciliation r order by r.reconciliation_no desc limit 1), 0))
-returning reconciliation_no, started_at, as_of, witness_credit_seconds
+returning reconciliation_no, started_at, as_of, witness_credit_seconds,
+  (select max(r.as_of) from ledger.reconciliation r) as latest_as_of

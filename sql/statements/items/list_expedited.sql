@@ -6,7 +6,7 @@
 -- index: expedited_pkey
 -- locks: none
 select x.item_no
-from ledger.expedited x
+from ledger.expedited x join ledger.actor a on a.actor_no = x.actor_no and a.kind = 'person'
 where x.item_no > $1::bigint
 order by x.item_no
 limit $2::integer

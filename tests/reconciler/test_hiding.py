@@ -1,0 +1,161 @@
+"""What could hide that something is wrong: each is itself judged, or counts for nothing."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from dueledger.ledger.definitions.parsing import parse_definition
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, clock, findings
+from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.definitions import define
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import Reconciler
+
+NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+Make = Callable[..., Reconciler]
+Drafts = Callable[..., list[ItemDraft]]
+
+
+@pytest.fixture
+async def schedule(frozen: Connection, kind: str) -> int:
+    """An hourly schedule since 09:00 of which nothing was materialised."""
+    definition = parse_definition(
+        {
+            "definition": "statements",
+            "tenant": "acme",
+            "kind": kind,
+            "business_key": "statements",
+            "when": {"cron": "0 * * * *", "timezone": "UTC"},
+        }
+    )
+    defined = await define(
+        frozen,
+        definition.normalised(),
+        tenant="acme",
+        name="statements",
+        kind=kind,
+        event_type=None,
+        effective_from=NOON - 3 * HOUR,
+        actor_no=await register_actor(frozen, "person:author", ActorKind.PERSON),
+    )
+    return defined.definition_no
+
+
+async def test_g11_a_definition_changed_in_place_is_one_finding_and_blocks_its_repairs(
+    frozen: Connection, make_reconciler: Make, schedule: int
+) -> None:
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
+    assert len(await reconciler.plan()) == 3
+    change = (
+        "update ledger.definition set document = jsonb_set(document, '{when,cron}', $2::jsonb)"
+        " where definition_no = $1"
+    )
+    await frozen.execute(change, schedule, '"*/5 * * * *"')
+
+    assert (await reconciler.run_pass()).found == {FindingType.TAMPERED: 1}
+    assert await reconciler.plan() == []
+
+    await frozen.execute(change, schedule, '"0 * * * *"')
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
+    assert len(await reconciler.plan()) == 3
+
+
+async def test_g11_a_business_clock_set_back_is_a_finding_and_nothing_is_repaired(
+    frozen: Connection, make_reconciler: Make, schedule: int
+) -> None:
+    reconciler = make_reconciler()
+    assert schedule
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
+    await clock.set_clock(frozen, NOON - HOUR, 0, database=True)
+    await reconciler.pool.expire_connections()
+
+    assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == 1
+    assert await reconciler.plan() == []
+
+    await clock.set_clock(frozen, NOON, 0, database=True)
+    await reconciler.pool.expire_connections()
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
+    assert len(await reconciler.plan()) == 3
+
+
+async def test_g11_a_finding_that_no_person_resolved_opens_again(
+    frozen: Connection, make_reconciler: Make, schedule: int
+) -> None:
+    reconciler = make_reconciler()
+    assert schedule
+    await reconciler.run_pass()
+    person = await register_actor(frozen, "person:cfo", ActorKind.PERSON)
+    worker = await register_actor(frozen, "worker:1", ActorKind.WORKER)
+    rows = await findings.list_findings(frozen)
+    for row, actor_no in zip(rows, (person, worker, None), strict=True):
+        await frozen.execute(
+            "update ledger.finding set resolution = 'false_positive', closed_at = ledger.now(),"
+            " reason = 'known', resolved_by = $2 where id = $1",
+            row["id"],
+            actor_no,
+        )
+
+    await reconciler.run_pass()
+
+    resolved = {
+        row["id"]: row["resolution"]
+        for row in await findings.list_findings(frozen, open_only=False)
+    }
+    assert [resolved[row["id"]] for row in rows] == [
+        Resolution.FALSE_POSITIVE,
+        Resolution.OPEN,
+        Resolution.OPEN,
+    ]
+
+
+async def test_g11_a_missed_range_counts_up_to_its_recording_where_catch_up_may_leave_one(
+    frozen: Connection, make_reconciler: Make, schedule: int, actor_no: int
+) -> None:
+    materialiser = await register_actor(frozen, "materialiser:1", ActorKind.MATERIALISER)
+    record = (
+        "insert into ledger.missed_range values"
+        " ($1, $2, $3, 3, 'catch_up', ledger.now() - interval '1 hour', $4)"
+    )
+    await frozen.execute(record, schedule, NOON - 3 * HOUR, NOON, materialiser)
+    reconciler = make_reconciler()
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}  # it owes everything
+
+    await frozen.execute(
+        'update ledger.definition set document = document || \'{"catch_up": {"policy": "skip"}}\','
+        " digest = ledger.document_digest("
+        'document || \'{"catch_up": {"policy": "skip"}}\') where definition_no = $1',
+        schedule,
+    )
+    await frozen.execute(
+        "update ledger.materialised set materialised_until = $2 where definition_no = $1",
+        schedule,
+        NOON,
+    )
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 1}  # 11:00, after it
+
+    await frozen.execute("update ledger.missed_range set actor_no = $1", actor_no)
+    assert (await reconciler.run_pass()).found == {FindingType.MISSING: 3}
+
+
+async def test_g11_an_item_is_triggered_by_a_named_person_or_unexpected(
+    frozen: Connection, make_reconciler: Make, make_drafts: Drafts, schedule: int, actor_no: int
+) -> None:
+    drafts = make_drafts(2, due_at=NOON - HOUR)
+    await clock.set_clock(frozen, NOON - timedelta(minutes=1), 0)
+    await emit_items(frozen, drafts, actor_no=actor_no, definition_nos=[schedule, schedule])
+    person = await register_actor(frozen, "person:clerk", ActorKind.PERSON)
+    item_nos = await frozen.fetch("select item_no, effective_date from ledger.due_item order by 1")
+    for row, actor in zip(item_nos, (person, actor_no), strict=True):
+        await frozen.execute(
+            "insert into ledger.expedited values ($1, $2, ledger.now(), $3, 'asked for')",
+            *row,
+            actor,
+        )
+    await clock.set_clock(frozen, NOON, 0)
+
+    assert (await make_reconciler().run_pass()).found[FindingType.UNEXPECTED] == 1
