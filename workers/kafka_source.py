@@ -11,8 +11,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Final, final
 
-from dueledger.ledger.kafka.batch_consumer import TOGETHER_BYTES_MAX
 from dueledger.ledger.kafka.envelope import work_topic
+from dueledger.ledger.kafka.fetcher import TOGETHER_BYTES_MAX
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.runtime.waiting import wait_for_event

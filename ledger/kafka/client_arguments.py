@@ -22,6 +22,7 @@ HEARTBEAT_SECONDS_MAX: Final = 0.5
 """A member hears of a rebalance by its next heartbeat, and nobody reads until all have heard."""
 METADATA_SECONDS: Final = 10
 """By then a member sees a new topic. The default of Kafka's client is 300 s."""
+RETRY_MILLISECONDS: Final = 100
 
 _UNUSABLE: Final = "Kafka cannot be used with these settings:"
 
@@ -48,9 +49,12 @@ class MemberArguments(TypedDict):
     session_timeout_ms: int
     heartbeat_interval_ms: int
     metadata_max_age_ms: int
+    retry_backoff_ms: int
 
 
-def member_arguments(group: str, *, session_seconds: float) -> MemberArguments:
+def member_arguments(
+    group: str, *, session_seconds: float, retry_milliseconds: int = RETRY_MILLISECONDS
+) -> MemberArguments:
     """Return what makes a consumer a member that commits its offsets itself and skips no record."""
     heartbeat_seconds = min(session_seconds / 3, HEARTBEAT_SECONDS_MAX)
     return MemberArguments(
@@ -61,6 +65,7 @@ def member_arguments(group: str, *, session_seconds: float) -> MemberArguments:
         session_timeout_ms=int(session_seconds * 1000),
         heartbeat_interval_ms=int(heartbeat_seconds * 1000),
         metadata_max_age_ms=METADATA_SECONDS * 1000,
+        retry_backoff_ms=retry_milliseconds,
     )
 
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, cast, final
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import (
     KafkaConfigurationError,
     KafkaError,
@@ -120,7 +120,7 @@ class RejectSender:
         return producer
 
 
-async def stop_client(client: BatchConsumer | AIOKafkaProducer) -> None:
+async def stop_client(client: BatchConsumer | AIOKafkaConsumer | AIOKafkaProducer) -> None:
     """Stop a client in bounded time: without a broker it may wait without end.
 
     It may also end as its cancelled fetch; that must not cancel the caller.

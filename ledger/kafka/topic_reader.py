@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final, TypeAlias, final
 
-from aiokafka import AIOKafkaProducer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from dueledger.ledger.errors import InvalidHeader
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
+from dueledger.ledger.kafka.fetcher import FetchLimits
 from dueledger.ledger.kafka.record_batches import FetchedBatch, RecordReader
 from dueledger.ledger.kafka.rejects import ConsumedRecord, RejectedRecord, RejectSender, stop_client
 from dueledger.ledger.kafka.topics import make_topics, unavailable
@@ -24,8 +25,8 @@ from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 
 REJECT_SECONDS_MAX: Final = 30.0
-OFFSET_SECONDS_MAX: Final = 10.0
-"""Kafka's client asks an absent broker for offsets forever and does not react to a stop."""
+COMMIT_SECONDS_MAX: Final = 10.0
+"""Kafka's client asks an absent broker forever and does not react to a stop."""
 
 _FETCH_WAIT_MS: Final = 100
 
@@ -45,7 +46,7 @@ class ReaderOptions:
 
 
 @final
-class TopicReader(ConsumerRebalanceListener):
+class TopicReader:
     """Polls one consumer, and alone moves its offsets.
 
     A fetched batch may have hundreds of thousands of records. Those that a poll does not return
@@ -60,8 +61,6 @@ class TopicReader(ConsumerRebalanceListener):
         self._options = options
         self._unread: dict[TopicPartition, Iterator[ConsumedRecord]] = {}
         """Records that were fetched and not polled yet."""
-        self._positions_known = True
-        self._failed_partitions: list[TopicPartition] = []
         self._log = get_logger("intake")
         self.subscribe({options.topic})
 
@@ -73,39 +72,21 @@ class TopicReader(ConsumerRebalanceListener):
     def subscribe(self, topics: Collection[str]) -> None:
         """Read these topics, and no others, from the next assignment on."""
         self._topics = frozenset(topics)
-        self._consumer.subscribe(sorted(topics), listener=self)
+        self._consumer.subscribe(topics, revoked=self._drop_unread)
 
-    def on_partitions_revoked(self, revoked: Sequence[TopicPartition]) -> None:
+    async def _drop_unread(self, revoked: Collection[TopicPartition]) -> None:
         """Drop what was fetched of them: the next reader begins at the committed offset."""
         for partition in revoked:
             self._unread.pop(partition, None)
 
-    def on_partitions_assigned(self, assigned: Sequence[TopicPartition]) -> None:
-        """Do nothing: Kafka's client begins at the committed offset."""
-
     async def poll(self) -> PolledRecords:
-        """Return at most `records_max` records, in order, with a share for each partition.
-
-        After a failure, each partition is fetched alone, so that one cannot block the others. A
-        fetch that raises for one partition has moved past the records read of the others, so the
-        reader seeks back first.
-        """
-        if not self._positions_known:
-            self._unread.clear()
-            async with asyncio.timeout(OFFSET_SECONDS_MAX):
-                await self._seek_committed()
-            self._failed_partitions = sorted(self._consumer.assignment())
-        alone = [self._failed_partitions.pop()] if self._failed_partitions else []
-        wanted = alone or [each for each in self._consumer.assignment() if each not in self._unread]
-        if wanted or not self._unread:
-            self._positions_known = bool(alone)
-            fetched = await self._consumer.getbatches(
-                *wanted,
-                timeout_ms=0 if self._unread else int(self._options.poll_seconds * 1000),
-                records_max=self._options.records_max,
-            )
-            self._positions_known = True
-            self._unread |= {each: _records(each, fetched[each]) for each in fetched}
+        """Return at most `records_max` records, in order, with a share for each partition."""
+        fetched = await self._consumer.getbatches(
+            timeout_ms=0 if self._unread else int(self._options.poll_seconds * 1000),
+            records_max=self._options.records_max,
+            without=self._unread,
+        )
+        self._unread |= {each: _records(each, fetched[each]) for each in fetched}
         return self._take_shares()
 
     def _take_shares(self) -> PolledRecords:
@@ -122,14 +103,6 @@ class TopicReader(ConsumerRebalanceListener):
             if len(records) < share:
                 del self._unread[partition]
         return polled
-
-    async def _seek_committed(self) -> None:
-        for partition in self._consumer.assignment():
-            offset = await self._consumer.committed(partition)
-            if offset is None:
-                await self._consumer.seek_to_beginning(partition)
-            else:
-                self._consumer.seek(partition, offset)
 
     def rewind(self, polled: PolledRecords) -> None:
         """Seek back to the first polled record of each partition that is still assigned."""
@@ -155,7 +128,7 @@ class TopicReader(ConsumerRebalanceListener):
         if not offsets:
             return
         try:
-            async with asyncio.timeout(OFFSET_SECONDS_MAX):
+            async with asyncio.timeout(COMMIT_SECONDS_MAX):
                 await self._consumer.commit(offsets)
         except (KafkaError, TimeoutError) as error:
             self._log.warning(LogEvent.OFFSET_COMMIT_FAILED, error=type(error).__name__)
@@ -173,10 +146,10 @@ async def open_reader(
     topics = {options.topic, options.rejected_topic}
     await make_topics(settings, topics, client=client, role="intake")
     consumer = BatchConsumer(
-        **client_arguments(settings),
+        client_arguments(settings),
+        member_arguments(options.group, session_seconds=options.session_seconds),
         client_id=client,
-        **member_arguments(options.group, session_seconds=options.session_seconds),
-        fetch_max_wait_ms=_FETCH_WAIT_MS,
+        limits=FetchLimits(wait_milliseconds=_FETCH_WAIT_MS),
     )
     rejects = RejectSender(settings, options.rejected_topic, client=client)
     reader = TopicReader(consumer, rejects, options)

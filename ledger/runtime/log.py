@@ -41,6 +41,7 @@ class LogEvent(StrEnum):
     EVENT_LOOP_RESUMED = "event_loop.resumed"
     EVENT_REJECTED = "event.rejected"
     FAILURE_STREAK_FLAGGED = "failure_streak.flagged"
+    FETCH_FAILED = "fetch.failed"
     HANDLER_POOL_STUCK = "handler_pool.stuck"
     ISOLATED_PROCESS_DIED = "isolated_process.died"
     ISOLATED_PROCESS_NOT_STARTED = "isolated_process.not_started"

@@ -12,7 +12,7 @@ from aiokafka.errors import CorruptRecordException
 from aiokafka.record.util import calc_crc32c
 
 from dueledger.ledger.intake import EventIntakeSettings, open_intake
-from dueledger.ledger.kafka import batch_consumer
+from dueledger.ledger.kafka import partition_reader
 from dueledger.ledger.kafka.envelope import (
     REJECTED_CODE,
     REJECTED_COUNT,
@@ -298,7 +298,7 @@ async def test_a_batch_that_arrives_damaged_loses_nothing_of_other_partitions(
     def wrong_for_some(checked: memoryview) -> int:
         return 0 if b"damaged" in bytes(checked) else calc_crc32c(checked)
 
-    monkeypatch.setattr(batch_consumer, "calc_crc32c", wrong_for_some)
+    monkeypatch.setattr(partition_reader, "calc_crc32c", wrong_for_some)
     await set_rule(renewal(kind))
     policies = [f"P-{number:02}" for number in range(40)]
     await send([message(activated(policy)) for policy in policies])

@@ -24,13 +24,14 @@ from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.intake import EventIntakeSettings, open_intake
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.broker_check import find_connect_failure
-from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
 from dueledger.ledger.kafka.envelope import (
     EVENT_TOPIC,
     OUTCOME_TOPIC,
     REJECTED_TOPIC,
     REPAIR_TOPIC,
 )
+from dueledger.ledger.kafka.topic_reader import started
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
@@ -154,13 +155,10 @@ async def test_every_login_makes_topics_sends_and_reads(broker: SecuredBroker, w
     assert await make_missing_topics(settings, [topic]) == {}
     async with AIOKafkaProducer(**client_arguments(settings)) as producer:
         await producer.send_and_wait(topic, b"sent")
-    async with BatchConsumer(
-        topic,
-        **client_arguments(settings),
-        group_id=topic,
-        auto_offset_reset="earliest",
-        enable_auto_commit=False,
-    ) as consumer:
+    member = member_arguments(topic, session_seconds=10)
+    consumer = BatchConsumer(client_arguments(settings), member, client_id="test")
+    consumer.subscribe([topic])
+    async with started(consumer):
         (batches,) = (await consumer.getbatches(timeout_ms=30_000, records_max=1)).values()
     assert [batch.size for batch in batches] == [1]
     assert await find_connect_failure(settings, settings.bootstrap_servers) is None

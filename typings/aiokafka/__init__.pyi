@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.abc import ConsumerRebalanceListener as ConsumerRebalanceListener
+from aiokafka.client import AIOKafkaClient as AIOKafkaClient
 from aiokafka.errors import ConsumerStoppedError as ConsumerStoppedError
 from aiokafka.errors import IllegalOperation as IllegalOperation
 from aiokafka.producer.message_accumulator import BatchBuilder, SendableBatch
@@ -15,10 +16,6 @@ from aiokafka.structs import OffsetAndMetadata as OffsetAndMetadata
 from aiokafka.structs import OffsetAndTimestamp as OffsetAndTimestamp
 from aiokafka.structs import RecordMetadata
 from aiokafka.structs import TopicPartition as TopicPartition
-
-class _SubscriptionState:
-    @property
-    def reassignment_in_progress(self) -> bool: ...
 
 class AIOKafkaProducer:
     def __init__(
@@ -77,8 +74,6 @@ class AIOKafkaProducer:
     ) -> Future[RecordMetadata]: ...
 
 class AIOKafkaConsumer:
-    _fetcher: object
-    _subscription: _SubscriptionState
     def __init__(
         self,
         *topics: str,

@@ -22,9 +22,10 @@ from dueledger.ledger.store.topic_partitions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
+    from dueledger.ledger.kafka.fetch_position import FetchPosition
     from dueledger.ledger.store import Pool
     from dueledger.workers.counts import WorkerCounts
-    from dueledger.workers.poll.work_consumer import FetchPosition, WorkConsumer
+    from dueledger.workers.poll.work_consumer import WorkConsumer
     from dueledger.workers.start.partition_queue import PartitionQueue, TopicPartitionKey
 
 CHECK_SECONDS: Final = 0.5
@@ -94,7 +95,7 @@ class PartitionProgress:
 
     async def tick(self) -> dict[str, int]:
         """Check the partitions; record the stalled ones if there are others than before."""
-        positions = await self._consumer.positions()
+        positions = self._consumer.positions()
         self.backlogs = self._backlogs(positions)
         now = monotonic()
         elapsed_seconds = min(now - self._checked_at, ELAPSED_SECONDS_MAX)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
-from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, KafkaError
 
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.client_arguments import client_arguments, member_arguments
 from dueledger.ledger.kafka.envelope import REJECTED_TOPIC, WORK_TOPIC_PREFIX
+from dueledger.ledger.kafka.fetcher import FetchLimits
 from dueledger.ledger.kafka.rejects import (
     ConsumedRecord,
     RejectedRecord,
@@ -26,6 +26,7 @@ from dueledger.workers.start.partition_queue import TopicPartitionKey
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 
+    from dueledger.ledger.kafka.fetch_position import FetchPosition
     from dueledger.ledger.kafka.record_batches import FetchedBatch
     from dueledger.workers.claim_slices import RejectedWorkRecord
     from dueledger.workers.settings import WorkerSettings
@@ -34,48 +35,10 @@ ALL_WORK: Final = f"^{re.escape(WORK_TOPIC_PREFIX)}"
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 FAILURES_MAX: Final = 5
 REJECT_AGAIN_SECONDS: Final = 1.0
-POSITION_SECONDS: Final = 1.0
 ENDS_SECONDS: Final = 5.0
-RETRY_MILLISECONDS: Final = 1_000  # the default, 100 ms, is ten log lines a second, and a fetch
-# Never assigned. Polling it keeps the consumer alive for Kafka's client, and returns no records.
-_NO_PARTITION: Final = TopicPartition("", 0)
-
+RETRY_MILLISECONDS: Final = 1_000  # the default, 100 ms, is ten log lines a second
 
 log = get_logger("worker")
-
-
-class FetchPosition(NamedTuple):
-    """Where a consumer is in a partition, by the last response to a fetch; None before the first.
-
-    `end` is the offset after the last record that may be read.
-    """
-
-    position: int | None
-    end: int | None
-    answered_at: int | None
-
-    @property
-    def unread(self) -> int:
-        """Number of records from the position to the end."""
-        if self.position is None or self.end is None:
-            return 0
-        return max(0, self.end - self.position)
-
-    @property
-    def is_read_up(self) -> bool:
-        """Return whether the last response had nothing more to read."""
-        return self.position is not None and self.end is not None and self.position >= self.end
-
-
-class _Listener(ConsumerRebalanceListener):
-    def __init__(self, revoked: Callable[[Collection[TopicPartitionKey]], Awaitable[None]]) -> None:
-        self._revoked = revoked
-
-    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
-        await self._revoked([TopicPartitionKey(*pair) for pair in revoked])
-
-    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
-        """Do nothing: a partition's queue is made with its first records."""
 
 
 @final
@@ -125,28 +88,19 @@ class WorkConsumer:
             return set()
         return {TopicPartitionKey(*pair) for pair in self._consumer.assignment()}
 
-    async def positions(self) -> dict[TopicPartitionKey, FetchPosition]:
+    def positions(self) -> dict[TopicPartitionKey, FetchPosition]:
         """Return the position in each assigned partition. It makes no request."""
-        found: dict[TopicPartitionKey, FetchPosition] = {}
-        consumer = self._consumer
-        if consumer is None:
-            return found
-        for pair in consumer.assignment():
-            position = FetchPosition(None, None, None)
-            with suppress(IllegalStateError, TimeoutError):  # reassigned meanwhile
-                if answered_at := consumer.last_poll_timestamp(pair):
-                    end = consumer.last_stable_offset(pair)
-                    async with asyncio.timeout(POSITION_SECONDS):
-                        position = FetchPosition(await consumer.position(pair), end, answered_at)
-            found[TopicPartitionKey(*pair)] = position
-        return found
+        if self._consumer is None:
+            return {}
+        positions = self._consumer.positions()
+        return {TopicPartitionKey(*pair): position for pair, position in positions.items()}
 
     async def read_ends(
         self, partitions: Collection[TopicPartitionKey]
     ) -> dict[TopicPartitionKey, int]:
         """Ask for the ends of partitions on a connection of its own. Empty without an answer."""
         pairs = [TopicPartition(*partition) for partition in partitions]
-        consumer = BatchConsumer(
+        consumer = AIOKafkaConsumer(
             **client_arguments(self._settings), client_id=self._name, enable_auto_commit=False
         )
         try:
@@ -171,16 +125,11 @@ class WorkConsumer:
             await self._leave()
         if self._consumer is None:
             self._consumer = await self._join()
-        open_partitions: list[TopicPartition] = []
-        if full:
-            open_partitions = [
-                pair for pair in self._consumer.assignment() if TopicPartitionKey(*pair) not in full
-            ] or [_NO_PARTITION]
         try:
             polled = await self._consumer.getbatches(
-                *open_partitions,
                 timeout_ms=int(timeout_seconds * 1000),
                 records_max=self._settings.worker_poll_records_max,
+                without={TopicPartition(*partition) for partition in full},
             )
         except KafkaError:
             self._failures += 1
@@ -225,26 +174,28 @@ class WorkConsumer:
         consumer, self._consumer = self._consumer, None
         self._failures, self._must_rejoin = 0, False
         if consumer is not None:
-            await self._revoked([TopicPartitionKey(*pair) for pair in consumer.assignment()])
+            await self._revoke(consumer.assignment())
             await stop_client(consumer)
+
+    async def _revoke(self, pairs: Collection[TopicPartition]) -> None:
+        await self._revoked([TopicPartitionKey(*pair) for pair in pairs])
 
     async def _join(self) -> BatchConsumer:
         settings = self._settings
         consumer = BatchConsumer(
-            **client_arguments(settings),
-            client_id=self._name,
-            **member_arguments(
-                settings.worker_group_id, session_seconds=settings.worker_session_timeout_seconds
+            client_arguments(settings),
+            member_arguments(
+                settings.worker_group_id,
+                session_seconds=settings.worker_session_timeout_seconds,
+                retry_milliseconds=RETRY_MILLISECONDS,
             ),
-            retry_backoff_ms=RETRY_MILLISECONDS,
-            max_partition_fetch_bytes=FETCH_BYTES_MAX // 2,
-            fetch_max_bytes=FETCH_BYTES_MAX,
+            client_id=self._name,
+            limits=FetchLimits(bytes_max=FETCH_BYTES_MAX, partition_bytes_max=FETCH_BYTES_MAX // 2),
         )
-        listener = _Listener(self._revoked)
         if settings.worker_all_topics:
-            consumer.subscribe(pattern=ALL_WORK, listener=listener)
+            consumer.subscribe(pattern=ALL_WORK, revoked=self._revoke)
         else:
-            consumer.subscribe(self._topics, listener=listener)
+            consumer.subscribe(self._topics, revoked=self._revoke)
         try:
             await consumer.start()
         except BaseException:

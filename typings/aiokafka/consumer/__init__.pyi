@@ -1,1 +1,0 @@
-from aiokafka import AIOKafkaConsumer as AIOKafkaConsumer
