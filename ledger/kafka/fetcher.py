@@ -93,7 +93,10 @@ class Fetcher:
         self._running: dict[object, asyncio.Task[None]] = {}
         """Requests by broker, searches for a first position by partition, for leaders by None."""
         self._timer: asyncio.TimerHandle | None = None
+        self._failing: set[int] = set()
+        """Brokers whose last request failed: of successive failures the first is logged."""
         self._failure: BaseException | None = None
+        """The next one to raise. Nothing is fetched before that."""
         self._has_arrived = asyncio.Event()
 
     async def start(self) -> None:
@@ -264,6 +267,7 @@ class Fetcher:
     async def _find_leaders(self) -> None:
         await asyncio.wait({self._client.force_metadata_update()}, timeout=REQUEST_SECONDS)
         if any(self._leader(*each) is None for each in self._partitions.items()):
+            self._send_requests()  # those whose leaders are known
             await asyncio.sleep(RETRY_SECONDS)
         for partition in self._partitions.values():
             partition.refused_by = None
@@ -277,10 +281,13 @@ class Fetcher:
         try:
             response = await self._ask(broker, asked)
         except KafkaError as error:
-            log.warning(LogEvent.FETCH_FAILED, broker=broker, error=type(error).__name__)
+            if broker not in self._failing:
+                log.warning(LogEvent.FETCH_FAILED, broker=broker, error=type(error).__name__)
+            self._failing.add(broker)
             self._run(None, self._find_leaders)
             await asyncio.sleep(RETRY_SECONDS)
             return
+        self._failing.discard(broker)
         if not self._is_fetching:
             return
         for topic, answers in response.topics:
