@@ -72,8 +72,10 @@ class IsolatedProcess:
 
     def kill(self) -> None:
         """End the process at once."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
+        # Process.kill() first looks whether it has ended, and if so its exit code is lost.
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGKILL)
 
     async def replies(self) -> AsyncGenerator[Reply]:
         """Return the replies until the process has ended, all that it sent among them."""
