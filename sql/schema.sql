@@ -486,26 +486,38 @@ end $$;
 
 COMMENT ON FUNCTION ledger.find_ended_at(effective_date date, item_no bigint) IS 'When an item ended; null where it has not.';
 
-CREATE FUNCTION ledger.find_ending(effective_date date, item_no bigint, run_no bigint, OUT event smallint, OUT detail jsonb) RETURNS record
-    LANGUAGE plpgsql STABLE STRICT
+CREATE FUNCTION ledger.find_endings(ords bigint[], effective_dates date[], item_nos bigint[], run_nos bigint[]) RETURNS TABLE(ord bigint, event smallint, detail jsonb)
+    LANGUAGE plpgsql STABLE ROWS 100
     SET search_path TO 'pg_catalog', 'pg_temp'
     AS $$
+declare
+  first_date date;
+  last_date date;
 begin
-  -- Two statements, an index each: usually the first finds it, and each locks every month.
-  select t.event, t.detail into event, detail
-  from ledger.transition t
-  where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
-    and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */);
-  if event is null then
-    select t.event, t.detail into event, detail
+  select min(d), max(d) into first_date, last_date from unnest(effective_dates) d;
+  return query
+  select u.ord, coalesce(e.event, o.event), coalesce(e.detail, o.detail)
+  from unnest(ords, effective_dates, item_nos, run_nos) u (ord, effective_date, item_no, run_no)
+  -- An index each: usually the first has it, and then the second is not read.
+  left join lateral (
+    select t.event, t.detail
     from ledger.transition t
-    where t.effective_date = find_ending.effective_date and t.item_no = find_ending.item_no and t.run_no = find_ending.run_no
+    where t.effective_date = u.effective_date and t.item_no = u.item_no and t.run_no = u.run_no
+      and t.event in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
+      and t.effective_date between first_date and last_date
+    offset 0
+  ) e on true
+  left join lateral (
+    select t.event, t.detail
+    from ledger.transition t
+    where e.event is null and t.effective_date = u.effective_date and t.item_no = u.item_no and t.run_no = u.run_no
       and t.event not in (5 /* completed */, 11 /* cancelled */, 12 /* superseded */, 13 /* skipped */, 14 /* written_off */)
-    limit 1;
-  end if;
+      and t.effective_date between first_date and last_date
+    limit 1
+  ) o on true;
 end $$;
 
-COMMENT ON FUNCTION ledger.find_ending(effective_date date, item_no bigint, run_no bigint, OUT event smallint, OUT detail jsonb) IS 'How an item ended in a run; nulls where the journal does not say.';
+COMMENT ON FUNCTION ledger.find_endings(ords bigint[], effective_dates date[], item_nos bigint[], run_nos bigint[]) IS 'How items ended in runs, by ord; nulls where the journal does not say. It opens the months of these items only.';
 
 CREATE FUNCTION ledger.find_items(groups ledger.item_group[]) RETURNS TABLE(item_no bigint, id uuid, effective_date date, flow_no integer, business_key text, partition_key text, cycle text, due_at timestamp with time zone, payload json, traceparent text, serial bigint, overlap smallint, attempt smallint, starts smallint, batch_max smallint)
     LANGUAGE plpgsql STABLE

@@ -40,7 +40,8 @@ CALLER_FUNCTIONS: Final = {
     "find_run": "select * from ledger.find_run(1, now())",
     "find_due_at": "select ledger.find_due_at('2027-03-01', 1)",
     "find_ended_at": "select ledger.find_ended_at('2027-03-01', 1)",
-    "find_ending": "select * from ledger.find_ending('2027-03-01', 1, 1)",
+    "find_endings": "select * from ledger.find_endings("
+    "array[1], array[date '2027-03-01'], array[1], array[1])",
     "find_items": "select * from ledger.find_items(array[row("
     "'2027-03-01', array[1], 1, 1, null)::ledger.item_group])",
     "find_published_claim": "select * from ledger.find_published_claim(1, now())",

@@ -33,27 +33,40 @@ run as materialized (
   from claim c
   -- The statement that starts the run of such a claim closes the claim, so both have the same time.
   cross join lateral ledger.find_topic_run(c.fence, c.closed_at, c.topic_actor_no) r
+),
+target as materialized (
+  select u.ord, c.size, c.topic_actor_no, coalesce(i.id = u.item, false) as matches, i.item_no, i.effective_date, i.flow_no,
+    case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.started_at, c.claimed_at,
+    c.from_position, c.to_position, c.lease_seconds, c.closed_at is null as waiting,
+    c.run_no is not null and c.ended_at is null as open,
+    coalesce(
+      case when i.id = u.item then get_bit(c.ended, u.position - c.from_position) = 1 end, false) as ended
+  from run c
+  cross join lateral unnest(c.ords, c.positions, c.items) u (ord, position, item)
+  -- Ids begin with the date. `offset 0`: otherwise a plan made while there were few rows reads every item of these dates.
+  left join lateral (
+    select i.id, i.item_no, i.effective_date, i.flow_no
+    from ledger.due_item i
+    where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
+    offset 0
+  ) i on c.topic_actor_no is not null and u.position > 0
+    and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
+),
+ended as materialized (
+  select array_agg(t.ord) as ords, array_agg(t.effective_date) as effective_dates, array_agg(t.item_no) as item_nos,
+    array_agg(t.run_no) as run_nos
+  from target t
+  where t.ended
 )
-select c.size, c.topic_actor_no, coalesce(i.id = u.item, false) as matches, i.item_no,
-  case when i.id = u.item then c.attempt[u.position] end as attempt, c.run_no, c.started_at, c.claimed_at, c.from_position, c.to_position,
-  c.lease_seconds, c.closed_at is null as waiting, c.run_no is not null and c.ended_at is null as open,
-  k.outcome_topic, b.ended, e.event as ended_event, e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
-from run c
-cross join lateral unnest(c.ords, c.positions, c.items) u (ord, position, item)
--- Ids begin with the date. `offset 0`: otherwise a plan made while there were few rows reads every item of these dates.
-left join lateral (
-  select i.id, i.item_no, i.effective_date, i.flow_no
-  from ledger.due_item i
-  where i.id = u.item and i.effective_date between ledger.effective_date_of($8::uuid) and ledger.effective_date_of($9::uuid)
-  offset 0
-) i on c.topic_actor_no is not null and u.position > 0
-  and i.effective_date = c.effective_date[u.position] and i.item_no = c.item_no[u.position]
-left join ledger.flow f on f.flow_no = i.flow_no
+select t.size, t.topic_actor_no, t.matches, t.item_no, t.attempt, t.run_no, t.started_at, t.claimed_at, t.from_position,
+  t.to_position, t.lease_seconds, t.waiting, t.open, k.outcome_topic, t.ended, e.event as ended_event,
+  e.detail as ended_detail, k.backoff_base_seconds, k.backoff_cap_seconds
+from target t
+left join ledger.flow f on f.flow_no = t.flow_no
 left join ledger.kind k on k.kind_no = f.kind_no
-cross join lateral (
-  select coalesce(
-    case when i.id = u.item then get_bit(c.ended, u.position - c.from_position) = 1 end, false) as ended
-) b
--- Strict: it is called only for items that ended.
-cross join lateral ledger.find_ending(i.effective_date, i.item_no, case when b.ended then c.run_no end) e
-order by u.ord
+left join (
+  select e.*
+  from ended d
+  cross join lateral ledger.find_endings(d.ords, d.effective_dates, d.item_nos, d.run_nos) e
+) e on e.ord = t.ord
+order by t.ord
