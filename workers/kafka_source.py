@@ -165,15 +165,15 @@ class KafkaSource(WorkSource):
         )
         count = 0
         for partition, batches in polled.items():
+            queue = self._queues.setdefault(partition, PartitionQueue())
             slicer = ClaimSlicer()
             for batch in batches:
                 for _ in slicer.cut(batch):
                     await self._reject(partition, slicer.take_rejected())
                     await asyncio.sleep(0)  # heartbeats and leases are kept in between
             await self._reject(partition, slicer.take_rejected())
-            if partition not in self._consumer.assigned():
+            if self._queues.get(partition) is not queue:
                 continue  # revoked while rejects were sent; the next member polls all of it
-            queue = self._queues.setdefault(partition, PartitionQueue())
             size_bytes = sum(len(batch.body) for batch in batches)
             queue.add(slicer.slices, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)

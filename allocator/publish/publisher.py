@@ -28,12 +28,12 @@ from aiokafka.errors import (
 )
 
 from dueledger.allocator.publish.outgoing_batch import Compression, OutgoingBatch
-from dueledger.allocator.publish.producer_internals import (
-    allow_end_before_retry,
+from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.kafka.producer_internals import (
     close_in_background,
+    new_producer,
     stop_sending,
 )
-from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.topics import make_missing_topics, unavailable
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 from dueledger.ledger.runtime.service import Stop
@@ -220,7 +220,7 @@ class Publisher:
 
     async def _start(self) -> AIOKafkaProducer:
         options = self._options
-        producer = AIOKafkaProducer(
+        producer = new_producer(
             **client_arguments(options.kafka),
             client_id=options.client_id,
             acks="all",
@@ -229,7 +229,6 @@ class Publisher:
             max_batch_size=options.batch_bytes_max,
             request_timeout_ms=int(options.request_seconds * 1000),
         )
-        allow_end_before_retry(producer)
         try:
             async with asyncio.timeout(options.request_seconds):
                 await producer.start()

@@ -18,6 +18,7 @@ from dueledger.ledger.errors import InvalidHeader, InvalidInput, InvalidSetting
 from dueledger.ledger.kafka.batch_consumer import BatchConsumer
 from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.envelope import rejected_headers
+from dueledger.ledger.kafka.producer_internals import new_producer
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
 STOP_SECONDS: Final = 5.0  # a client may wait without end for a broker that is gone
@@ -104,7 +105,7 @@ class RejectSender:
             arguments = client_arguments(self._settings)
         except InvalidSetting as error:  # a file is gone since the start: the caller retries
             raise KafkaConfigurationError(str(error)) from error
-        producer = AIOKafkaProducer(
+        producer = new_producer(
             **arguments,
             client_id=self._client,
             # Not idempotent: aiokafka 0.14 counts a record that the broker refuses as too large;

@@ -13,6 +13,7 @@ from aiokafka.errors import KafkaError
 from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.client_arguments import client_arguments
+from dueledger.ledger.kafka.producer_internals import new_producer
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
@@ -78,9 +79,7 @@ async def open_publisher(
         refused = await make_missing_topics(settings, [envelope.REPAIR_TOPIC])
         for reason in refused.values():
             raise _unavailable(reason)
-        producer = AIOKafkaProducer(
-            **client_arguments(settings), acks="all", enable_idempotence=True
-        )
+        producer = new_producer(**client_arguments(settings), acks="all", enable_idempotence=True)
         await producer.start()
     except (KafkaError, OSError) as error:
         raise _unavailable(type(error).__name__) from error

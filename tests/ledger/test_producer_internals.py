@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -9,10 +10,8 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.structs import TopicPartition
 
-from dueledger.allocator.publish.producer_internals import (
-    allow_end_before_retry,
-    close_in_background,
-)
+from dueledger import allocator, ledger, reconciler, workers
+from dueledger.ledger.kafka.producer_internals import close_in_background, new_producer
 
 PARTITION = TopicPartition("due.Test", 0)
 
@@ -27,6 +26,17 @@ async def _close(producer: AIOKafkaProducer) -> None:
     await close_in_background(producer, 1.0)
 
 
+def test_every_producer_of_the_processes_is_made_so() -> None:
+    folders = [Path(each.__path__[0]) for each in (allocator, ledger, reconciler, workers)]
+    made = {
+        path.name
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if "AIOKafkaProducer(" in path.read_text(encoding="utf-8")
+    }
+    assert made == {"producer_internals.py"}
+
+
 @pytest.mark.parametrize("end", [_fail_all, _close])
 async def test_g5_a_batch_that_ends_between_two_attempts_leaves_no_error_in_the_loop(
     end: Callable[[AIOKafkaProducer], Any],
@@ -34,8 +44,7 @@ async def test_g5_a_batch_that_ends_between_two_attempts_leaves_no_error_in_the_
     errors: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: errors.append(context))
-    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
-    allow_end_before_retry(producer)
+    producer = new_producer(bootstrap_servers="127.0.0.1:1", enable_idempotence=True)
     inside = cast("Any", producer)
     inside._txn_manager.set_pid_and_epoch(1, 0)
     accumulator = inside._message_accumulator

@@ -1,4 +1,4 @@
-"""Closes a producer without flushing it, and ends its retries without errors.
+"""Makes producers whose retries end without errors, and closes one without flushing it.
 
 aiokafka 0.14 has no public way for either: its ``stop()`` waits until every queued batch is
 delivered, and an idempotent producer retries for ever. Only this module uses private attributes of
@@ -11,7 +11,7 @@ aiokafka's producer.
 import asyncio
 from collections import deque
 from itertools import chain
-from typing import Protocol, cast, final
+from typing import Any, Protocol, cast, final
 
 from aiokafka import AIOKafkaProducer
 
@@ -53,9 +53,11 @@ class _ProducerInternals(Protocol):
     client: _ProducerClient
 
 
-def allow_end_before_retry(producer: AIOKafkaProducer) -> None:
-    """Let batches end while they wait for a retry. Call it before anything is sent."""
+def new_producer(**arguments: Any) -> AIOKafkaProducer:  # noqa: ANN401 - aiokafka's own
+    """Return a producer whose batches may end while they wait for a retry."""
+    producer = AIOKafkaProducer(**arguments)
     cast("_ProducerInternals", producer)._message_accumulator._pending_batches = _PendingBatches()
+    return producer
 
 
 async def stop_sending(producer: AIOKafkaProducer) -> bool:
