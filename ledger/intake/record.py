@@ -212,13 +212,16 @@ async def _endings(
     asked: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for (tenant, kind, business_key), subject_changes in changes.items():
         ends += subject_changes.endings
-        if subject_changes.first_withdrawal is not None:
+        if subject_changes.first_withdrawal is not None or subject_changes.ended:
             asked[tenant, kind].append(business_key)
     for (tenant, kind), business_keys in sorted(asked.items()):
         for item in await find_open_items(connection, tenant, kind, business_keys):
             subject_changes = changes[tenant, kind, item.business_key]
             first = subject_changes.first_withdrawal
-            if first is not None and item.id not in subject_changes.issues:
+            known = subject_changes.ended.get(item.id)
+            if known is not None and all(one.item != item.id for one in subject_changes.endings):
+                ends.append(subject_changes.ending_of(item.id, known))
+            elif first is not None and item.id not in subject_changes.issues:
                 ends.append(subject_changes.ending_of(item.id, first))
     return ends
 

@@ -49,7 +49,8 @@ class IssueChanges:
 
     `first_withdrawal` is the earliest of the new ones. If there is one, `issues` are the ids of all
     issues, changed or not, and `implied_by` says which of them an event implies, by the id of the
-    first issue.
+    first issue. `ended` are the issues that the events end, changed or not: by the rule of its
+    time a known event may have ended nothing.
     `event_nos` are those of the known events that imply an item.
     """
 
@@ -57,6 +58,7 @@ class IssueChanges:
     endings: list[IssueEnding] = field(default_factory=list[IssueEnding])
     first_withdrawal: Withdrawal | None = None
     issues: set[UUID] = field(default_factory=set[UUID])
+    ended: dict[UUID, Withdrawal] = field(default_factory=dict[UUID, Withdrawal])
     event_nos: set[int] = field(default_factory=set[int])
     implied_by: dict[tuple[bytes, EventOrder], UUID] = field(
         default_factory=dict[tuple[bytes, EventOrder], UUID]
@@ -97,12 +99,16 @@ def find_changes(events: SubjectEvents) -> IssueChanges:
             draft = reinstated_draft(_first_draft(issue, implied), issue.follows)
             identity = UUID(bytes=item) if issue.follows is None else draft.id
             changes.issues.add(identity)
+            if issue.ended_by is not None:
+                changes.ended[identity] = issue.ended_by
             changes.implied_by.update(((item, one.order), identity) for one in issue.implied)
             bounds = _bounds(issue)
             if bounds not in unchanged:
                 changed.append((issue, identity))
-                if issue.implied and bounds[:2] not in made:  # else only its end is new
-                    changes.owed.append(_owed(issue, draft, events.new))
+            # Else only its end is new. A known event may have owed nothing by the rule of its time.
+            is_implied_anew = any(one.order in events.new for one in issue.implied)
+            if issue.implied and (is_implied_anew or bounds[:2] not in made):
+                changes.owed.append(_owed(issue, draft, events.new))
     changes.endings = [
         changes.ending_of(identity, issue.ended_by)
         for issue, identity in changed
