@@ -24,7 +24,7 @@ from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.runtime.service import CRASH_VARIABLE
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection
+from dueledger.ledger.store import Connection, PlanProfile, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import (
     Claim,
@@ -36,6 +36,7 @@ from dueledger.ledger.store.claims import (
 from dueledger.ledger.store.definitions import define, list_event_rules, read_rules_version
 from dueledger.ledger.store.partitions import make_event_months, make_partitions
 from dueledger.ledger.store.runs import Outcome, Settlement, settle_runs, start_runs
+from dueledger.reconciler import Reconciler, ReconcilerSources
 from tests.forks import ForkedProcess, ForkServer
 from tests.logins import with_login
 
@@ -316,3 +317,10 @@ async def read_states(connection: Connection) -> Callable[[], Awaitable[dict[str
         return {row["item"]: row["state"] for row in rows}
 
     return read
+
+
+@pytest.fixture
+async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Reconciler]:
+    actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
+    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
+        yield Reconciler(pool, ReconcilerSources(), actor_no)

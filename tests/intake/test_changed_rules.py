@@ -9,7 +9,7 @@ from dueledger.ledger.store import Connection
 from dueledger.reconciler import Reconciler
 
 from .conftest import BEGINNING, Take, activated, cancelled, renewal
-from .test_reinstatements import name_after, reconciler  # noqa: F401 - a fixture
+from .test_reinstatements import name_after
 
 SetRule = Callable[..., Awaitable[int]]
 
@@ -59,7 +59,7 @@ async def expiry_cancels(
 async def test_g1_a_cancellation_ends_what_an_earlier_one_ends_only_by_the_rule_of_now(
     connection: Connection,
     take: Take,
-    reconciler: Reconciler,  # noqa: F811
+    reconciler: Reconciler,
     expiry_cancels: DomainEvent,
 ) -> None:
     assert expiry_cancels
@@ -71,7 +71,7 @@ async def test_g1_a_cancellation_ends_what_an_earlier_one_ends_only_by_the_rule_
 async def test_g1_an_activation_after_it_leaves_one_item_open(
     connection: Connection,
     take: Take,
-    reconciler: Reconciler,  # noqa: F811
+    reconciler: Reconciler,
     expiry_cancels: DomainEvent,
 ) -> None:
     await take(activated("P-1", minute=30))
@@ -86,7 +86,7 @@ async def test_g1_an_activation_is_owed_once_a_rule_reinstates(
     connection: Connection,
     take: Take,
     set_rule: SetRule,
-    reconciler: Reconciler,  # noqa: F811
+    reconciler: Reconciler,
     kind: str,
 ) -> None:
     cancellation = cancelled("P-1", minute=10)

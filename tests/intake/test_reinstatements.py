@@ -1,17 +1,15 @@
 """Reinstatements after a withdrawal, and the terms of events that happened earlier."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from hashlib import sha256
 from typing import Any, cast
 
 import orjson
-import pytest
 
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.rules.event_rules import DomainEvent
 from dueledger.ledger.store import Connection, PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.clock import set_clock
 from dueledger.reconciler import Reconciler, ReconcilerSources
 
@@ -32,13 +30,6 @@ def with_premium(event: DomainEvent, premium: int) -> DomainEvent:
     return DomainEvent(
         event.tenant, event.source, event.id, event.type, event.time, event.subject, data
     )
-
-
-@pytest.fixture
-async def reconciler(connection: Connection, database: str) -> AsyncGenerator[Reconciler]:
-    actor_no = await register_actor(connection, "reconciler:test", ActorKind.RECONCILER)
-    async with open_pool(database, application_name="test", profile=PlanProfile.ANALYTIC) as pool:
-        yield Reconciler(pool, ReconcilerSources(), actor_no)
 
 
 async def read_items(connection: Connection) -> dict[str, tuple[str, int | None]]:
