@@ -4,7 +4,6 @@ cron runs a line by its machine's clock, drops runs that it missed, and records 
 becomes a schedule whose payload has the command, for a handler that runs it.
 """
 
-import hashlib
 import re
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -18,7 +17,13 @@ from dueledger.importers.import_result import (
     OpenQuestion,
     ReportedLine,
 )
-from dueledger.importers.source_job import NewDefinitionFields, SourceJob, add_job, seems_secret
+from dueledger.importers.source_job import (
+    NewDefinitionFields,
+    SourceJob,
+    add_job,
+    hashed_name,
+    seems_secret,
+)
 
 KIND: Final = "CrontabJobDue"
 
@@ -36,7 +41,6 @@ _CHANGES_FOLDER: Final = re.compile(r"cd\s[^;&|]*(&&|;)")
 _UNESCAPED_PERCENT: Final = re.compile(r"(?<!\\)%")
 _MINUTES: Final = re.compile(r"\d{1,4}", re.ASCII)
 _NAME_CHARS_MAX: Final = 80
-_HASH_CHARS: Final = 6
 _ROW_CHARS_MAX: Final = 4_096
 
 
@@ -213,6 +217,10 @@ def _add_line(found: ImportResult, line: _CrontabJob, anew: NewDefinitionFields)
     if isinstance(read, ImportRefusal):
         found.skip_job(line.where, line.times, read)
         return
+    if read.smear and line.environment.command_zone and not line.environment.zone:
+        reason = "Jenkins, whose `H` it has, reads `TZ=` as its zone, and crons do not"
+        found.skip_job(line.where, line.times, ImportRefusal(reason, "CRON_TZ=, without TZ="))
+        return
     if line.environment.random_delay is not None:
         read = replace(read, smear=(read.smear or timedelta()) + line.environment.random_delay)
     command, stdin = _percent(line.command)
@@ -244,13 +252,9 @@ def _percent(command: str) -> tuple[str, str | None]:
 
 
 def _name(line: _CrontabJob) -> str:
-    """Name a job by its program and the text of its line, with the zone above it.
-
-    Other lines do not change it: a name that they changed would be a second definition of the job.
-    """
+    """Name a job by its program and the text of its line, with the zone above it."""
     said = "\n".join((line.times, line.user or "", line.command, line.environment.zone or ""))
-    mark = hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]
-    return f"{_program(line.command)}-{mark}"
+    return hashed_name(_program(line.command), said)
 
 
 def _program(command: str) -> str:

@@ -9,7 +9,6 @@ from dueledger.ledger.errors import DueledgerError
 from dueledger.ledger.runtime.text_file import read_text
 
 _BYTES_MAX: Final = 1_048_576  # of one definition
-_FILES_MAX: Final = 100_000
 
 
 def find_obsolete(folder: Path, written: Iterable[Path], source: str) -> list[Path]:
@@ -18,11 +17,7 @@ def find_obsolete(folder: Path, written: Iterable[Path], source: str) -> list[Pa
     Files that cannot be read as definitions are somebody else's.
     """
     now = set(written)
-    others = [
-        path
-        for path in sorted(folder.glob("*.yaml"))[:_FILES_MAX]
-        if path not in now and path.is_file()
-    ]
+    others = [path for path in sorted(folder.glob("*.yaml")) if path not in now and path.is_file()]
     return [path for path in others if _is_from(path, source)]
 
 

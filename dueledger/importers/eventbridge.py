@@ -6,13 +6,19 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Final, cast
 
 import orjson
 
+from dueledger.importers.eventbridge_documents import (
+    EXPRESSION,
+    FoundSchedule,
+    block_fields,
+    find_schedules,
+)
 from dueledger.importers.import_result import ImportRefusal, ImportResult, OpenQuestion
 from dueledger.importers.java_cron import JavaDialect, read_java_cron
 from dueledger.importers.source_files import DOCUMENT_SUFFIXES, import_path, read_documents
@@ -22,6 +28,7 @@ from dueledger.importers.source_job import (
     TranslatedSchedule,
     add_job,
     fixed_rate,
+    hashed_name,
     seems_secret,
 )
 from dueledger.importers.times import instant_of_text, local_time_of
@@ -29,22 +36,14 @@ from dueledger.ledger.schedule.expressions import period_text
 
 KIND: Final = "EventBridgeScheduleDue"
 
-_DEPTH_MAX: Final = 24
-_EXPRESSION: Final = re.compile(r"(?P<kind>cron|rate|at)\((?P<inner>[^()]{1,200})\)", re.ASCII)
 _RATE: Final = re.compile(r"(?P<value>\d{1,6})\s+(?P<unit>minute|hour|day)s?", re.ASCII)
 _MINUTES_MAX: Final = 1_440
 _NAME_CHARS_MAX: Final = 150
+_NUMBER_CHARS_MAX: Final = 9
 _FOREIGN_NAME: Final = re.compile(r"\$\{|\{\{")  # of a template, not filled in
-_WORDS: Final = re.compile(r"(?:^|_)([a-z0-9])")
-
-
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """An object with an expression, its fields as AWS names them, and the key that leads to it."""
-
-    where: str
-    key: str
-    fields: Mapping[str, object]
+_FILLED_IN: Final = "a document with templates and variables filled in"
+_STATES: Final = ("State", "Enabled", "IsEnabled")
+_INPUTS: Final = ("InputTransformer", "InputPath")
 
 
 def import_eventbridge(path: Path, anew: NewDefinitionFields) -> ImportResult:
@@ -54,7 +53,7 @@ def import_eventbridge(path: Path, anew: NewDefinitionFields) -> ImportResult:
         schedules = [
             schedule
             for place, document in read_documents(file)
-            for schedule in _schedules(document, f"{where}{place}", "", 0)
+            for schedule in find_schedules(document, f"{where}{place}")
         ]
         for schedule in schedules:
             _add(found, schedule, anew)
@@ -64,56 +63,57 @@ def import_eventbridge(path: Path, anew: NewDefinitionFields) -> ImportResult:
     return import_path(path, DOCUMENT_SUFFIXES, import_file)
 
 
-def _schedules(value: object, where: str, key: str, depth: int) -> Iterator[_Found]:
-    """Yield each schedule, and those that were listed without their expression."""
-    if depth > _DEPTH_MAX:
-        return
-    if isinstance(value, list):
-        for place, member in enumerate(cast("list[object]", value)):
-            yield from _schedules(member, f"{where}[{place}]", key, depth + 1)
-    if not isinstance(value, dict):
-        return
-    members = cast("dict[object, object]", value)
-    fields = {_pascal(name): each for name, each in members.items() if isinstance(name, str)}
-    if fields.get("ScheduleExpression") or "EventPattern" in fields or _is_listed(fields):
-        yield _Found(where, key, fields)
-        return
-    named = members.get("name") or members.get("logicalId")
-    for name, member in members.items():
-        # Terraform's `values`, CloudFormation's `Properties`: the key above is the name.
-        inner = key if name in {"Properties", "values"} else str(name)
-        if name == "values" and isinstance(named, str):
-            inner = named
-        yield from _schedules(member, where, inner, depth + 1)
-
-
-def _pascal(name: str) -> str:
-    """Return a field as AWS names it: Terraform has `schedule_expression`."""
-    return _WORDS.sub(lambda found: found[1].upper(), name) if name.islower() else name
-
-
-def _is_listed(fields: Mapping[str, object]) -> bool:
-    arn = fields.get("Arn")
-    return isinstance(arn, str) and arn.startswith("arn:aws:scheduler:") and "Target" in fields
-
-
-def _add(found: ImportResult, schedule: _Found, anew: NewDefinitionFields) -> None:
+def _add(found: ImportResult, schedule: FoundSchedule, anew: NewDefinitionFields) -> None:
     fields, name = schedule.fields, _name(schedule)
-    if "EventPattern" in fields and not fields.get("ScheduleExpression"):
+    if schedule.stray:
+        refusal = ImportRefusal("is an expression outside a schedule", _FILLED_IN)
+        found.skip_job(schedule.where, name, refusal)
+        return
+    if fields.get("EventPattern") and not fields.get("ScheduleExpression"):
         found.count_other("rule that events trigger")
         return
     read = _read(fields, name, anew)
-    if isinstance(read, ImportRefusal):
-        found.skip_job(schedule.where, name, read)
+    targets = _targets(fields)
+    if isinstance(targets, ImportRefusal) or isinstance(read, ImportRefusal):
+        refusal = targets if isinstance(targets, ImportRefusal) else read
+        found.skip_job(schedule.where, name, cast("ImportRefusal", refusal))
         return
-    target = _only(fields.get("Target") or fields.get("Targets"))
-    arn, given = target.get("Arn"), target.get("Input")
-    payload: dict[str, object] = {"schedule": name}
+    for ending, target in targets:
+        _add_target(found, schedule, (f"{name}{ending}", target), read, anew)
+
+
+def _targets(fields: Mapping[str, object]) -> list[tuple[str, dict[str, object]]] | ImportRefusal:
+    """Return each target with the ending of its name.
+
+    A rule starts each of its targets, and names it by its Id. A schedule has one.
+    """
+    targets = fields.get("Targets")
+    if not targets:
+        return [("", block_fields(fields.get("Target")))]
+    if not isinstance(targets, list):
+        return ImportRefusal("its targets are a template", _FILLED_IN)
+    found: list[tuple[str, dict[str, object]]] = []
+    for member in cast("list[object]", targets):
+        target = block_fields(member)
+        named = _plain(target.get("Id")) or hashed_name("target", repr(member))
+        found.append((f"/{named}", target))
+    return found
+
+
+def _add_target(
+    found: ImportResult,
+    schedule: FoundSchedule,
+    named_target: tuple[str, Mapping[str, object]],
+    read: TranslatedSchedule,
+    anew: NewDefinitionFields,
+) -> None:
+    fields, (name, target) = schedule.fields, named_target
+    arn = target.get("Arn") or schedule.function
+    given = target.get("Input") or fields.get("Input")
+    payload: dict[str, object] = {"schedule": _name(schedule)}
     payload |= {"target": arn} if isinstance(arn, str) else {}
     payload |= {"input": _decoded(given)} if isinstance(given, str) else {}
     description = fields.get("Description")
-    policy = _only(target.get("RetryPolicy"))
-    attempts = policy.get("MaximumRetryAttempts")
     job = SourceJob(
         where=schedule.where,
         name=name,
@@ -124,20 +124,65 @@ def _add(found: ImportResult, schedule: _Found, anew: NewDefinitionFields) -> No
         duplicates="EventBridge may deliver it twice",
         description=description if isinstance(description, str) else None,
         questions=(OpenQuestion.SECRET,) if isinstance(given, str) and seems_secret(given) else (),
-        notes=(f"up to {attempts} retries",) if isinstance(attempts, int) else (),
+        notes=tuple(_notes(fields, target, payload)),
     )
     add_job(found, job, anew)
 
 
-def _name(schedule: _Found) -> str:
+def _notes(
+    fields: Mapping[str, object], target: Mapping[str, object], payload: Mapping[str, object]
+) -> Iterator[str]:
+    """Yield a note for each field that is not converted. SAM has a target's fields beside it."""
+    either = {**fields, **target}
+    if target and "target" not in payload:
+        yield "the Arn of its target is a template: the payload lacks it"
+    if either.get("Input") and "input" not in payload:
+        yield "its Input is a template: the payload lacks it"
+    for name in _INPUTS:
+        if either.get(name):
+            yield f"{name} is not converted: the payload has no part of the event"
+    if fields.get("EventPattern"):
+        yield "events trigger it, too: only its schedule is converted"
+    if fields.get("GroupName") and not _plain(fields["GroupName"]):
+        yield "its GroupName is a template: the name lacks it"
+    yield from _delivery_notes(either)
+
+
+def _delivery_notes(either: Mapping[str, object]) -> Iterator[str]:
+    policy = block_fields(either.get("RetryPolicy"))
+    attempts, age = policy.get("MaximumRetryAttempts"), policy.get("MaximumEventAgeInSeconds")
+    if attempts is not None:
+        yield f"up to {_shown(attempts)} retries"
+    if age is not None:
+        yield f"an event older than {_shown(age)} s is dropped there"
+    if either.get("RetryPolicy") and attempts is age is None:
+        yield "its RetryPolicy is a template"
+    if either.get("DeadLetterConfig"):
+        yield "failed events go to a queue there (DeadLetterConfig)"
+
+
+def _shown(value: object) -> str:
+    number = _number(value)
+    return "an unknown number of" if number is None else str(number)
+
+
+def _number(value: object) -> int | None:
+    """Return a whole number, also of a text, as templates have it."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value) if len(value) <= _NUMBER_CHARS_MAX else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _plain(value: object) -> str | None:
+    """Return a name; None if it is a template, or no text."""
+    usable = isinstance(value, str) and 0 < len(value) <= _NAME_CHARS_MAX
+    return str(value) if usable and not _FOREIGN_NAME.search(str(value)) else None
+
+
+def _name(schedule: FoundSchedule) -> str:
     """Return the group and name, or the key if the document has none or a template for it."""
-
-    def plain(value: object) -> str | None:
-        usable = isinstance(value, str) and 0 < len(value) <= _NAME_CHARS_MAX
-        return str(value) if usable and not _FOREIGN_NAME.search(str(value)) else None
-
-    group = plain(schedule.fields.get("GroupName"))
-    name = plain(schedule.fields.get("Name")) or plain(schedule.key) or "schedule"
+    group = _plain(schedule.fields.get("GroupName"))
+    name = _plain(schedule.fields.get("Name")) or _plain(schedule.key) or "schedule"
     return f"{group}/{name}" if group and group != "default" else name
 
 
@@ -145,14 +190,29 @@ def _read(
     fields: Mapping[str, object], name: str, anew: NewDefinitionFields
 ) -> TranslatedSchedule | ImportRefusal:
     text = fields.get("ScheduleExpression")
-    found = _EXPRESSION.fullmatch(text.strip()) if isinstance(text, str) else None
+    found = EXPRESSION.fullmatch(text) if isinstance(text, str) else None
     zone = fields.get("ScheduleExpressionTimezone") or "UTC"
     if found is None or not isinstance(zone, str):
         return _unreadable(text)
-    if str(fields.get("State", "ENABLED")).upper() != "ENABLED" or fields.get("IsEnabled") is False:
-        reason = "is disabled: nothing of it is due"
-        return ImportRefusal(reason, "import it enabled when it should run")
-    return _translated(found, zone, fields, name, anew)
+    if refusal := _switched_off(fields):
+        return refusal
+    smear = _flexible_window(fields)
+    if isinstance(smear, ImportRefusal):
+        return smear
+    read = _translated(found, zone, fields, name, anew)
+    return read if isinstance(read, ImportRefusal) else replace(read, smear=smear)
+
+
+def _switched_off(fields: Mapping[str, object]) -> ImportRefusal | None:
+    for name in _STATES:
+        value = fields.get(name)
+        state = str(value).upper() if isinstance(value, str | bool) else ""
+        if state in {"DISABLED", "FALSE"}:
+            reason = "is disabled: nothing of it is due"
+            return ImportRefusal(reason, "import it enabled when it should run")
+        if value is not None and state != "TRUE" and not state.startswith("ENABLED"):
+            return ImportRefusal(f"its {name} is a template, or not a known state", _FILLED_IN)
+    return None
 
 
 def _unreadable(expression: object) -> ImportRefusal:
@@ -160,7 +220,7 @@ def _unreadable(expression: object) -> ImportRefusal:
         reason = "is listed without its expression"
         return ImportRefusal(reason, "`aws scheduler get-schedule` for each schedule of the list")
     reason = "its expression is not cron(…), rate(…) or at(…), or its zone is not a text"
-    return ImportRefusal(reason, "a document with templates and variables filled in")
+    return ImportRefusal(reason, _FILLED_IN)
 
 
 def _translated(
@@ -181,11 +241,7 @@ def _translated(
             if isinstance(local, ImportRefusal):
                 return local
             read = TranslatedSchedule({"at": local, "timezone": zone})
-    if not isinstance(read, ImportRefusal):
-        read = _bounded(read, fields, zone)
-    if isinstance(read, ImportRefusal):
-        return read
-    return replace(read, smear=_flexible_window(fields))
+    return read if isinstance(read, ImportRefusal) else _bounded(read, fields, zone)
 
 
 def _rate(
@@ -217,30 +273,25 @@ def _bounded(
         value = fields.get(name)
         if value is None:
             continue
-        at = instant_of_text(value, "UTC") if "every" in when else local_time_of(value, zone)
+        at = instant_of_text(value, "UTC")  # whatever the zone of the expression is
+        if isinstance(at, str) and "every" not in when:
+            at = local_time_of(at, zone)
         if isinstance(at, ImportRefusal):
             return at
         when[bound] = at
     return replace(read, when=when)
 
 
-def _flexible_window(fields: Mapping[str, object]) -> timedelta | None:
-    window = {_pascal(name): each for name, each in _only(fields.get("FlexibleTimeWindow")).items()}
-    minutes = window.get("MaximumWindowInMinutes")
-    if window.get("Mode") != "FLEXIBLE" or not isinstance(minutes, int):
+def _flexible_window(fields: Mapping[str, object]) -> timedelta | ImportRefusal | None:
+    given = fields.get("FlexibleTimeWindow")
+    window = block_fields(given)
+    if not given or window.get("Mode") in {"OFF", False}:  # YAML reads OFF as false
         return None
-    return timedelta(minutes=minutes) if 0 < minutes <= _MINUTES_MAX else None
-
-
-def _only(value: object) -> Mapping[str, object]:
-    """Return a block: Terraform has it as a list of one."""
-    if isinstance(value, list):
-        members = cast("list[object]", value)
-        value = members[0] if members else None
-    if not isinstance(value, dict):
-        return {}
-    block = cast("dict[object, object]", value)
-    return {_pascal(name): each for name, each in block.items() if isinstance(name, str)}
+    minutes = _number(window.get("MaximumWindowInMinutes"))
+    if window.get("Mode") == "FLEXIBLE" and minutes and 0 < minutes <= _MINUTES_MAX:
+        return timedelta(minutes=minutes)
+    reason = "its FlexibleTimeWindow is a template, or not of 1 to 1,440 minutes"
+    return ImportRefusal(reason, "Mode OFF, or FLEXIBLE with MaximumWindowInMinutes")
 
 
 def _decoded(text: str) -> object:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 TENANT: Final = "kubernetes"
 
 _TIMES: Final = frozenset(("cron", "interval", "minimum_interval"))
+_SCHEDULES: Final = frozenset(("schedule", "schedules"))
 _DEPTH_MAX: Final = 8  # a List within a List; more levels are a mistake
 
 
@@ -49,6 +50,9 @@ def _import_document(
             listed = cast("Mapping[str, list[object]]", document)
             members = listed["items"] if "kind" in listed else listed["periodics"]
             _import_members(where, members, anew, found, depth=depth)
+        case {"kind": str(kind)} if _is_scheduled(document):
+            reason = f"is a {kind}: only CronJobs and Prow's periodic jobs are read"
+            found.skip_job(where, kind, ImportRefusal(reason, "a CronJob of the same times"))
         case {"kind": str(kind)}:
             found.count_other(kind)
         case dict() if _TIMES & document.keys() or (depth and "name" in document):
@@ -58,6 +62,12 @@ def _import_document(
             found.count_other("document of another type")
         case _:
             found.skip_job(where, "", ImportRefusal("is neither a CronJob nor a periodic job"))
+
+
+def _is_scheduled(document: object) -> bool:
+    """Return whether a document of another kind has times, as Argo's CronWorkflow."""
+    spec = cast("Mapping[str, object]", document).get("spec")
+    return isinstance(spec, dict) and not _SCHEDULES.isdisjoint(cast("dict[str, object]", spec))
 
 
 def _import_members(

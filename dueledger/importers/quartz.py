@@ -8,12 +8,8 @@ from dueledger.importers.java_cron import JavaDialect
 from dueledger.importers.quartz_xml import import_quartz_xml
 from dueledger.importers.source_files import import_path, read_documents
 from dueledger.importers.source_job import NewDefinitionFields
-from dueledger.importers.spring import (
-    import_annotations,
-    import_settings,
-    properties_of,
-    settings_of,
-)
+from dueledger.importers.spring import import_settings, properties_of, settings_of
+from dueledger.importers.spring_annotations import import_annotations
 from dueledger.ledger.runtime.text_file import DEFINITION_BYTES_MAX, read_text
 
 _SOURCE_BYTES_MAX: Final = 1_048_576

@@ -8,7 +8,7 @@ from typing import Any, Final, cast
 import yaml
 
 from dueledger.importers.import_result import ImportRefusal, ImportResult
-from dueledger.ledger.definitions.documents import too_deep_at
+from dueledger.ledger.definitions.documents import nests_too_deep, too_deep_at
 from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.runtime.text_file import DEFINITION_BYTES_MAX, read_text
 
@@ -19,7 +19,17 @@ _SAFE_LOADER: Final[type[yaml.SafeLoader]] = getattr(yaml, "CSafeLoader", yaml.S
 
 
 class _Loader(_SAFE_LOADER):
-    """Reads local tags, too."""
+    """Reads local tags, too, and refuses a repeated key, whose first value would vanish."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - yaml's own interface
+        keys: set[str] = set()
+        for key, _ in cast("list[tuple[yaml.Node, yaml.Node]]", node.value):
+            if isinstance(key, yaml.ScalarNode):
+                text = str(key.value)
+                if text in keys:
+                    raise yaml.MarkedYAMLError(None, None, _twice(text), key.start_mark)
+                keys.add(text)
+        return super().construct_mapping(node, deep)
 
 
 def _tagged(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[str, object]:
@@ -59,6 +69,9 @@ def import_path(
         try:
             if each.is_file():
                 import_file(each, where, found)
+            elif not each.is_dir():
+                reason = "is no regular file: a link to nothing, or masked by /dev/null"
+                found.skip_job(where, "", ImportRefusal(reason, "a file that can be read"))
         except InvalidInput as error:
             [problem, *_] = error.problems
             found.skip_job(where, problem.field, ImportRefusal(problem.reason, problem.accepted))
@@ -76,12 +89,26 @@ def read_documents(path: Path) -> Iterator[tuple[str, object]]:
     text = read_text(path, DEFINITION_BYTES_MAX)
     if text.lstrip()[:1] in {"{", "["}:
         try:
-            yield "", json.loads(text)
-        except (ValueError, RecursionError):  # also an integer of thousands of digits
+            value = json.loads(text, object_pairs_hook=_unique)
+        except (ValueError, RecursionError):  # also a repeated key, a number of thousands of digits
             pass  # YAML's flow style begins with the same characters
         else:
+            if nests_too_deep(value):
+                raise _unreadable(path, "document", "nested too deep")
+            yield "", value
             return
     yield from _yaml_documents(path, text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError  # YAML says where
+    return found
+
+
+def _twice(key: str) -> str:
+    return f"`{key}` is there twice"
 
 
 def _yaml_documents(path: Path, text: str) -> Iterator[tuple[str, object]]:

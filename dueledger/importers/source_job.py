@@ -30,6 +30,7 @@ _SECRET: Final = re.compile(
     re.IGNORECASE,
 )
 _ANCHOR: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_HASH_CHARS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,14 @@ def fixed_rate(period: timedelta, anchor: datetime, name: str) -> dict[str, obje
         "every": period_text(period),
         "anchor": (anchor + phase).astimezone(UTC).isoformat().replace("+00:00", "Z"),
     }
+
+
+def hashed_name(stem: str, said: str) -> str:
+    """Name a job by its program or unit, and by the text `said` about it in the source.
+
+    Other lines do not change it: a name that they changed would be a second definition of the job.
+    """
+    return f"{stem}-{hashlib.sha256(said.encode()).hexdigest()[:_HASH_CHARS]}"
 
 
 def seems_secret(text: str) -> bool:

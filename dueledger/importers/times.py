@@ -7,6 +7,8 @@ from dueledger.ledger.schedule import load_zone
 from dueledger.ledger.schedule.expressions import local_time_text
 
 _CHARS_MAX = 40
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_SECONDS_MAX = 7_258_118_400  # the year 2200
 
 
 def local_time_of(text: object, zone: str) -> str | ImportRefusal:
@@ -36,9 +38,17 @@ def instant_of_text(text: object, zone: str) -> str | ImportRefusal:
     return at.replace(microsecond=0).isoformat().replace("+00:00", "Z")
 
 
+def has_offset(text: object) -> bool:
+    """Return whether a time names its offset from UTC."""
+    at = _read(text)
+    return at is not None and at.tzinfo is not None
+
+
 def _read(text: object) -> datetime | None:
     if isinstance(text, datetime):  # YAML reads it as one
         return text
+    if isinstance(text, int | float) and not isinstance(text, bool):  # an older AWS CLI
+        return _UNIX + timedelta(seconds=text) if 0 <= text <= _UNIX_SECONDS_MAX else None
     if not isinstance(text, str) or len(text) > _CHARS_MAX:
         return None
     try:

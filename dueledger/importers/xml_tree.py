@@ -1,5 +1,6 @@
 """XML files of strangers as trees: without document types, so that no entity can be declared."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NoReturn
@@ -13,12 +14,19 @@ _ELEMENTS_MAX: Final = 200_000
 
 @dataclass(slots=True)
 class XmlElement:
-    """An element: its name without a namespace, where it begins, its text and its elements."""
+    """An element: its name without a namespace, where it begins, and what is in it."""
 
     name: str
     line: int
+    attributes: dict[str, str] = field(default_factory=dict[str, str])
     text: str = ""
     children: list["XmlElement"] = field(default_factory=list["XmlElement"])
+
+    def walk(self) -> Iterator["XmlElement"]:
+        """Yield this element and all inside it."""
+        yield self
+        for each in self.children:
+            yield from each.walk()
 
     def child(self, name: str) -> "XmlElement | None":
         """Return the first element of a name inside this one."""
@@ -46,12 +54,12 @@ def parse_xml(text: str, path: Path) -> XmlElement:
 
     texts: list[list[str]] = [[]]
 
-    def begin(tag: str, _: object) -> None:
+    def begin(tag: str, attributes: dict[str, str]) -> None:
         nonlocal count
         count += 1
         if len(open_elements) > _DEPTH_MAX or count > _ELEMENTS_MAX:
             refuse("nested too deep, or has too many elements")
-        element = XmlElement(tag.rpartition(":")[2], parser.CurrentLineNumber)
+        element = XmlElement(tag.rpartition(":")[2], parser.CurrentLineNumber, attributes)
         open_elements[-1].children.append(element)
         open_elements.append(element)
         texts.append([])

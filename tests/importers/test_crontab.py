@@ -268,6 +268,11 @@ def test_h_that_no_smear_can_express_is_left_out(times: str) -> None:
     assert left_out(f"{times} build").accepted
 
 
+def test_h_of_jenkins_under_a_zone_that_crons_read_otherwise_is_left_out() -> None:
+    assert left_out("TZ=Asia/Tokyo\nH 4 * * * build").accepted == "CRON_TZ=, without TZ="
+    assert when("TZ=UTC\nCRON_TZ=Asia/Tokyo\nH 4 * * * build")["timezone"] == "Asia/Tokyo"
+
+
 def test_the_same_line_twice_is_converted_once_and_the_other_is_named() -> None:
     found = read("0 1 * * * dump\n0 1 * * * dump")
     assert len(found.jobs) == 1

@@ -216,6 +216,17 @@ def test_lists_streams_and_folders_are_read_whole(tmp_path: Path) -> None:
     assert found.passed_over == {"Deployment": 1}
 
 
+def test_a_schedule_of_another_kind_is_listed(tmp_path: Path) -> None:
+    workflow = {"kind": "CronWorkflow", "spec": {"schedules": ["0 1 * * *"]}}
+    backup = {"kind": "ScheduledBackup", "spec": {"schedule": "0 0 1 * * *"}}
+    other = {"kind": "Deployment", "spec": {"replicas": 1}}
+    items = {"kind": "List", "items": [workflow, backup, other]}
+    (tmp_path / "list.json").write_text(json.dumps(items), encoding="utf-8")
+    found = import_kubernetes(tmp_path / "list.json", ANEW)
+    assert [one.text for one in found.skipped] == ["CronWorkflow", "ScheduledBackup"]
+    assert found.passed_over == {"Deployment": 1}
+
+
 def test_anchors_and_merges_of_yaml_are_read(tmp_path: Path) -> None:
     text = """
 a: &spec {schedule: "0 1 * * *", concurrencyPolicy: Forbid}
