@@ -12,7 +12,7 @@ from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Signals, Stop, run_service, run_to_stop
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 from dueledger.ledger.store.cells import lift_sequences
 
 _CONNECTIONS_MAX = 8
@@ -36,8 +36,7 @@ async def open_allocator(
         roles=("allocator", "upkeep"),
         before_use=lift_sequences,
     ) as pool:
-        async with pool.acquire() as connection:
-            allocator_no = await register_actor(connection, name, ActorKind.ALLOCATOR)
+        allocator_no = await register_process(pool, name, ActorKind.ALLOCATOR)
         publishers = {load: Publisher(_options(settings, name), stop=stop) for load in FlowLoad}
         allocator = Allocator(
             pool, publishers, settings, allocator_no=allocator_no, stop=stop, signals=signals

@@ -144,7 +144,7 @@ class BeyondCalendar(InvalidItem):
 
 
 class UnknownCalendar(InvalidInput):
-    """A definition names a calendar that does not exist."""
+    """A definition names a calendar that does not exist, or cannot be read."""
 
     code = "UNKNOWN_CALENDAR"
 

@@ -11,9 +11,10 @@ from typing import Literal
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, Pool, findings, open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 from dueledger.reconciler.partition_cache import PartitionCache
 from dueledger.reconciler.pass_result import PassLimits, PassResult, PassScope
-from dueledger.reconciler.reconciliation_pass import ReconciliationPass, register_reconciler
+from dueledger.reconciler.reconciliation_pass import ReconciliationPass
 from dueledger.reconciler.repair.command_publisher import RepairPublisher, open_publisher
 from dueledger.reconciler.repair.repairs import (
     PlannedRepair,
@@ -172,8 +173,9 @@ async def open_reconciler(
         roles=("reconciler",),
         profile=PlanProfile.ANALYTIC,
     ) as pool:
-        async with pool.acquire() as connection:
-            actor_no = await register_reconciler(connection)
+        actor_no = await register_process(
+            pool, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER
+        )
         reconciler = Reconciler(
             pool,
             sources,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.store import open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.workers.run.event_loop_watchdog import EventLoopWatchdog
 from dueledger.workers.run.own_transaction import open_transactions
@@ -56,8 +56,7 @@ async def open_connections(
             )
         )
         transactions = await stack.enter_async_context(open_transactions(dsn, handlers, name))
-        async with pool.acquire() as connection:
-            worker_no = await register_actor(connection, name, ActorKind.WORKER)
+        worker_no = await register_process(pool, name, ActorKind.WORKER)
         yield WorkerConnections(name, worker_no, pool, transactions)
 
 

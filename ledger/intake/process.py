@@ -11,7 +11,7 @@ from dueledger.ledger.kafka.topic_reader import ReaderOptions, open_reader
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 
 _PAUSE_SECONDS: Final = 0.01  # each poll waits for events itself
 
@@ -43,8 +43,7 @@ async def open_intake(settings: EventIntakeSettings) -> AsyncGenerator[TopicInta
         ) as pool,
         open_reader(settings, options, client=name.replace(":", "-")) as reader,
     ):
-        async with pool.acquire() as connection:
-            actor_no = await register_actor(connection, name, ActorKind.INTAKE)
+        actor_no = await register_process(pool, name, ActorKind.INTAKE)
         log = get_logger("intake")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         recorder = EventRecorder(pool, actor_no=actor_no)

@@ -8,7 +8,7 @@ from dueledger.ledger.materialise.settings import MaterialiserSettings
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
 from dueledger.ledger.store import PlanProfile, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 
 
 @asynccontextmanager
@@ -22,8 +22,7 @@ async def open_materialiser(settings: MaterialiserSettings) -> AsyncGenerator[Ma
         roles=("materialiser",),
         profile=PlanProfile.ANALYTIC,
     ) as pool:
-        async with pool.acquire() as connection:
-            actor_no = await register_actor(connection, name, ActorKind.MATERIALISER)
+        actor_no = await register_process(pool, name, ActorKind.MATERIALISER)
         log = get_logger("materialiser")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         yield Materialiser(pool, settings, actor_no=actor_no)

@@ -5,7 +5,7 @@ import secrets
 import socket
 from enum import StrEnum
 
-from dueledger.ledger.store.connection import Connection
+from dueledger.ledger.store.connection import Connection, Pool, mapped_lost_connection
 from dueledger.ledger.store.statements import statement
 
 
@@ -29,3 +29,10 @@ def incarnation(kind: ActorKind) -> str:
 async def register_actor(connection: Connection, name: str, kind: ActorKind) -> int:
     """Return the actor's number; create the actor if it is unknown."""
     return await connection.fetchval(statement("register_actor"), name, kind)
+
+
+async def register_process(pool: Pool, name: str, kind: ActorKind) -> int:
+    """Register the actor of a process that is starting. Raises Unavailable without Postgres."""
+    with mapped_lost_connection():
+        async with pool.acquire() as connection:
+            return await register_actor(connection, name, kind)

@@ -1,8 +1,15 @@
 """Connections and pools: codecs, pinned plans, and errors of a lost connection."""
 
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Collection,
+    Generator,
+    Sequence,
+)
+from contextlib import asynccontextmanager, contextmanager
 from enum import StrEnum
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, final
@@ -36,18 +43,38 @@ STATEMENT_REFUSED: Final = asyncpg.PostgresError
 """Postgres refused a statement. Unless the connection was lost, the next one may be sent."""
 
 
+_ENDED: Final = ("closed", "released back to the pool")
+"""What asyncpg says of a call after the end of its connection, and of one of a pool."""
+
+
 def is_connection_lost(error: Exception) -> bool:
     """Return whether an error from any code means a lost connection.
 
-    Files also raise OSError, and wrong calls InterfaceError.
+    Files also raise OSError, and wrong calls and addresses InterfaceError.
     """
     match error:
+        case ValueError():
+            return False
         case OSError():
             return isinstance(error, ConnectionError | TimeoutError)
         case asyncpg.InterfaceError():
-            return "closed" in str(error)
+            return any(text in str(error) for text in _ENDED)
         case _:
             return isinstance(error, CONNECTION_LOST)
+
+
+@contextmanager
+def mapped_lost_connection() -> Generator[None]:
+    """Turn a lost connection into Unavailable: a process that is starting then waits.
+
+    For statements without which it has not started. Afterwards a service repeats what failed.
+    """
+    try:
+        yield
+    except (*CONNECTION_LOST, asyncpg.TooManyConnectionsError) as error:
+        if isinstance(error, asyncpg.InterfaceError) and not is_connection_lost(error):
+            raise
+        raise _unavailable(error) from error
 
 
 _IDLE_TRANSACTION_SECONDS: Final = 60.0
@@ -195,7 +222,7 @@ async def open_pool(
         if before_use is not None and is_open:
             await before_use(connection)
 
-    try:
+    with _mapped_connecting():
         pool = await asyncpg.create_pool(
             dsn,
             min_size=1,
@@ -207,17 +234,14 @@ async def open_pool(
             max_cached_statement_lifetime=0,
             command_timeout=60,
         )
-    except _UNUSABLE as error:
-        raise _unavailable(error) from error
-    except _MALFORMED:
-        raise _malformed() from None
     try:
         is_open = True
         if roles or before_use is not None:
-            async with pool.acquire() as first:  # after opening: its errors are not of connecting
-                await _require_roles(first, roles)
-                if before_use is not None:
-                    await before_use(first)
+            with mapped_lost_connection():  # its other errors are not of connecting
+                async with pool.acquire() as first:
+                    await _require_roles(first, roles)
+                    if before_use is not None:
+                        await before_use(first)
         yield pool
     finally:
         pool.terminate()
@@ -269,19 +293,27 @@ async def connect(
     dsn: str, *, application_name: str, profile: PlanProfile = PlanProfile.HOT
 ) -> "asyncpg.Connection[Record]":
     """Open one connection outside a pool. The caller closes it."""
-    try:
+    with _mapped_connecting():
         connection = await asyncpg.connect(
             dsn,
             connection_class=_TypeCachingConnection,
             server_settings=_settings(application_name, profile),
             command_timeout=60,
         )
+        await _prepare(connection)
+    return connection
+
+
+@contextmanager
+def _mapped_connecting() -> Generator[None]:
+    """Turn errors of connecting into Unavailable or InvalidSetting."""
+    try:
+        with mapped_lost_connection():
+            yield
     except _UNUSABLE as error:
         raise _unavailable(error) from error
     except _MALFORMED:
         raise _malformed() from None
-    await _prepare(connection)
-    return connection
 
 
 def _malformed(

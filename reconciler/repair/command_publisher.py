@@ -14,6 +14,7 @@ from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.kafka import envelope
 from dueledger.ledger.kafka.client_arguments import client_arguments
 from dueledger.ledger.kafka.producer_internals import new_producer
+from dueledger.ledger.kafka.topic_reader import started
 from dueledger.ledger.kafka.topics import make_missing_topics
 from dueledger.ledger.runtime.kafka_settings import KafkaSettings
 
@@ -75,18 +76,12 @@ async def open_publisher(
 
     Raises Unavailable, and InvalidSetting if a file that the settings name cannot be used.
     """
-    try:
-        refused = await make_missing_topics(settings, [envelope.REPAIR_TOPIC])
-        for reason in refused.values():
-            raise _unavailable(reason)
-        producer = new_producer(**client_arguments(settings), acks="all", enable_idempotence=True)
-        await producer.start()
-    except (KafkaError, OSError) as error:
-        raise _unavailable(type(error).__name__) from error
-    try:
+    refused = await make_missing_topics(settings, [envelope.REPAIR_TOPIC])
+    for reason in refused.values():
+        raise _unavailable(reason)
+    producer = new_producer(**client_arguments(settings), acks="all", enable_idempotence=True)
+    async with started(producer):
         yield KafkaRepairPublisher(producer)
-    finally:
-        await producer.stop()
 
 
 def _headers(command: RepairCommand) -> list[tuple[str, bytes]]:

@@ -102,6 +102,7 @@ def test_an_unreachable_server_has_a_code_of_its_own_and_keeps_the_secret(
     [
         SECRET,
         f"http://someone:{SECRET}@127.0.0.1/x",
+        f"closed://someone:{SECRET}@127.0.0.1/x",
         f"postgresql://someone:{SECRET}/{SECRET}@127.0.0.1:5432/x",
         f"postgresql://someone:{SECRET}@127.0.0.1:5432/x?sslmode={SECRET}",
     ],

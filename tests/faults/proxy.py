@@ -50,7 +50,7 @@ class Proxy:
     def __init__(self, tap: Callable[[], Wiretap]) -> None:
         self.port = self.upstream_port = 0
         self.is_refusing, self.delay_seconds = False, 0.0
-        self._tap = tap
+        self.tap = tap
         self._audible, self._never = asyncio.Event(), asyncio.Event()
         self._audible.set()
         self._breakpoints: list[Breakpoint] = []
@@ -100,7 +100,7 @@ class Proxy:
         link.add_done_callback(end)
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writers, tap = [writer], self._tap()
+        writers, tap = [writer], self.tap()
         answers: list[Breakpoint] = []
         try:
             if self.is_refusing:

@@ -13,7 +13,6 @@ from uuid import UUID
 import asyncpg
 
 from dueledger import Completed, DueItem, Handlers, Park, Retry, Snooze, Verdict
-from dueledger.ledger.errors import Unavailable
 from dueledger.ledger.runtime.log import configure
 from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store import CONNECTION_LOST, Connection
@@ -149,8 +148,5 @@ async def main(assignments: Sequence[str], *, is_direct: bool) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        given = [argument for argument in sys.argv[1:] if argument != DIRECT]
-        asyncio.run(main(given, is_direct=DIRECT in sys.argv))
-    except (Unavailable, *CONNECTION_LOST):
-        sys.exit(Unavailable.exit_code)
+    given = [argument for argument in sys.argv[1:] if argument != DIRECT]
+    asyncio.run(main(given, is_direct=DIRECT in sys.argv))

@@ -1,10 +1,18 @@
 """Connections that one user keeps."""
 
+import asyncio
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from dueledger.ledger.store import Pool, ReconnectingConnection, connect
+from dueledger.ledger.errors import Unavailable
+from dueledger.ledger.store import (
+    Connection,
+    Pool,
+    ReconnectingConnection,
+    connect,
+    open_pool,
+)
 from tests.databases import MakeDatabase
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
@@ -38,6 +46,21 @@ async def test_a_kept_connection_that_was_cut_off_is_followed_by_another(pool: P
         # The server notifies the cut connection before it responds to another one.
         await other.fetchval("select 1")
     assert await backend_of(kept) != first
+
+
+async def test_a_connection_that_closes_between_two_statements_of_a_start_is_unavailable(
+    pool: Pool, database: str
+) -> None:
+    async def use_after_its_end(first: Connection) -> None:
+        closed = asyncio.Event()
+        first.add_termination_listener(lambda _: closed.set())
+        await pool.fetchval("select pg_terminate_backend($1)", first.get_server_pid())
+        await closed.wait()
+        await first.execute("select 1")
+
+    opening = open_pool(database, application_name="test", before_use=use_after_its_end)
+    with pytest.raises(Unavailable, match="Postgres cannot be used"):
+        await opening.__aenter__()
 
 
 async def test_only_the_first_connection_of_a_process_asks_for_the_built_in_types(

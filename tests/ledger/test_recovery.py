@@ -72,6 +72,12 @@ async def test_g5_an_item_without_a_state_is_pending_again_and_is_worked(
     whole = [await ledger.place(state) for state in State]
     states = [await ledger.state_of(placed.id) for placed in whole]
     lost = await ledger.emit(3, prefix="lost")
+    await ledger.connection.execute(
+        "insert into ledger.transition (effective_date, item_no, event, attempt, actor_no, at)"
+        " select effective_date, item_no, 6, 1, $2, now() from ledger.due_item where id = $1",
+        lost[1],  # it has failed before
+        ledger.worker_no,
+    )
     await _lose(ledger, "lost")
     assert await count_lost(ledger.connection, *MONTH) == 3
 

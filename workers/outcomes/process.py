@@ -10,8 +10,8 @@ from dueledger.ledger.kafka.topic_reader import ReaderOptions, TopicReader, open
 from dueledger.ledger.kafka.topics import make_topics
 from dueledger.ledger.runtime.log import LogEvent, get_logger
 from dueledger.ledger.runtime.service import Stop, run_service, run_to_stop
-from dueledger.ledger.store import Pool, open_pool
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
+from dueledger.ledger.store import Pool, mapped_lost_connection, open_pool
+from dueledger.ledger.store.actors import ActorKind, incarnation, register_process
 from dueledger.ledger.store.cells import lift_sequences
 from dueledger.ledger.store.kinds import list_outcome_topics
 from dueledger.workers.outcomes.record import OutcomeRecorder
@@ -80,12 +80,12 @@ async def _open(
         ) as pool,
         open_reader(settings, options, client=client) as reader,
     ):
-        async with pool.acquire() as connection:
-            actor_no = await register_actor(connection, name, ActorKind.WORKER)
+        actor_no = await register_process(pool, name, ActorKind.WORKER)
         log = get_logger("outcomes")
         log.info(LogEvent.PROCESS_STARTED, actor=name, actor_no=actor_no)
         topics = OutcomeTopics(settings, pool, reader, client=client)
-        await topics.tick()
+        with mapped_lost_connection():
+            await topics.tick()
         recorder = OutcomeRecorder(pool, actor_no=actor_no, outcome_topic=settings.outcome_topic)
         intake = TopicIntake("outcomes", reader, recorder, rejected_event=LogEvent.RECORD_REJECTED)
         yield intake, topics
