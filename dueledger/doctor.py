@@ -19,6 +19,7 @@ from dueledger.ledger.store.cells import list_sequences
 from dueledger.ledger.store.migrations import pending_migrations
 from dueledger.ledger.store.partitions import read_default_partition
 from dueledger.ledger.store.server_version import SUPPORTED, read_server_version
+from dueledger.ledger.store.topic_partitions import list_stalled_partitions
 
 _SENT_AS_THEY_ARE: Final = frozenset({SaslMechanism.PLAIN, SaslMechanism.OAUTHBEARER})
 _XMIN_WARN: Final = (
@@ -63,7 +64,7 @@ async def run_checks(settings: Settings) -> AsyncIterator[DoctorCheck]:
         )
     else:
         try:
-            for check in (_postgres, _schema, _clock, _snapshots, _partitions, _sequences):
+            for check in _OF_THE_LEDGER:
                 try:
                     yield await check(connection)
                 except STATEMENT_REFUSED as error:
@@ -176,6 +177,36 @@ async def _sequences(connection: Connection) -> DoctorCheck:
             "check the server's clock; the clock reaches them by itself, never set them back",
         )
     return DoctorCheck("sequences", Health.OK, f"{len(rows)} within the numbers of the cell")
+
+
+async def _workers(connection: Connection) -> DoctorCheck:
+    if await connection.fetchval("select to_regclass('ledger.stalled_partition')") is None:
+        return DoctorCheck("workers", Health.FAIL, "none", "run `dueledger migrate`")
+    stalled = await list_stalled_partitions(connection)
+    if stalled:
+        named = ", ".join(
+            f"{row['partition']} of {row['topic']} since {row['stalled_at']:%Y-%m-%d %H:%M:%S}Z"
+            for row in stalled[:_SHOWN_MAX]
+        )
+        return DoctorCheck(
+            "workers",
+            Health.WARN,
+            f"{len(stalled)} partitions are stalled: {named}"
+            + (", …" if len(stalled) > _SHOWN_MAX else ""),
+            "see `partition.stalled` in the workers' logs: brokers away, or handlers that hang",
+        )
+    return DoctorCheck("workers", Health.OK, "no partition is stalled")
+
+
+_OF_THE_LEDGER: Final = (
+    _postgres,
+    _schema,
+    _clock,
+    _snapshots,
+    _partitions,
+    _sequences,
+    _workers,
+)
 
 
 async def _kafka(settings: Settings, server: str) -> DoctorCheck:

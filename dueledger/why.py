@@ -82,6 +82,14 @@ def _explain_stall(item: Mapping[str, Any], stalled: Mapping[str, Any]) -> Expla
     partition = f"partition {stalled['partition']} of {stalled['topic']}"
     offset = stalled["next_offset"]
     read_from = "" if offset is None else f" from offset {offset} on"
+    if stalled["waits_for_handlers"]:
+        return Explanation(
+            "PARTITION_STALLED",
+            f"It was handed out to {partition} (claim {item['fence']}), and the worker that has it "
+            f"has begun nothing{read_from} since {_at(stalled['stalled_at'])}.",
+            "Look in the worker's log for handlers that hang, or start more workers. When the "
+            "claim's deadline passes the item is handed out again.",
+        )
     return Explanation(
         "PARTITION_STALLED",
         f"It was handed out to {partition} (claim {item['fence']}), and the worker that has it has "

@@ -1047,7 +1047,7 @@ begin
         'reason', 'tzdata', 'due_at', t.moved_to, 'tzdata', move_items.tzdata, 'tz_change', move_items.change_no,
         'before', jsonb_build_object(
           'due_at', (t.item).due_at, 'tzdata', (t.item).tzdata, 'decision', (t.item).decision)))
-      || case when t.skip_reason is null then '{}' else ledger.skip_detail(t.skip_reason) end
+      || ledger.skip_detail(t.skip_reason)
     from taken t
   )
   select t.ord from taken t order by t.ord;
@@ -1517,7 +1517,7 @@ CREATE FUNCTION ledger.skip_detail(reason text) RETURNS jsonb
     LANGUAGE sql IMMUTABLE PARALLEL SAFE
     RETURN jsonb_strip_nulls(jsonb_build_object('reason', split_part(reason, ' '::text, 1), 'into', NULLIF(split_part(reason, ' '::text, 2), ''::text)));
 
-COMMENT ON FUNCTION ledger.skip_detail(reason text) IS 'The journal''s detail of a skipped occurrence. `merged 2027-03-14T03:30` names the cycle of the item that is owed in its place, which becomes `into`.';
+COMMENT ON FUNCTION ledger.skip_detail(reason text) IS 'The journal''s detail of a skipped occurrence; empty without a reason. `merged 2027-03-14T03:30` names the cycle of the item that is owed in its place, which becomes `into`.';
 
 CREATE FUNCTION ledger.tokens_now(rate double precision, tokens double precision, tokens_at timestamp with time zone) RETURNS double precision
     LANGUAGE sql STABLE PARALLEL SAFE
@@ -2505,19 +2505,22 @@ CREATE TABLE ledger.stalled_partition (
     partition integer NOT NULL,
     worker_no bigint NOT NULL,
     next_offset bigint,
+    waits_for_handlers boolean NOT NULL,
     stalled_at timestamp with time zone NOT NULL
 )
 WITH (autovacuum_vacuum_scale_factor='0', autovacuum_vacuum_threshold='2000', autovacuum_vacuum_cost_delay='0');
 
-COMMENT ON TABLE ledger.stalled_partition IS 'Partitions of topics that a worker has, and out of which it has read nothing for longer than the queue deadline.';
+COMMENT ON TABLE ledger.stalled_partition IS 'Partitions of topics that a worker has, and with which it has got no further for longer than the queue deadline.';
 
 COMMENT ON COLUMN ledger.stalled_partition.partition IS 'Partition of the Kafka topic.';
 
 COMMENT ON COLUMN ledger.stalled_partition.worker_no IS 'The worker, as an actor number.';
 
-COMMENT ON COLUMN ledger.stalled_partition.next_offset IS 'Offset that the worker reads next; null if it does not know yet.';
+COMMENT ON COLUMN ledger.stalled_partition.next_offset IS 'Offset that the worker begins or reads next; null if it does not know yet.';
 
-COMMENT ON COLUMN ledger.stalled_partition.stalled_at IS 'Since when the worker has read nothing, by the machine clock.';
+COMMENT ON COLUMN ledger.stalled_partition.waits_for_handlers IS 'Whether its records were read and wait for handlers; otherwise none is read.';
+
+COMMENT ON COLUMN ledger.stalled_partition.stalled_at IS 'Since when the worker has got no further, by the machine clock.';
 
 CREATE TABLE ledger.state (
     state smallint NOT NULL,
@@ -2652,7 +2655,7 @@ COMMENT ON TABLE ledger.witnessed IS 'What a library that expands the same rule 
 
 COMMENT ON COLUMN ledger.witnessed.package IS 'The package that was asked, and its version; null if none was asked.';
 
-COMMENT ON COLUMN ledger.witnessed.reason IS 'Why it is not witnessed.';
+COMMENT ON COLUMN ledger.witnessed.reason IS 'Why there was no answer when it was asked last. A disagreement that was known before stays.';
 
 COMMENT ON COLUMN ledger.witnessed.times IS 'Where they differ, the nominal local times of both: `ours` and `theirs`.';
 

@@ -57,13 +57,11 @@ class KafkaSource(WorkSource):
         self._pool = connections.pool
         self._queues: dict[TopicPartitionKey, PartitionQueue] = {}
         self._offsets_moved = asyncio.Event()
-        self._topics = settings.worker_topics or [work_topic(pool.handler.kind) for pool in pools]
+        topics = settings.worker_topics or [work_topic(pool.handler.kind) for pool in pools]
         self._has_joined = False
         self._counts_seen: dict[str, int] = {}
         self._changed_at = monotonic()
-        self._consumer = WorkConsumer(
-            settings, self._topics, name=connections.name, revoked=self._revoke
-        )
+        self._consumer = WorkConsumer(settings, topics, name=connections.name, revoked=self._revoke)
         self._progress = PartitionProgress(
             connections.pool,
             self._consumer,
@@ -146,6 +144,7 @@ class KafkaSource(WorkSource):
     async def stop_taking(self) -> None:
         """Start no more slices and withdraw the credit."""
         self._starter.stop_starting()
+        self._progress.stop_checking()
         self._starter.wake()
         await self._credits.withdraw()
 
@@ -172,8 +171,7 @@ class KafkaSource(WorkSource):
                     await self._reject(partition, slicer.take_rejected())
                     await asyncio.sleep(0)  # heartbeats and leases are kept in between
             await self._reject(partition, slicer.take_rejected())
-            if self._queues.get(partition) is not queue:
-                continue  # revoked while rejects were sent; the next member polls all of it
+            # If it was revoked while rejects were sent, the next member polls all of it.
             size_bytes = sum(len(batch.body) for batch in batches)
             queue.add(slicer.slices, batches[-1].next_offset, size_bytes)
             count += sum(batch.size for batch in batches)
@@ -233,10 +231,8 @@ class KafkaSource(WorkSource):
         self._credits.wake()
 
     def _topics_read(self) -> set[str]:
-        """Return the topics of its partitions; until it has joined, those that it subscribes."""
-        if self._has_joined:
-            return {partition.topic for partition in self._consumer.assigned()}
-        return set(self._topics)
+        """Return the topics of its partitions; it has none before it has joined the group."""
+        return {partition.topic for partition in self._consumer.assigned()}
 
     def _has_queued(self) -> bool:
         return any(queue.has_queued for queue in self._queues.values())

@@ -9,14 +9,15 @@ from dueledger.ledger.store.statements import statement
 
 
 class StalledPartition(NamedTuple):
-    """A partition out of which a worker has read nothing for `stalled_seconds`.
+    """A partition with which a worker has got no further for `stalled_seconds`.
 
-    `next_offset` is the offset that it reads next; None if it does not know yet.
+    `next_offset` is the offset that it begins or reads next; None if it does not know yet.
     """
 
     topic: str
     partition: int
     next_offset: int | None
+    waits_for_handlers: bool
     stalled_seconds: float
 
 
@@ -36,6 +37,7 @@ async def record_stalled_partitions(
         [each.topic for each in stalled],
         [each.partition for each in stalled],
         [each.next_offset for each in stalled],
+        [each.waits_for_handlers for each in stalled],
         [each.stalled_seconds for each in stalled],
     )
 
@@ -44,6 +46,11 @@ async def find_stalled_partition(connection: Connection, fence: int) -> dict[str
     """Find the partition of an open claim if a live worker is stalled there."""
     row = await connection.fetchrow(statement("find_stalled_partition"), fence)
     return dict(row) if row else None
+
+
+async def list_stalled_partitions(connection: Connection) -> list[dict[str, Any]]:
+    """List the partitions in which live workers are stalled, a thousand at most, longest first."""
+    return [dict(row) for row in await connection.fetch(statement("list_stalled_partitions"))]
 
 
 async def list_closed_claims(

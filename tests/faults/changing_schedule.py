@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 from dueledger.ledger.definitions.parsing import parse_definition
 from dueledger.ledger.rules.schedule_drafts import draft_occurrences
+from dueledger.ledger.runtime.service import Stop
 from dueledger.ledger.store.definitions import define
 
 from .programs import eventually
 from .site import TENANT
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from datetime import datetime
 
     from .site import Site
 
 STEPS: Final = (2, 3, 4, 5, 6)  # seconds: two versions often owe some of the same occurrences
 AHEAD_SECONDS: Final = (0.5, 6.0)
+GAP_SECONDS: Final = (0.5, 4.0)
 NEVER: Final = {"at": "2150-01-01T00:00", "timezone": "UTC"}
 REACHED: Final = """
 select not exists (
@@ -43,6 +48,17 @@ class ChangingSchedule:
         ahead = self._choice.uniform(*AHEAD_SECONDS)
         await self._put({"cron": f"*/{step} * * * * *", "timezone": "UTC"}, ahead)
 
+    @asynccontextmanager
+    async def changed(self) -> AsyncGenerator[None]:
+        """Put versions in force for the length of the block."""
+        stop = Stop()
+        changing = asyncio.create_task(self._change(stop))
+        try:
+            yield
+        finally:
+            stop.request()
+            await changing
+
     async def end(self) -> None:
         """Owe nothing any more; return once all that was owed until then is an item."""
         await self._put(NEVER, 0.0)
@@ -53,6 +69,11 @@ class ChangingSchedule:
 
         await eventually(reached)
         self._site.occurrences += [(self.kind, cycle) for cycle in sorted(self._owed())]
+
+    async def _change(self, stop: Stop) -> None:
+        while not stop.is_requested:
+            await self.change()
+            await stop.wait(self._choice.uniform(*GAP_SECONDS))
 
     def _owed(self) -> set[str]:
         """Return the cycles that the version owes which is in force at their time."""

@@ -45,7 +45,7 @@ select min(number) * $3 from span where items >= $2::double precision * $3
 """
 LAGS: Final = """
 with started as (
-  select u.item_no, min(r.started_at) as at
+  select u.item_no, min(r.started_at) as at, min(c.topic || '/' || c.partition) as place
   from ledger.run r
   join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
   cross join lateral unnest(c.item_no[r.from_position:r.to_position]) u (item_no)
@@ -58,7 +58,18 @@ select count(s.at) as items,
 from ledger.due_item i
 join ledger.flow using (flow_no) join ledger.kind k using (kind_no)
 join started s using (item_no)
-where i.due_at >= $1 and i.due_at < $2 and k.name = any ($3)
+where i.due_at >= $1 and i.due_at < $2 and k.name = any ($3) and s.place <> all ($4::text[])
+"""
+# Of each partition of a topic, the worker that started its last run before a time.
+PLACES: Final = """
+with last as (
+  select distinct on (c.topic, c.partition) c.topic, c.partition, r.worker_no
+  from ledger.run r join ledger.claim c on c.fence = r.fence and c.claimed_at = r.claimed_at
+  where r.started_at < $1 and c.partition >= 0
+  order by c.topic, c.partition, r.started_at desc)
+select coalesce(array_agg(topic || '/' || partition), '{}') from last
+where worker_no = (select worker_no from last join ledger.kind k on k.topic = last.topic
+  where k.name = $2 limit 1)
 """
 
 
@@ -111,9 +122,24 @@ async def seconds_until_back(
     return float("inf") if found is None else found
 
 
-async def lags(site: Site, since: datetime, until: datetime, kinds: Collection[str]) -> Lags:
-    """Return how late the items of these kinds were started that were due in a time."""
+async def places_of_worker(site: Site, kind: str, before: datetime) -> list[str]:
+    """Return the partitions that the worker of a kind read last: `<topic>/<partition>`."""
+    return await site.fetchval(PLACES, before, kind)
+
+
+async def lags(
+    site: Site,
+    since: datetime,
+    until: datetime,
+    kinds: Collection[str],
+    *,
+    without: Collection[str] = (),
+) -> Lags:
+    """Return how late the items of these kinds were started that were due in a time.
+
+    Those of the partitions `without` are left out.
+    """
     async with site.connected() as connection:
-        row = await connection.fetchrow(LAGS, since, until, list(kinds))
+        row = await connection.fetchrow(LAGS, since, until, list(kinds), list(without))
     assert row is not None
     return Lags(*row)

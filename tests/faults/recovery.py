@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from . import measures
 from .breakages import faults_of_processes, faults_of_servers
+from .changing_schedule import ChangingSchedule
 from .load import Load
 from .programs import eventually
 from .storm_kinds import FOURTEEN, add_kinds
@@ -57,18 +58,19 @@ class Recovery(NamedTuple):
 
 
 async def recover(site: Site, storm: Storm, seed: int, way: Way, lengths: Lengths) -> Recovery:
-    """Run a load into a storm; measure it before, and once all is healthy again."""
-    if way == "direct":
-        kinds = await add_kinds(site, dispatch="direct")
-        start_worker = site.start_direct_worker
-    else:
-        kinds = await add_kinds(site)
-        start_worker = site.start_worker
+    """Run a load into a storm; measure it before, and once all is healthy again.
+
+    Everything that was owed by then is an item when it returns.
+    """
+    start_worker = {"direct": site.start_direct_worker, "kafka": site.start_worker}[way]
+    kinds = await add_kinds(site, dispatch=way)
+    schedule = ChangingSchedule(site, await site.add_kind("single", dispatch=way), seed + 2)
     for kind, terms in zip(kinds, FOURTEEN, strict=True):
         storm.note(f"{kind} {terms.name}")
     slots = {
         **{f"allocator {number}": Slot(site.start_allocator) for number in range(ALLOCATORS)},
         **{f"worker {number}": Slot(start_worker) for number in range(WORKERS)},
+        "materialiser 0": Slot(site.start_materialiser),
     }
     faults = [*faults_of_processes(slots), *faults_of_servers(site.servers)]
     load = Load(
@@ -88,7 +90,7 @@ async def recover(site: Site, storm: Storm, seed: int, way: Way, lengths: Length
             return await site.completed_kinds() == set(kinds)
 
         await eventually(all_worked)
-        async with WaitingWork(site, storm.note).sampled(), load.emitted():
+        async with WaitingWork(site, storm.note).sampled(), load.emitted(), schedule.changed():
             calm_from = await measures.after(site, await site.now(), RAMP_SECONDS)
             calm_until = await measures.after(site, calm_from, lengths.calm)
             storm.note("calm until now")
@@ -104,6 +106,7 @@ async def recover(site: Site, storm: Storm, seed: int, way: Way, lengths: Length
             with suppress(AssertionError):
                 await eventually(ended, seconds=lengths.patience)
             await measures.after(site, healed_at, lengths.window)
+        await schedule.end()
     measured_until = healed_at + timedelta(seconds=lengths.window)
     last_ended = await measures.last_ended(site, healed_at)
     assert not [each for slot in slots.values() for each in slot.surprises]

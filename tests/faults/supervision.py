@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RESTART_SECONDS: Final = 0.3
 SAID_LINES: Final = 30  # of what a process said before it ended unasked
-UNAVAILABLE: Final = 3  # how a process ends that finds no server when it starts
+UNAVAILABLE: Final = 3  # how the consumer in another language ends that finds no server
 
 
 @dataclass
@@ -49,8 +49,10 @@ class Slot:
 
     async def keep(self) -> None:
         while not self.is_closed:
-            self._expected = {UNAVAILABLE}
+            self._expected = set()
             self.program = program = await self.start()
+            if program.role == "foreign":
+                self._expected.add(UNAVAILABLE)
             code = await program.process.wait()
             if code not in self._expected:
                 said = program.log.read_text(errors="replace").splitlines()[-SAID_LINES:]

@@ -142,6 +142,45 @@ async def test_g9_a_handler_that_swallows_its_cancellation_loses_its_item_and_st
     assert await site.completed() == 10
 
 
+async def test_g9_a_batch_that_swallows_its_cancellation_and_raises_later_is_not_called_again(
+    site: Site, make_drafts: MakeDrafts
+) -> None:
+    handlers, calls = Handlers(), list[set[str]]()
+    released = asyncio.Event()
+
+    @handlers.on_batch(site.kind, batch_max=4, concurrency=1, timeout_seconds=0.2)
+    async def answer(items: list[DueItem]) -> list[Verdict]:
+        calls.append({item.business_key for item in items})
+        while len(calls) == 1 and not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        if len(calls) == 1:
+            raise ValueError
+        return [Completed() for _ in items]
+
+    deaf = make_drafts(4, partition_key="one claim")
+    later = make_drafts(1, prefix="later", partition_key="one claim")
+    await site.emit(deaf)
+    await site.set_kind(attempt_max=1)
+    await site.work(handlers)
+    await site.allocate()
+    try:
+        await ended(site, 4)
+    finally:
+        released.set()
+    await site.emit(later)
+
+    async def later_completed() -> bool:
+        await site.allocate()
+        return await site.completed() == 1
+
+    await site.eventually(later_completed)  # it is called once the only call has ended
+    assert calls == [{draft.business_key for draft in drafts} for drafts in (deaf, later)]
+    assert (await site.reviews()).keys() == calls[0]
+
+
 async def test_g9_a_coroutine_that_never_ends_fails_at_its_time_and_again_until_it_parks(
     site: Site, make_drafts: MakeDrafts
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from pathlib import Path
+from time import monotonic
 from typing import cast
 from uuid import UUID
 
@@ -325,3 +326,60 @@ async def test_suspects_of_a_slow_handler_do_not_delay_those_of_others(
         isolated.start("Quick")
         await isolated.ended.until(4)
     assert {kind for kind, _ in ended} == {"Quick"}
+
+
+SECOND_CALL_ENDS_IT = """
+import os
+was_called = False
+
+@handlers.on("Second")
+async def complete_once(item):
+    global was_called
+    if was_called:
+        os._exit(1)
+    was_called = True
+    return Completed()
+"""
+
+
+async def test_g5_an_item_is_not_blamed_for_a_process_that_had_another_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with isolating(tmp_path, monkeypatch, SECOND_CALL_ENDS_IT) as isolated:
+        isolated.start("Second", 2, suspects_max=1)
+        ended = await isolated.ended.until(2)
+    assert {each.event for _, each in ended} == {TransitionEvent.COMPLETED}
+
+
+WAITS_UNLESS_OPEN = """
+from pathlib import Path
+
+@handlers.on("Once", timeout_seconds=3600)
+async def wait_unless_open(item):
+    if not Path(__file__).with_name("open").exists():
+        await asyncio.Event().wait()
+    return Completed()
+"""
+
+
+async def test_g5_an_item_whose_process_ended_for_want_of_a_lease_waits_and_is_not_blamed(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    eventually: Callable[[Callable[[], Awaitable[bool]]], Awaitable[bool]],
+) -> None:
+    async with isolating(tmp_path, monkeypatch, WAITS_UNLESS_OPEN) as isolated:
+        run = isolated.start("Once")
+
+        async def is_in_call() -> bool:
+            return run.bits_in_call() == [True]
+
+        async def waits_again() -> bool:
+            return run.bits_in_call() == [False]
+
+        await eventually(is_in_call)
+        run.extend_lease(monotonic(), 0)
+        await eventually(waits_again)
+        (tmp_path / "open").touch()
+        run.extend_lease(monotonic(), float("inf"))
+        [(_, outcome)] = await isolated.ended.until(1)
+    assert outcome.event is TransitionEvent.COMPLETED

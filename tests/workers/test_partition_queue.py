@@ -118,3 +118,15 @@ def test_a_feed_is_full_by_items_or_by_bytes_until_nothing_waits_in_it() -> None
     assert not queue.is_full(10, 100)
     queue.add([make_slice(3, 1, 3)], 4, 99)
     assert not queue.is_full(10, 100)
+
+
+def test_a_queue_is_behind_until_a_slice_of_an_open_claim_is_first() -> None:
+    queue = PartitionQueue()
+    queue.add([make_slice(1, 2, 0), make_slice(3, 2, 2)], 4, 1)
+    queue.is_behind = True
+    queue.drop_closed({claim_id(1): 1, claim_id(3): 0})
+    assert queue.is_behind  # what is polled next may be of closed claims, too
+    queue.add([make_slice(1, 2, 4), make_slice(2, 2, 6)], 8, 1)
+    assert queue.drop_closed({claim_id(1): 1}) == (1, 1)
+    assert not queue.is_behind
+    assert [each.fence for each in queue.queued_slices()] == [2]

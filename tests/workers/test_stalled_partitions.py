@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 from aiokafka.client import AIOKafkaClient
 from aiokafka.protocol.fetch import FetchRequest
+from pydantic import SecretStr
 
 from dueledger import Completed, DueItem, Handlers, Verdict
+from dueledger.doctor import Health, run_checks
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.store.items import show_item
-from dueledger.ledger.store.topic_partitions import find_stalled_partition
+from dueledger.ledger.store.topic_partitions import find_stalled_partition, list_stalled_partitions
 from dueledger.why import explain
+from dueledger.workers.poll.work_consumer import WorkConsumer
 
 from .conftest import Site
 from .test_kafka import completing
@@ -68,6 +71,47 @@ async def test_a_partition_whose_fetch_hangs_is_reported_and_then_taken_anew(
         return await site.completed() == 1 and stalled == 0
 
     await site.eventually(completed_and_not_stalled)
+
+
+async def test_a_partition_whose_handlers_hang_is_reported_and_not_taken_anew(
+    site: Site, make_drafts: MakeDrafts, monkeypatch: pytest.MonkeyPatch, database: str
+) -> None:
+    drafts = make_drafts(60)
+    rejoined: list[object] = []
+    monkeypatch.setattr(WorkConsumer, "rejoin", rejoined.append)
+    await site.emit(drafts)
+    await site.set_kind(queue_seconds=1)
+    handlers, gate = Handlers(), asyncio.Event()
+
+    @handlers.on(site.kind, timeout_seconds=3600, concurrency=1)
+    async def hang(item: DueItem) -> Verdict:
+        del item
+        await gate.wait()
+        return Completed()
+
+    await site.allocate()
+    await site.work(handlers, worker_buffer_items_max=20)
+
+    async def checks_answered() -> list[dict[str, object]]:
+        stalled = await list_stalled_partitions(site.connection)
+        now = await site.connection.fetchval("select ledger.machine_now()")
+        # The queue deadline passed three times: one that is not read was taken anew by then.
+        return stalled if stalled and (now - stalled[0]["stalled_at"]).total_seconds() > 4 else []
+
+    stalled, *_ = await site.eventually(checks_answered)
+    assert stalled["waits_for_handlers"]
+    assert rejoined == []
+    as_owner = site.settings.model_copy(update={"dsn": SecretStr(database)})
+    checks = {check.name: check async for check in run_checks(as_owner)}
+    assert checks["workers"].health is Health.WARN
+    assert f" of due.{site.kind} since " in checks["workers"].text
+    gate.set()
+
+    async def none_stalled() -> bool:
+        await site.allocate()
+        return not await list_stalled_partitions(site.connection)
+
+    await site.eventually(none_stalled)
 
 
 async def test_a_partition_full_of_waiting_suspects_is_reported_until_they_are_worked(

@@ -95,10 +95,10 @@ class DirectClaims:
                 await _spend(connection, admission, result)
         return result
 
-    async def start_suspects(self, suspect_claim: SuspectClaim) -> list[ClaimedRun]:
-        """Start a suspect claim. Returns no run if the claim's deadline has passed."""
+    async def start_suspects(self, suspect_claims: Sequence[SuspectClaim]) -> list[ClaimedRun]:
+        """Start suspect claims. Those whose deadline has passed have no run in the result."""
         async with self._pool.acquire() as connection:
-            return await self._start(connection, [suspect_claim])
+            return await self._start(connection, suspect_claims)
 
     async def _take(
         self,

@@ -258,12 +258,15 @@ class DirectSource(WorkSource):
     # Suspects.
 
     async def _take_suspects(self) -> int:
-        """Start one claim of suspects if their pool has capacity; return the number of items."""
+        """Start waiting claims of suspects, or claim some of one flow; return how many items.
+
+        Both only as far as their pools have capacity.
+        """
         asked_at = monotonic()
-        suspect_claim = next(filter(self._fits, self._suspect_claims), None)
-        if suspect_claim is not None:  # first, because it has a deadline
-            claimed_runs = await self._guard_claim(self._claimer.start_suspects(suspect_claim))
-            self._suspect_claims.remove(suspect_claim)
+        if fitting := self._fitting_claims():  # first, because they have deadlines
+            claimed_runs = await self._guard_claim(self._claimer.start_suspects(fitting))
+            for each in fitting:
+                self._suspect_claims.remove(each)
             return self._open(claimed_runs, asked_at)
         flow = next(filter(self._free_for_suspects, self._suspects.values()), None)
         if flow is None:
@@ -279,15 +282,26 @@ class DirectSource(WorkSource):
             self._suspects[flow.flow_no] = flow  # the last one of those that wait
         return self._open(result.runs, asked_at)
 
-    def _fits(self, suspect_claim: SuspectClaim) -> bool:
-        return self._free_for_suspects(suspect_claim.flow) >= len(suspect_claim.items)
+    def _fitting_claims(self) -> list[SuspectClaim]:
+        """Return the first waiting claims that the pools have capacity for, all at once."""
+        fitting: list[tuple[SuspectClaim, RunPool]] = []
+        for each in self._suspect_claims:
+            pool = self._pool_for_suspects(each.flow)
+            if pool.free_items >= len(each.items):
+                pool.reserve(len(each.items))
+                fitting.append((each, pool))
+        for each, pool in fitting:
+            pool.release(len(each.items))  # its run reserves it, if it is started
+        return [each for each, _ in fitting]
+
+    def _pool_for_suspects(self, flow: DueFlow) -> RunPool:
+        return self._handler_pools.for_suspects(self._handler_pools.pool_of(flow))
 
     def _free_for_suspects(self, flow: DueFlow) -> int:
-        handler_pool = self._handler_pools.pool_of(flow)
-        return self._handler_pools.for_suspects(handler_pool).free_items
+        return self._pool_for_suspects(flow).free_items
 
     def _can_take_suspects(self) -> bool:
-        return any(map(self._fits, self._suspect_claims)) or any(
+        return bool(self._fitting_claims()) or any(
             map(self._free_for_suspects, self._suspects.values())
         )
 

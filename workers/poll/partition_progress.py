@@ -1,9 +1,10 @@
 """Progress of the assigned partitions: how much lies unread in each, and which are stalled.
 
-A partition makes progress if its fetch position moves, or if a response of the broker says that
-nothing is left to read. Both come with the responses to fetches; no request is made for them. One
-that makes none for longer than the queue deadline is stalled. After twice that the consumer leaves
-the group and joins it anew, if the broker answers other connections.
+A partition whose items wait for handlers makes progress if the first of them changes. Another one
+does if its fetch position moves, or if a response of the broker says that nothing is left to read;
+both come with the responses to fetches, and no request is made for them. One that makes none for
+longer than the queue deadline is stalled. If it is not read, the consumer leaves the group after
+twice that and joins it anew, provided the broker answers other connections.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class _ReadProgress:
     """The last progress of one partition, and how long ago it was."""
 
     at: FetchPosition
+    waiting_from: int | None = None  # offset of the first item that waits for a handler
     idle_seconds: float = 0.0
     checks: int = 0  # so many queue deadlines passed since; not 0: it is stalled
     answered_checks: int = 0  # of these, the broker said on another connection what is unread
@@ -51,14 +53,20 @@ class _ReadProgress:
         """Count the time without progress from now on."""
         self.idle_seconds, self.checks, self.answered_checks = 0.0, 0, 0
 
-    def move(self, now: FetchPosition, elapsed_seconds: float) -> None:
-        """Compare with the position at the check before."""
+    @property
+    def next_offset(self) -> int | None:
+        """Offset of what is handed to a handler next, or read next; None if it is not known yet."""
+        return self.at.position if self.waiting_from is None else self.waiting_from
+
+    def move(self, now: FetchPosition, waiting_from: int | None, elapsed_seconds: float) -> None:
+        """Compare with the check before."""
         read_up = now.is_read_up and now.answered_at != self.at.answered_at
-        if now.position != self.at.position or read_up:
+        is_read = waiting_from is None and (now.position != self.at.position or read_up)
+        if is_read or waiting_from != self.waiting_from:
             self.reset()
         else:
             self.idle_seconds += elapsed_seconds
-        self.at = now
+        self.at, self.waiting_from = now, waiting_from
 
 
 @final
@@ -75,10 +83,7 @@ class PartitionProgress:
         worker_no: int,
         full: Callable[[], Collection[TopicPartitionKey]],
     ) -> None:
-        """`full` are the partitions that are not polled: their queues wait for the handlers.
-
-        Where only suspects wait, the partition is stalled after a time: items behind are not read.
-        """
+        """`full` are the partitions that are not polled: their queues wait for the handlers."""
         self._pool = pool
         self._consumer = consumer
         self._queues = queues
@@ -90,11 +95,18 @@ class PartitionProgress:
         self._deadlines_at = float("-inf")
         self._checked_at = monotonic()
         self._recorded: set[TopicPartitionKey] = set()
+        self._is_closed = False
         self.backlogs: dict[str, int] = {}
         """By topic, the items that are in front of this worker: unread in Kafka, or queued."""
 
+    def stop_checking(self) -> None:
+        """Report no more stalls: the worker drains, and begins nothing."""
+        self._is_closed = True
+
     async def tick(self) -> dict[str, int]:
         """Check the partitions; record the stalled ones if there are others than before."""
+        if self._is_closed:
+            return {}
         positions = self._consumer.positions()
         self.backlogs = self._backlogs(positions)
         now = monotonic()
@@ -117,16 +129,16 @@ class PartitionProgress:
     def _move(
         self, positions: Mapping[TopicPartitionKey, FetchPosition], elapsed_seconds: float
     ) -> None:
-        full = self._full()
         for key in self._progress.keys() - positions.keys():
             del self._progress[key]
         for key, position in positions.items():
             progress = self._progress.get(key)
             queue = self._queues.get(key)
-            if progress is None or (key in full and queue is not None and queue.queued):
-                self._progress[key] = _ReadProgress(position)
+            waiting_from = queue.waiting_from() if queue is not None else None
+            if progress is None:
+                self._progress[key] = _ReadProgress(position, waiting_from)
             else:
-                progress.move(position, elapsed_seconds)
+                progress.move(position, waiting_from, elapsed_seconds)
 
     async def _read_deadlines(self, topics: set[str]) -> None:
         now = monotonic()
@@ -152,10 +164,11 @@ class PartitionProgress:
         for key, progress in overdue.items():
             progress.checks += 1
             end = ends.get(key)
-            if end is not None and end <= (progress.at.position or 0):
+            is_waiting = progress.waiting_from is not None
+            if not is_waiting and end is not None and end <= (progress.at.position or 0):
                 progress.reset()  # nothing is there to read
                 continue
-            progress.answered_checks += end is not None and key not in full
+            progress.answered_checks += end is not None and not is_waiting and key not in full
             if progress.checks == 1:
                 self._counts.stalls += 1
                 log.warning(LogEvent.PARTITION_STALLED, **_fields(key, progress), end=end)
@@ -174,7 +187,9 @@ class PartitionProgress:
                 connection,
                 self._worker_no,
                 [
-                    StalledPartition(*key, each.at.position, each.idle_seconds)
+                    StalledPartition(
+                        *key, each.next_offset, each.waiting_from is not None, each.idle_seconds
+                    )
                     for key, each in stalled.items()
                 ],
             )
@@ -187,6 +202,7 @@ def _fields(key: TopicPartitionKey, progress: _ReadProgress) -> dict[str, object
     return {
         "topic": key.topic,
         "partition": key.partition,
-        "offset": progress.at.position,
+        "offset": progress.next_offset,
+        "waits_for_handlers": progress.waiting_from is not None,
         "idle_seconds": round(progress.idle_seconds, 1),
     }

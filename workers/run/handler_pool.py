@@ -214,7 +214,10 @@ class HandlerPool:
         parts = deque([batch])
         calls_left = 4 * len(batch).bit_length()
         while parts and not run.is_cancelled:
-            part = parts.popleft()
+            # Those of a call that ignored its cancellation have ended before it raises.
+            part = [each for each in parts.popleft() if not run.has_ended(each[0])]
+            if not part:
+                continue
             calls_left -= 1
             result = await self._await_handler(
                 run, self._call(run, part, [item for _, item in part])

@@ -134,6 +134,10 @@ class PartitionQueue:
             lowest.append(self.first_queued_offset())
         return min(lowest, default=self._end_offset)
 
+    def waiting_from(self) -> int | None:
+        """Return the offset of the first item that waits for a handler, without suspects."""
+        return self.queued[0].first_offset if self.queued else None
+
     def first_queued_offset(self) -> int:
         """Return the offset of the first item that waits to be started."""
         return min(queued[0].first_offset for queued in (self.queued, self.suspects) if queued)

@@ -4,7 +4,7 @@
 -- $1 fence bigint
 -- index: claim_deadline_idx, stalled_partition_pkey
 -- locks: none
-select c.topic, c.partition, s.next_offset, s.stalled_at
+select c.topic, c.partition, s.next_offset, s.waits_for_handlers, s.stalled_at
 from ledger.claim c
 join ledger.stalled_partition s on s.topic = c.topic and s.partition = c.partition
 where c.fence = $1::bigint and c.closed_at is null

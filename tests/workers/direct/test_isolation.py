@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
+from dueledger.ledger.store.kinds import KindPolicy, put_kind_policy
 
 from .conftest import Estate
 
@@ -115,6 +117,19 @@ async def test_ordinary_items_are_worked_while_a_suspect_runs(
     await estate.connection.execute(f"select pg_advisory_unlock({GATE})")
     await estate.until_completed(103)
     assert await estate.count("(select distinct pid from public.seen) p") == 2
+
+
+async def test_waiting_claims_of_suspects_are_started_together(
+    estate: Estate, make_drafts: MakeDrafts
+) -> None:
+    drafts = make_drafts(30)
+    await put_kind_policy(estate.connection, KindPolicy("acme", estate.kind, ordering="key"))
+    await estate.emit([replace(draft, partition_key=draft.business_key) for draft in drafts])
+    await suspect(estate, "", batch_max=1)
+    await estate.start_process("single", module="isolating")
+    await estate.until_completed(30)
+    assert await estate.count("ledger.claim") == 30
+    assert await estate.count("(select distinct xmin::text from ledger.claim) s") < 10
 
 
 async def test_g9_a_suspect_that_blocks_its_process_fails_by_its_timeout(
