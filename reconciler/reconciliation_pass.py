@@ -11,7 +11,6 @@ import orjson
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.runtime.service import crash_point
 from dueledger.ledger.store import Connection, Pool, findings, items, reconciled_rows
-from dueledger.ledger.store.actors import ActorKind, incarnation, register_actor
 from dueledger.ledger.store.partitions import list_change_marks
 from dueledger.reconciler.compare.comparison import Comparison, FlowRules
 from dueledger.reconciler.compared_items import LATER, ActualItem, KindKey
@@ -343,7 +342,7 @@ class ReconciliationPass:
         unjudged |= {
             (type_, failed.tenant, failed.kind)
             for failed in expectation.failures
-            for type_ in EXPECTATION_TYPES
+            for type_ in (*EXPECTATION_TYPES, FindingType.DISAGREES)
         }
         if any(type_ is FindingType.STUCK for type_, _, _ in result.omitted):
             closable.discard(FindingType.STUCK)
@@ -418,8 +417,3 @@ def _counts(result: PassResult) -> str:
             "cached": result.cached_items,
         }
     ).decode()
-
-
-async def register_reconciler(connection: Connection) -> int:
-    """Register this process as an actor and return its number."""
-    return await register_actor(connection, incarnation(ActorKind.RECONCILER), ActorKind.RECONCILER)

@@ -36,9 +36,10 @@ class Opinions(NamedTuple):
 class SecondOpinion:
     """Asks the witness within its share of the CPU time of passes, of whatever process.
 
-    What it may take is gathered over passes, until starting a child process is worth it; what it
-    took beyond is deducted. The ledger keeps it from one pass to the next, so passes that a
-    process of their own makes ask as often. The versions asked about longest ago come first.
+    For few short passes the ledger adds a tenth of a second a day. What it may take is gathered
+    over passes, until starting a child process is worth it; what it took beyond is deducted. The
+    ledger keeps it from one pass to the next, so passes that a process of their own makes ask as
+    often. The versions asked about longest ago come first.
     `started_seconds` is the CPU time that this process took before its first pass.
     """
 
@@ -75,18 +76,18 @@ class SecondOpinion:
             and not version.definition.ended
             and (version.superseded_at is None or version.superseded_at > as_of)
         ]
-        known = {each.definition_no: each for each in await list_witnessed(connection)}
-        ages = {number: each.age_seconds for number, each in known.items()}
+        known = await list_witnessed(connection)
+        ages = {each.definition_no: each.age_seconds for each in known}
         due = sorted(
             (each for each in current if ages.get(each.definition_no, inf) >= _AGAIN_SECONDS),
             key=lambda each: -ages.get(each.definition_no, inf),
         )
-        found = {number: each.witnessed for number, each in known.items()}
         if due and credit >= self._start_cpu_seconds:
             asked, cpu_seconds = await asyncio.to_thread(_ask, due[:_ASKED_MAX], as_of, credit)
             credit -= cpu_seconds
             await record_witnessed(connection, [(_key(version), times) for version, times in asked])
-            found |= {version.definition_no: times for version, times in asked}
+            known = await list_witnessed(connection)
+        found = {each.definition_no: each.witnessed for each in known}
         differing = [
             disagrees(*version.key, version.name, version.number, times)
             for version in current

@@ -7,10 +7,13 @@ from typing import Final
 
 from dueledger.calendars.diff import CalendarDifference, compare
 from dueledger.calendars.source_calendar import SourceCalendar
-from dueledger.ledger.definitions.calendar_document import CalendarDocument, parse_calendar
+from dueledger.ledger.definitions.calendar_document import CalendarDocument
+from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendar_cache import parse_stored
 from dueledger.ledger.store.calendars import (
     CalendarDefinition,
+    CalendarRow,
     count_items_on_days,
     find_calendar_version,
     list_calendar_definitions,
@@ -59,8 +62,7 @@ async def import_calendar(
     """
     async with connection.transaction():
         row = await find_calendar_version(connection, tenant, name)
-        source = f"calendar {tenant}/{name}"
-        old = None if row is None else parse_calendar(row.document, source=source)
+        old = None if row is None else _known_document(row)
         changed = old is None or old.normalised() != found.document.normalised()
         difference = None if old is None else compare(old, found.document)
         version = (0 if row is None else row.version) + changed
@@ -97,6 +99,14 @@ async def import_calendar(
         ),
         sum(items_on_changed_days.values()) < ITEMS_MAX and len(definitions) < DEFINITIONS_MAX,
     )
+
+
+def _known_document(row: CalendarRow) -> CalendarDocument | None:
+    """Return what the import is compared with; None if the stored version cannot be read."""
+    try:
+        return parse_stored(row)
+    except InvalidInput:
+        return None
 
 
 async def _count_items(

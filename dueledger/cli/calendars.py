@@ -280,6 +280,8 @@ def show(
     dsn: DsnOption = None,
 ) -> None:
     """Show a version of a calendar with its days."""
+    from dueledger.ledger.store.calendar_cache import parse_stored
+
     row = run(_find(dsn, (tenant, name), version))
     if json_:
         print_document(
@@ -294,7 +296,7 @@ def show(
             }
         )
         return
-    document = row.document
+    document = parse_stored(row).normalised()
     print_fields(
         {
             "calendar": f"{row.tenant}/{row.name}",

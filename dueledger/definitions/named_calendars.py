@@ -6,7 +6,13 @@ from typing import Final
 
 from dueledger.definitions.files import SINGLE_FILE, DefinitionFiles, location_of
 from dueledger.ledger.definitions.parsing import Definition
-from dueledger.ledger.errors import BeyondCalendar, InvalidDefinition, Problem, UnknownCalendar
+from dueledger.ledger.errors import (
+    BeyondCalendar,
+    InvalidDefinition,
+    InvalidInput,
+    Problem,
+    UnknownCalendar,
+)
 from dueledger.ledger.rules.schedule_drafts import (
     ROLLED_MAX,
     expand_schedule,
@@ -16,13 +22,14 @@ from dueledger.ledger.schedule import RECURRING, Calendar, load_zone
 from dueledger.ledger.schedule.observance import nearest_first
 from dueledger.ledger.schedule.when import DUE_END
 from dueledger.ledger.store import Connection
-from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant
-from dueledger.ledger.store.calendars import list_calendars
+from dueledger.ledger.store.calendar_cache import CalendarCache, calendars_of_tenant, parse_stored
+from dueledger.ledger.store.calendars import find_calendar_version, list_calendars
 
 _KNOWN_MAX: Final = 1_000
 _SPAN_MIN: Final = timedelta(hours=1)
 _INSTANT: Final = timedelta(microseconds=1)
 _NO_CALENDAR: Final = "the calendar first: dueledger calendar import NAME FILE"
+_ANOTHER_VERSION: Final = "its next version: dueledger calendar import NAME FILE"
 
 
 async def add_ledger_calendars(
@@ -32,7 +39,8 @@ async def add_ledger_calendars(
 ) -> list[Definition]:
     """Return definitions with the newest versions of the calendars that they name.
 
-    Raises InvalidDefinition with each unknown name, and the names that exist.
+    Raises InvalidDefinition with each name that is unknown, and the names that exist, or whose
+    calendar cannot be read, and why.
     """
     named = {(one.tenant, one.calendar_name) for one in definitions if one.calendar_name}
     if not named:
@@ -49,19 +57,26 @@ async def add_ledger_calendars(
         except UnknownCalendar:
             problems.append(await _unknown(connection, one, sources))
     if problems:
-        raise InvalidDefinition("A calendar is not in the ledger:", problems)
+        raise InvalidDefinition("A calendar cannot be used:", problems)
     return observing
 
 
 async def _unknown(
     connection: Connection, definition: Definition, sources: DefinitionFiles
 ) -> Problem:
-    known = await list_calendars(connection, tenant=definition.tenant, limit=_KNOWN_MAX)
     name = definition.calendar_name or ""
+    field = f"{location_of(definition, sources)}.calendar.name"
+    if (row := await find_calendar_version(connection, definition.tenant, name)) is not None:
+        try:
+            parse_stored(row)
+        except InvalidInput as error:
+            reason = "; ".join(map(str, error.problems))
+            reason = f"version {row.version} in the ledger cannot be read: {reason}"
+            return Problem(field, repr(name), reason, _ANOTHER_VERSION)
+    known = await list_calendars(connection, tenant=definition.tenant, limit=_KNOWN_MAX)
     near = nearest_first(name, [each.name for each in known])
     accepted = " or ".join(near) if near else _NO_CALENDAR
     reason = f"tenant {definition.tenant} does not have this calendar"
-    field = f"{location_of(definition, sources)}.calendar.name"
     return Problem(field, repr(name), reason, accepted)
 
 

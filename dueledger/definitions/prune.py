@@ -8,7 +8,7 @@ from dueledger.ledger.errors import InvalidInput, Problem
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.definitions import list_source_definitions
 
-_PRUNED_MAX: Final = 10_000
+_PAGE_SIZE: Final = 1_000
 
 
 async def find_pruned(
@@ -25,10 +25,17 @@ async def find_pruned(
         accepted = " or ".join(sources) or "files that `dueledger import` wrote"
         problem = Problem("--prune", source, "no given definition has this source", accepted)
         raise InvalidInput("Nothing can be ended:", [problem])
-    documents = await list_source_definitions(connection, tenants, source, limit=_PRUNED_MAX)
     given = {(one.tenant, one.definition) for one in definitions}
-    return [
-        parse_definition(document | {"ended": True}, source=source, calendars=None)
-        for document in documents
-        if (document["tenant"], document["definition"]) not in given
-    ]
+    pruned: list[Definition] = []
+    after = ("", "")
+    while page := await list_source_definitions(
+        connection, tenants, source, after=after, limit=_PAGE_SIZE
+    ):
+        names = [(document["tenant"], document["definition"]) for document in page]
+        pruned += [
+            parse_definition(document | {"ended": True}, source=source, calendars=None)
+            for name, document in zip(names, page, strict=True)
+            if name not in given
+        ]
+        after = names[-1]
+    return pruned

@@ -95,18 +95,18 @@ def _read_json(text: str, source: str) -> list[SourceDocument] | None:
         raise _unreadable(source, [problem]) from None
     except RecursionError:
         raise _unreadable(source, [_too_deep()]) from None
-    _check_depth(value, source)
+    if nests_too_deep(value):
+        raise _unreadable(source, [_too_deep()])
     return [SourceDocument(value, None)]
 
 
-def _check_depth(value: object, source: str) -> None:
-    """Refuse JSON that nests deeper than YAML may."""
+def nests_too_deep(value: object) -> bool:
+    """Return whether a document nests deeper than DEPTH_MAX; JSON may as deep as YAML."""
     depth, level = 0, [value]
-    while level:
-        if depth > DEPTH_MAX:
-            raise _unreadable(source, [_too_deep()])
+    while level and depth <= DEPTH_MAX:
         depth += 1
         level = [member for found in level for member in _members(found)]
+    return bool(level)
 
 
 def _members(found: object) -> list[object]:

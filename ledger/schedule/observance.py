@@ -97,8 +97,9 @@ class CalendarRule(BaseModel):
             accepted = f"inline: {_INLINE}"
             if known := nearest_first(self.name, calendars):
                 accepted = f"{' or '.join(known)}, or {accepted}"
-            problem = Problem("calendar.name", repr(self.name), "unknown calendar", accepted)
-            raise UnknownCalendar("A calendar does not exist:", [problem], calendar=self.name)
+            reason = "unknown calendar, or its document cannot be read"
+            problem = Problem("calendar.name", repr(self.name), reason, accepted)
+            raise UnknownCalendar("A calendar cannot be used:", [problem], calendar=self.name)
         return calendars[self.name]
 
 

@@ -15,6 +15,7 @@ from dueledger.ledger.store.connection import (
     Record,
     connect,
     is_connection_lost,
+    mapped_lost_connection,
     open_pool,
 )
 from dueledger.ledger.store.error_mapping import mapped_errors
@@ -30,5 +31,6 @@ __all__ = [
     "connect",
     "is_connection_lost",
     "mapped_errors",
+    "mapped_lost_connection",
     "open_pool",
 ]

@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from dueledger.ledger.definitions.calendar_document import parse_calendar
+from dueledger.ledger.definitions.calendar_document import CalendarDocument, parse_calendar
 from dueledger.ledger.errors import InvalidInput
 from dueledger.ledger.schedule import Calendar
 from dueledger.ledger.store import Connection
 from dueledger.ledger.store.calendars import (
     CalendarKey,
+    CalendarRow,
     CalendarVersion,
     find_calendars,
     read_calendars,
@@ -67,11 +68,15 @@ class CalendarCache:
             unread = sorted(set(calendar_nos))
         if unread:
             for row in await read_calendars(connection, unread):
-                source = f"calendar {row.tenant}/{row.name}, version {row.version},"
                 with suppress(InvalidInput):
-                    document = parse_calendar(row.document, source=source)
-                    self._kept[row.calendar_no] = document.calendar(row.name)
+                    self._kept[row.calendar_no] = parse_stored(row).calendar(row.name)
         return {number: self._kept[number] for number in calendar_nos if number in self._kept}
+
+
+def parse_stored(row: CalendarRow) -> CalendarDocument:
+    """Read a version's document. Raises InvalidInput, which names the version and wrong fields."""
+    source = f"calendar {row.tenant}/{row.name}, version {row.version},"
+    return parse_calendar(row.document, source=source)
 
 
 def calendar_name_of(document: Mapping[str, Any]) -> str | None:

@@ -258,10 +258,19 @@ async def list_versions(
 
 
 async def list_source_definitions(
-    connection: Connection, tenants: Sequence[str], source: str, *, limit: int
+    connection: Connection,
+    tenants: Sequence[str],
+    source: str,
+    *,
+    after: tuple[str, str],
+    limit: int,
 ) -> list[dict[str, Any]]:
-    """List the newest documents of the definitions of a source that have not ended, by name."""
-    rows = await connection.fetch(statement("list_source_definitions"), tenants, source, limit)
+    """List a page of the newest documents of the definitions of a source that have not ended.
+
+    They are in order of tenant and name, each greater than `after`.
+    """
+    values = tenants, source, *after, limit
+    rows = await connection.fetch(statement("list_source_definitions"), *values)
     return [row["document"] for row in rows]
 
 

@@ -14,7 +14,8 @@ from dueledger.ledger.store.statements import statement
 class Reconciliation:
     """One pass. `as_of` is the business clock at its start, `latest_as_of` at any pass before.
 
-    `witness_credit_seconds` is the CPU time of the witness that earlier passes have left.
+    `witness_credit_seconds` is the CPU time of the witness that earlier passes have left, and a
+    tenth of a second for each day since the last one.
     """
 
     reconciliation_no: int

@@ -17,7 +17,10 @@ VersionKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True)
 class WitnessedVersion:
-    """What the witness said about a version, so long ago. Times are kept where they differ."""
+    """What the witness said about a version; it was asked last so long ago.
+
+    Times are kept where they differ.
+    """
 
     definition_no: int
     witnessed: WitnessedTimes
@@ -27,7 +30,10 @@ class WitnessedVersion:
 async def record_witnessed(
     connection: Connection, witnessed: Sequence[tuple[VersionKey, WitnessedTimes]]
 ) -> None:
-    """Record what the witness said, in place of what it said before. Repeating it is harmless."""
+    """Record what the witness said, in place of what it said before. Repeating it is harmless.
+
+    Having no answer leaves a disagreement as it was: only agreement ends it.
+    """
     await connection.fetch(
         statement("record_witnessed"),
         [tenant for (tenant, _, _), _ in witnessed],
@@ -41,7 +47,7 @@ async def record_witnessed(
 
 
 async def list_witnessed(connection: Connection) -> list[WitnessedVersion]:
-    """List what the witness said about each version when it was asked last."""
+    """List what the witness said about each version, and how long ago it was asked last."""
     return [
         WitnessedVersion(
             row["definition_no"],

@@ -187,6 +187,7 @@ async def _put_population(
                         payload=row.payload,
                         partition_key=row.partition_key,
                     ),
+                    payload_chars=len(row.payload or ""),
                 )
     except SourceFailed as failure:
         read.failure = failure.reason

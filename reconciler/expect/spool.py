@@ -8,6 +8,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 _BUFFERED_ROWS_MAX: Final = 100_000
+_BUFFERED_CHARS_MAX: Final = 32 * 1024 * 1024
+"""Characters of payloads: 100,000 of the largest ones would be 26 GB."""
 
 SpooledRow = tuple[Any, ...]
 """A tuple of what marshal can write; that is faster than classes."""
@@ -17,14 +19,14 @@ class Spool:
     """Write rows under a day (its proleptic ordinal) and read them back a day at a time.
 
     It is one temporary file without a name, which the system removes with the process. At most
-    100,000 rows wait in memory; a day is read back whole.
+    100,000 rows wait in memory, with 32 Mi characters of payloads; a day is read back whole.
     """
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 — closed by __exit__
         self._blocks: defaultdict[int, list[int]] = defaultdict(list)
         self._buffered: defaultdict[int, list[SpooledRow]] = defaultdict(list)
-        self._buffered_count = 0
+        self.buffered_count = self._buffered_chars = 0
         self.counts: defaultdict[int, int] = defaultdict(int)
 
     def __enter__(self) -> Self:
@@ -38,12 +40,13 @@ class Spool:
     ) -> None:
         self._file.close()
 
-    def add(self, day: int, row: SpooledRow) -> None:
-        """Add one row under `day`."""
+    def add(self, day: int, row: SpooledRow, *, payload_chars: int = 0) -> None:
+        """Add one row under `day`. `payload_chars`: how long its payload is."""
         self._buffered[day].append(row)
         self.counts[day] += 1
-        self._buffered_count += 1
-        if self._buffered_count >= _BUFFERED_ROWS_MAX:
+        self.buffered_count += 1
+        self._buffered_chars += payload_chars
+        if self.buffered_count >= _BUFFERED_ROWS_MAX or self._buffered_chars >= _BUFFERED_CHARS_MAX:
             self._write()
 
     def read(self, from_day: int, to_day: int) -> Iterator[SpooledRow]:
@@ -61,4 +64,4 @@ class Spool:
             marshal.dump(rows, self._file)
             position = self._file.tell()
         self._buffered.clear()
-        self._buffered_count = 0
+        self.buffered_count = self._buffered_chars = 0

@@ -62,6 +62,36 @@ async def test_a_name_that_is_not_there_is_refused_with_those_that_are(
         await site.define("n", DAILY, calendar={"name": "us-setlement", "roll": "skip"})
 
 
+async def test_a_calendar_that_cannot_be_read_is_named_with_the_reason_until_its_next_version(
+    put: Put, site: Site, actor_no: int
+) -> None:
+    await put("2027-12-24")
+    await site.define("n", DAILY)
+    row = await find_calendar_version(site.connection, "acme", "us")
+    assert row is not None
+    await put_calendar(
+        site.connection,
+        {key: value for key, value in row.document.items() if key != "last_day"},
+        tenant="acme",
+        name="us",
+        valid_to=row.valid_to,
+        source=None,
+        actor_no=actor_no,
+    )
+    await site.at(NOON + DAY)
+    assert await site.found() == {FindingType.DEFINITION_FAILED}
+    failure = await site.connection.fetchval("select failure from ledger.materialised")
+    assert "unknown calendar, or its document cannot be read (got 'us')" in failure
+    said = r"version 2 in the ledger cannot be read: last_day: Field required.* calendar import"
+    with pytest.raises(InvalidDefinition, match=said):
+        await site.define("m", DAILY)
+
+    assert (await put("2027-12-24")).version == 3
+    await site.define("m", DAILY)
+    await site.at(NOON + DAY)
+    assert await site.found() == set()
+
+
 @pytest.mark.parametrize(
     ("when", "said"),
     [

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dueledger.ledger.store import Connection
+from dueledger.ledger.store.calendars import put_calendar
 from tests.logins import with_login
 
 Command = Callable[..., Any]
@@ -181,3 +184,21 @@ def test_g13_define_compares_by_the_calendars_of_the_ledger_as_far_as_they_reach
     assert unknown.code == 2
     (problem,) = unknown.document["error"]["details"]["problems"]
     assert (problem["field"], problem["accepted"]) == ("(nightly).calendar.name", "us")
+
+
+async def test_what_is_wrong_with_a_stored_calendar_is_shown_with_its_version(
+    dueledger_on: Command, connection: Connection, actor_no: int
+) -> None:
+    await put_calendar(
+        connection,
+        {"weekend": ["sat"], "first_day": "2026-01-01"},
+        tenant="acme",
+        name="us",
+        valid_to=date(2099, 12, 31),
+        source=None,
+        actor_no=actor_no,
+    )
+    shown = dueledger_on("calendar", "show", "us", *KEY)
+    assert shown.code == 2
+    assert "calendar acme/us, version 1, is not a valid calendar" in shown.err
+    assert "last_day: Field required" in shown.err

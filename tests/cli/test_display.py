@@ -74,7 +74,8 @@ insert into ledger.calendar
   (tenant, name, version, document, valid_to, created_at, actor_no, source)
 select 'acme', 'hostile', 1, jsonb_build_object('first_day', '2027-01-01', 'last_day', '2027-12-31',
   'weekend', '[]'::jsonb, 'workdays', '[]'::jsonb, 'holidays', '["2027-01-01"]'::jsonb,
-  'names', jsonb_build_object('2027-01-01', {long})), '2027-12-31', now(), actor_no, {long}
+  'names', jsonb_build_object('2027-01-01', left({long}, 200))), '2027-12-31', now(),
+  actor_no, {long}
 from ledger.actor where name = {actor};
 insert into ledger.tz_change (change_no, digest, tzdata, tzdata_before, opened_at, actor_no)
 select 1, {hostile}, {hostile}, array[{hostile}], now(), actor_no

@@ -7,9 +7,10 @@ import asyncpg
 import pytest
 
 from dueledger.ledger.claim_id import new_claim_id
+from dueledger.ledger.finding_types import FindingType, RepairAction
 from dueledger.ledger.rules.drafts import ItemDraft
 from dueledger.ledger.states import TransitionEvent
-from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, open_pool
+from dueledger.ledger.store import Connection, PlanProfile, Pool, clock, findings, open_pool
 from dueledger.ledger.store.actors import ActorKind, register_actor
 from dueledger.ledger.store.claims import Claim, claim_items, next_fences, record_claims
 from dueledger.ledger.store.events import InboxEvent, record_events
@@ -33,6 +34,18 @@ POLICY_QUERY = (
     "select tenant, kind, business_key, cycle, effective_date, due_at, payload from policy_due"
 )
 BOOKING_QUERY = "select item_id, reference from booking"
+
+
+async def resolutions(connection: Connection, type_: FindingType) -> list[str]:
+    """Return the states of the findings of a type."""
+    rows = await findings.list_findings(connection, open_only=False, type_=type_)
+    return [row["resolution"] for row in rows]
+
+
+async def mend(reconciler: Reconciler, **choice: RepairAction) -> int:
+    """Plan and execute."""
+    reconciler.choice = {FindingType[name]: action for name, action in choice.items()}
+    return await reconciler.repair(await reconciler.plan())
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 import math
 import os
 import random
+import tracemalloc
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
@@ -151,6 +152,22 @@ def test_a_spool_gives_back_what_was_put_aside_whatever_was_written_out() -> Non
             wanted = [row for row in rows if row[1] % 3 == day]
             read = spool.read(700_000 + day, 700_001 + day)
             assert sorted(read, key=itemgetter(1)) == wanted
+
+
+def test_a_spool_holds_few_rows_in_memory_where_their_payloads_are_large(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dueledger.reconciler.expect.spool._BUFFERED_CHARS_MAX", 1_000_000)
+    tracemalloc.start()
+    with Spool() as spool:
+        for number in range(100):
+            payload = f"{number:0100000}"
+            spool.add(700_000 + number % 3, (number, payload), payload_chars=len(payload))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert peak_bytes < 5_000_000, "of ten"
+        read = [row for day in range(3) for row in spool.read(700_000 + day, 700_001 + day)]
+    assert sorted(read) == [(number, f"{number:0100000}") for number in range(100)]
 
 
 @given(seed=st.randoms(use_true_random=False))

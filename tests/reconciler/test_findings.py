@@ -1,13 +1,10 @@
 """Each type of finding: made by a real defect, found, and closed once it is mended."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
-from typing import Any
-from uuid import UUID
+from datetime import date, datetime, timedelta
 
 import asyncpg
-import pytest
 
 from dueledger.ledger.definitions.parsing import load_definitions
 from dueledger.ledger.finding_types import FindingType, RepairAction, Resolution
@@ -23,14 +20,11 @@ from dueledger.reconciler import (
     PassLimits,
     Reconciler,
     ReconcilerSources,
-    SqlEvidence,
     SqlPopulation,
 )
-from dueledger.reconciler.repair.command_publisher import RepairCommand
-from dueledger.reconciler.report.html_page import render_page
-from dueledger.reconciler.report.model import StatementVerdict
 
-NOON = datetime(2027, 3, 1, 12, tzinfo=UTC)
+from .conftest import NOON, mend, resolutions
+
 Make = Callable[..., Reconciler]
 Drafts = Callable[..., list[ItemDraft]]
 Owe = Callable[[list[ItemDraft]], Awaitable[None]]
@@ -59,16 +53,6 @@ when: {{cron: "0 * * * *", timezone: UTC}}
 """
 
 
-class Inbox:
-    """A publisher that records its messages: the domain's side of `due-repairs`."""
-
-    def __init__(self) -> None:
-        self.commands: list[RepairCommand] = []
-
-    async def publish(self, commands: Sequence[RepairCommand]) -> None:
-        self.commands += commands
-
-
 async def accept(connection: Connection, text: str, actor_no: int, at: datetime) -> int:
     """Put a definition in force; return its number."""
     (definition,) = load_definitions(text, source="test")
@@ -83,18 +67,6 @@ async def accept(connection: Connection, text: str, actor_no: int, at: datetime)
         actor_no=actor_no,
     )
     return row.definition_no
-
-
-async def resolutions(connection: Connection, type_: FindingType) -> list[str]:
-    """Return the states of the findings of a type."""
-    rows = await findings.list_findings(connection, open_only=False, type_=type_)
-    return [row["resolution"] for row in rows]
-
-
-async def mend(reconciler: Reconciler, **choice: RepairAction) -> int:
-    """Plan and execute."""
-    reconciler.choice = {FindingType[name]: action for name, action in choice.items()}
-    return await reconciler.repair(await reconciler.plan())
 
 
 async def test_g11_a_healthy_ledger_has_no_findings(
@@ -262,127 +234,6 @@ async def test_g11_completed_after_the_promise_is_late_and_never_open(
     assert await findings.list_findings(frozen, open_only=True) == []
 
 
-async def test_g11_late_items_beyond_what_a_pass_lists_leave_it_complete(
-    frozen: Connection,
-    make_reconciler: Make,
-    make_drafts: Drafts,
-    complete_all: Settle,
-    actor_no: int,
-) -> None:
-    drafts = make_drafts(5, due_at=NOON - timedelta(hours=2))
-    promised = [replace(draft, complete_by=NOON - timedelta(hours=1)) for draft in drafts]
-    await emit_items(frozen, promised, actor_no=actor_no)
-    await complete_all()
-
-    reconciler = make_reconciler(limits=PassLimits(stuck_seconds=0, findings_max=2))
-    result = await reconciler.run_pass()
-    report = await reconciler.report()
-
-    assert result.found == {FindingType.LATE: 5}
-    assert result.omitted.total() == 3
-    assert [mark.complete_before for mark in result.watermarks] == [NOON]
-    assert report.statement.verdict is StatementVerdict.COMPLETE_WITH_EXPLAINED
-    assert report.findings_omitted == 3
-
-
-async def test_g11_a_kind_that_no_source_names_is_said_to_be_unchecked(
-    frozen: Connection, make_reconciler: Make, make_drafts: Drafts, actor_no: int
-) -> None:
-    await emit_items(frozen, make_drafts(2, due_at=NOON + timedelta(hours=1)), actor_no=actor_no)
-    reconciler = make_reconciler()
-    await reconciler.run_pass()
-
-    report = await reconciler.report()
-
-    (row,) = report.accounting
-    assert not any(row.checks.model_dump().values())
-    assert report.statement.sentence.endswith("; of 1 kind no source says what is owed.")
-    page = render_page(report)
-    assert page.count("✓ checked") == 0
-    assert "0 ✓" not in page.partition("<h2>Accounting</h2>")[2].partition("</section>")[0]
-
-
-async def test_g11_what_was_looked_up_outside_is_counted_apart_from_what_was_completed(
-    frozen: Connection,
-    make_reconciler: Make,
-    make_drafts: Drafts,
-    domain: asyncpg.Connection,
-    bookings: SqlEvidence,
-    complete_all: Settle,
-    actor_no: int,
-) -> None:
-    await emit_items(frozen, make_drafts(3, due_at=NOON), actor_no=actor_no)
-    await emit_items(frozen, make_drafts(2, due_at=NOON, kind="Unwatched"), actor_no=actor_no)
-    await complete_all()
-    await domain.execute("insert into booking select id, '', '', 'B' from ledger.due_item")
-    reconciler = make_reconciler(ReconcilerSources((), (bookings,)))
-    await reconciler.run_pass()
-
-    report = await reconciler.report()
-
-    assert (report.totals.completed, report.completed_evidenced) == (5, 3)
-    assert "3 looked up in evidence outside" in render_page(report)
-
-
-async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_when_booked(
-    frozen: Connection,
-    make_reconciler: Make,
-    make_drafts: Drafts,
-    domain: asyncpg.Connection,
-    bookings: SqlEvidence,
-    complete_all: Settle,
-    actor_no: int,
-) -> None:
-    drafts = make_drafts(20, due_at=NOON)
-    await emit_items(frozen, drafts, actor_no=actor_no)
-    await complete_all()
-    await domain.executemany(
-        "insert into booking (item_id, reference) values ($1, $2)",
-        [(draft.id, f"B-{n}" if n != 1 else None) for n, draft in enumerate(drafts[:18])],
-    )
-    inbox = Inbox()
-    reconciler = make_reconciler(ReconcilerSources((), (bookings,)), publisher=inbox)
-
-    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
-    lacking = {drafts[1].id, drafts[18].id, drafts[19].id}
-    assert await mend(reconciler) == 3
-    assert {UUID(command.item or "") for command in inbox.commands} == lacking
-
-    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
-    assert await mend(reconciler) == 0
-    assert len(inbox.commands) == 3
-
-    await domain.executemany(
-        "insert into booking (item_id, reference) values ($1, 'made up for')",
-        [(item,) for item in lacking],
-    )
-    assert (await reconciler.run_pass()).found == {}
-    assert await resolutions(frozen, FindingType.EFFECT_MISSING) == [Resolution.REPAIRED] * 3
-
-
-async def test_g11_evidence_may_be_keyed_by_business_key_and_cycle(
-    frozen: Connection,
-    make_reconciler: Make,
-    make_drafts: Drafts,
-    domain: asyncpg.Connection,
-    bookings: SqlEvidence,
-    complete_all: Settle,
-    actor_no: int,
-) -> None:
-    drafts = make_drafts(4, due_at=NOON)
-    await emit_items(frozen, drafts, actor_no=actor_no)
-    await complete_all()
-    await domain.executemany(
-        "insert into booking values (null, $1, $2, 'B')",
-        [(drafts[0].business_key, "2027"), (drafts[1].business_key, "2026")],
-    )
-    by_key = replace(bookings, query="select business_key, cycle, reference from booking;")
-
-    assert (await make_reconciler(ReconcilerSources((), (by_key,))).run_pass()).found == {
-        FindingType.EFFECT_MISSING: 3
-    }
-
-
 async def test_g11_an_item_without_a_state_unbalances_the_ledger(
     frozen: Connection, make_reconciler: Make, make_drafts: Drafts, actor_no: int
 ) -> None:
@@ -459,68 +310,6 @@ async def test_g1_what_a_schedule_owes_is_recomputed_from_the_version_in_force_t
 
     assert await mend(reconciler) == 5
     assert (await reconciler.run_pass()).found[FindingType.MISSING] == 0
-
-
-async def test_g11_a_source_that_cannot_be_read_is_itself_the_finding_and_never_means_gone(
-    frozen: Connection,
-    make_reconciler: Make,
-    make_drafts: Drafts,
-    owe: Owe,
-    domain: asyncpg.Connection,
-    policies: SqlPopulation,
-    bookings: SqlEvidence,
-    complete_all: Settle,
-    actor_no: int,
-) -> None:
-    drafts = make_drafts(10, due_at=NOON)
-    await owe(drafts)
-    await emit_items(frozen, drafts[1:], actor_no=actor_no)
-    await complete_all()
-    reconciler = make_reconciler(ReconcilerSources((policies,), (bookings,)))
-    before = (await reconciler.run_pass()).found
-    assert before == {FindingType.MISSING: 1, FindingType.EFFECT_MISSING: 9}
-
-    await domain.execute("drop table policy_due; drop table booking")
-    result = await reconciler.run_pass()
-
-    assert result.found == {FindingType.SOURCE_FAILED: 2}
-    assert result.closed.total() == 0
-    assert await resolutions(frozen, FindingType.MISSING) == [Resolution.OPEN]
-    assert await resolutions(frozen, FindingType.EFFECT_MISSING) == [Resolution.OPEN] * 9
-    assert [mark.complete_before for mark in result.watermarks] == [None]
-
-
-@pytest.mark.parametrize("address", ["postgresql://u:hunter2@127.0.0.1:1/nowhere", "hunter2"])
-async def test_a_source_that_cannot_be_reached_does_not_show_its_address(
-    frozen: Connection, make_reconciler: Make, address: str
-) -> None:
-    away = SqlPopulation(address, "select 1", "policies")
-    reconciler = make_reconciler(ReconcilerSources((away,)))
-
-    assert (await reconciler.run_pass()).found == {FindingType.SOURCE_FAILED: 1}
-
-    shown = repr(away) + (await reconciler.report()).as_json().decode()
-    rows: list[Any] = await findings.list_findings(frozen)
-    assert "hunter2" not in shown + str([dict(row) for row in rows])
-
-
-@pytest.mark.usefixtures("frozen")
-async def test_g11_rows_that_cannot_be_read_are_skipped_with_their_reason(
-    make_reconciler: Make, domain: asyncpg.Connection, policies: SqlPopulation
-) -> None:
-    await domain.execute(
-        "insert into policy_due values"
-        " ('acme', 'K', null, '1', '2027-03-01', now(), '{}'),"
-        " ('acme', 'K', 'P-' || chr(31), '1', '2027-03-01', now(), '{}')"
-    )
-    reconciler = make_reconciler(ReconcilerSources((policies,)))
-    result = await reconciler.run_pass()
-    report = await reconciler.report()
-
-    assert result.found == {}
-    (source,) = [source for source in report.sources if source.name == "policies"]
-    assert sum(skipped.count for skipped in source.skipped) == 2
-    assert "business_key is null" in {skipped.reason for skipped in source.skipped}
 
 
 async def test_the_watermark_is_at_what_is_due_and_still_within_its_grace(

@@ -12,8 +12,11 @@ from dueledger.ledger.errors import InvalidSetting
 from dueledger.ledger.finding_types import FindingType
 from dueledger.ledger.store import Connection, findings
 from dueledger.reconciler import Reconciler, ReconcilerSources, SqlEvidence, SqlPopulation
+from dueledger.reconciler.expect.build_expectation import build_expectation
 from dueledger.reconciler.report.build_report import write_report
 from dueledger.reconciler.settings import load_sources
+
+from .conftest import NOON
 
 Make = Callable[..., Reconciler]
 
@@ -202,3 +205,17 @@ async def test_a_report_is_for_its_owner_alone(
     paths = write_report(report, tmp_path)
     assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
     assert paths[0].read_bytes() == report.as_json()
+
+
+async def test_payloads_of_a_population_wait_in_memory_only_up_to_their_bound(
+    frozen: Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dueledger.reconciler.expect.spool._BUFFERED_CHARS_MAX", 1_000_000)
+    large = population(
+        database,
+        business_key="'P-' || generate_series(1, 9)",
+        payload="to_json(repeat('x', 250000))::text",
+    )
+    async with build_expectation(frozen, [large], NOON) as expectation:
+        assert sum(expectation.spool.counts.values()) == 9
+        assert expectation.spool.buffered_count == 1, "two blocks of four rows are in its file"

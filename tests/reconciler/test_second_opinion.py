@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -13,6 +14,8 @@ from dueledger.ledger.errors import WitnessDisagrees
 from dueledger.ledger.finding_types import FindingType, Resolution
 from dueledger.ledger.store import Connection, findings
 from dueledger.ledger.store.actors import ActorKind, register_actor
+from dueledger.ledger.store.witnessed import list_witnessed
+from dueledger.ledger.witness import Agreement
 from dueledger.reconciler import Reconciler
 from dueledger.reconciler.second_opinion import CPU_SHARE, SecondOpinion
 from tests.witness.broken import (
@@ -28,6 +31,16 @@ from .conftest import NOON
 Make = Callable[..., Reconciler]
 PLENTY = 1_000.0
 """Seconds of CPU: more than asking about every definition takes."""
+LONG_AGO = "update ledger.witnessed set asked_at = asked_at - interval '4 days'"
+NEVER_ANSWERS = """
+class CroniterBadDateError(ValueError):
+    pass
+
+class croniter:
+    def __init__(self, text, start, **options):
+        while True:
+            pass
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -64,6 +77,11 @@ async def disagreeing(connection: Connection, *, open_only: bool = True) -> list
     return await findings.list_findings(
         connection, type_=FindingType.DISAGREES, open_only=open_only
     )
+
+
+async def subjects(connection: Connection) -> set[str]:
+    """Return what the open findings are about."""
+    return {row["subject"] for row in await disagreeing(connection)}
 
 
 async def test_g11_one_lost_occurrence_of_a_thousand_is_noticed_when_a_schedule_is_defined(
@@ -115,17 +133,73 @@ async def test_g11_one_lost_occurrence_of_a_thousand_is_found_by_the_reconciler_
     lose_one_of_a_thousand(breaking)
     result = await reconciler.run_pass()
     assert result.found[FindingType.DISAGREES] == len(wrong)
-    found = await disagreeing(frozen)
-    assert {row["subject"] for row in found} == {f"{name}, version 1" for name in wrong}
-    assert all("croniter" in row["sentence"] for row in found)
+    assert await subjects(frozen) == {f"{name}, version 1" for name in wrong}
+    assert all("croniter" in row["sentence"] for row in await disagreeing(frozen))
     assert (await reconciler.run_pass()).found[FindingType.DISAGREES] == len(wrong), "as recorded"
 
     breaking.undo()
     forget_windows()
-    await frozen.execute("update ledger.witnessed set asked_at = asked_at - interval '4 days'")
+    await frozen.execute(LONG_AGO)
     assert (await reconciler.run_pass()).found[FindingType.DISAGREES] == 0
     closed = await disagreeing(frozen, open_only=False)
     assert [row["resolution"] for row in closed] == [Resolution.EXPLAINED] * len(wrong)
+
+
+async def test_g11_a_disagreement_is_found_until_the_witness_agrees_even_if_it_is_too_slow_to(
+    frozen: Connection,
+    reconciler: Reconciler,
+    definitions: list[Definition],
+    ada: int,
+    breaking: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    wrong = losing(definitions, NOON)
+    chosen = [each for each in definitions if each.definition in wrong]
+    await put_in_force(frozen, chosen, actor_no=ada)
+    lose_one_of_a_thousand(breaking)
+    await reconciler.run_pass()
+    found = await subjects(frozen)
+    assert len(found) == len(chosen)
+    breaking.undo()
+    forget_windows()
+
+    (tmp_path / "croniter.py").write_text(NEVER_ANSWERS, encoding="utf-8")
+    await frozen.execute(LONG_AGO)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        have_patience(patch, seconds=0.1)
+        for _ in range(2):  # as asked, and as recorded
+            await reconciler.run_pass()
+            assert await subjects(frozen) == found
+    [row] = await frozen.fetch("select distinct reason from ledger.witnessed")
+    assert row["reason"].endswith("gave no answer within 0.1 s")
+    ages = [each.age_seconds for each in await list_witnessed(frozen)]
+    assert max(ages) < 86_400, "others are asked about before it is again"
+
+    await frozen.execute(LONG_AGO)
+    await reconciler.run_pass()
+    assert await subjects(frozen) == set()
+
+
+async def test_g11_a_disagreement_about_a_version_that_cannot_be_read_stays_found(
+    frozen: Connection,
+    reconciler: Reconciler,
+    definitions: list[Definition],
+    ada: int,
+    breaking: pytest.MonkeyPatch,
+) -> None:
+    await put_in_force(frozen, definitions, actor_no=ada)
+    lose_one_of_a_thousand(breaking)
+    await reconciler.run_pass()
+    found = await subjects(frozen)
+    assert found
+    await frozen.execute(
+        'update ledger.definition set document = document || \'{"smear": "PT1M"}\''
+    )
+
+    assert (await reconciler.run_pass()).found[FindingType.TAMPERED] == len(definitions)
+
+    assert await subjects(frozen) == found
 
 
 async def test_the_witness_is_asked_as_far_as_its_share_goes_and_the_oldest_first(
@@ -175,6 +249,24 @@ async def test_passes_of_processes_of_their_own_gather_the_share_of_the_witness(
         " order by reconciliation_no desc limit 1"
     )
     assert left < 1.2, "what it took is deducted"
+
+
+@pytest.mark.parametrize("days", [1, 7])
+async def test_g11_a_schedule_is_witnessed_within_a_week_however_rarely_a_ledger_is_reconciled(
+    frozen: Connection, make_reconciler: Make, definitions: list[Definition], ada: int, days: int
+) -> None:
+    """The share of so few short passes alone takes weeks to gather."""
+    await put_in_force(frozen, definitions[:1], actor_no=ada)
+    for _ in range(0, 7, days):
+        await make_reconciler().run_pass()
+        assert await list_witnessed(frozen) == [] or days == 1
+        await frozen.execute(
+            "update ledger.reconciliation set started_at = started_at - make_interval(days => $1)",
+            days,
+        )
+    await make_reconciler().run_pass()
+    (found,) = await list_witnessed(frozen)
+    assert found.witnessed.agreement is Agreement.AGREES
 
 
 async def test_versions_that_are_over_are_not_asked_about(

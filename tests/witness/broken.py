@@ -36,10 +36,10 @@ def forget_windows() -> None:
     when._expand_shared.cache_clear()  # pyright: ignore[reportPrivateUsage]
 
 
-def have_patience(patch: pytest.MonkeyPatch) -> None:
-    """Let answers take as long as this machine needs."""
+def have_patience(patch: pytest.MonkeyPatch, seconds: float = 30.0) -> None:
+    """Let answers take as long as this machine needs, or as given."""
     for module in (of_define, of_reconciler):
-        patch.setattr(module, "Witness", partial(Witness, 30.0))
+        patch.setattr(module, "Witness", partial(Witness, seconds))
 
 
 def hourly(kind: str) -> list[Definition]:

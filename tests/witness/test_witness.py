@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, assume, given, reject, settings
@@ -18,6 +19,17 @@ from dueledger.ledger.witness.questions import ask_about
 from .schedules import CRONS, rrules
 
 SINCE = datetime(2027, 3, 1, 12, tzinfo=UTC)
+GREEDY = """
+class CroniterBadDateError(ValueError):
+    pass
+
+class croniter:
+    def __init__(self, text, start, **options):
+        bytes(1 << 30)  # no page of it is ever touched
+
+    def get_next(self, kind):
+        raise CroniterBadDateError
+"""
 PATIENT = 30.0
 """Seconds for an answer: as long as it takes, except where no answer is expected."""
 
@@ -73,6 +85,16 @@ def test_the_witness_agrees(witness: Witness, when: Cron | Rrule, library: str) 
     assert 0 < len(found.ours) <= 50
 
 
+@pytest.mark.parametrize("rule", ["FREQ=WEEKLY", "FREQ=WEEKLY;INTERVAL=2;WKST=SU"])
+def test_the_witness_agrees_on_rules_whose_first_week_their_start_cuts(
+    witness: Witness, rule: str
+) -> None:
+    """Of the first week, which began before the rule, the first of both days is the Wednesday."""
+    when = rrule(f"{rule};BYDAY=WE,SA;BYSETPOS=1")
+    found = witness.ask(when, datetime(2027, 1, 1, tzinfo=UTC))
+    assert found.agreement is Agreement.AGREES, found
+
+
 @pytest.mark.parametrize(
     ("when", "reason"),
     [
@@ -105,6 +127,28 @@ def test_what_takes_longer_than_its_limit_is_ended_and_not_witnessed() -> None:
         assert str(found).endswith("gave no answer within 0.2 s")
         assert witness.cpu_seconds > 0.1
         assert witness.ask(slow, SINCE) is found, "asked once"
+
+
+def test_the_kernel_ends_what_takes_more_cpu_time_however_long_is_waited(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("dueledger.ledger.witness.witness._ELAPSED_FACTOR", 10_000)
+    searched = (
+        "FREQ=DAILY;BYMONTH=2;BYMONTHDAY=30"  # by dateutil for seconds, then found to be none
+    )
+    with Witness(0.2) as witness:
+        found = witness.ask(rrule(searched, rdate=["2027-03-02T10:00"], sparse=True), SINCE)
+    assert str(found).endswith("gave no answer within 0.2 s")
+
+
+def test_a_library_that_takes_too_much_memory_ends_and_gives_no_answer(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "croniter.py").write_text(GREEDY, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Witness(PATIENT) as witness:
+        found = witness.ask(cron("30 2 * * *"), SINCE)
+    assert str(found).endswith("ended without an answer, with code 1")
 
 
 def test_after_a_process_that_ended_the_next_question_starts_another() -> None:

@@ -12,6 +12,7 @@ create table ledger.witnessed (
 comment on table ledger.witnessed is
   'What a library that expands the same rule said about a version when it was asked last.';
 comment on column ledger.witnessed.package is 'The package that was asked, and its version; null if none was asked.';
-comment on column ledger.witnessed.reason is 'Why it is not witnessed.';
+comment on column ledger.witnessed.reason is
+  'Why there was no answer when it was asked last. A disagreement that was known before stays.';
 comment on column ledger.witnessed.times is 'Where they differ, the nominal local times of both: `ours` and `theirs`.';
 comment on column ledger.witnessed.asked_at is 'When it was asked, by the machine clock.';

@@ -1,4 +1,4 @@
--- List what the witness said about versions when it was asked last, and how long ago that was.
+-- List what the witness said about versions, and how long ago it was asked last.
 -- returns: zero or more
 -- roles: reconciler
 -- index: none

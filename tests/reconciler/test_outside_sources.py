@@ -1,0 +1,140 @@
+"""Evidence outside the ledger, and sources that cannot be read."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import pytest
+
+from dueledger.ledger.finding_types import FindingType, Resolution
+from dueledger.ledger.rules.drafts import ItemDraft
+from dueledger.ledger.store import Connection, findings
+from dueledger.ledger.store.items import emit_items
+from dueledger.reconciler import (
+    Reconciler,
+    ReconcilerSources,
+    SqlEvidence,
+    SqlPopulation,
+)
+from dueledger.reconciler.repair.command_publisher import RepairCommand
+
+from .conftest import NOON, mend, resolutions
+
+Make = Callable[..., Reconciler]
+Drafts = Callable[..., list[ItemDraft]]
+Owe = Callable[[list[ItemDraft]], Awaitable[None]]
+Settle = Callable[..., Awaitable[None]]
+
+
+class Inbox:
+    """A publisher that records its messages: the domain's side of `due-repairs`."""
+
+    def __init__(self) -> None:
+        self.commands: list[RepairCommand] = []
+
+    async def publish(self, commands: Sequence[RepairCommand]) -> None:
+        self.commands += commands
+
+
+async def test_g11_a_completed_item_without_evidence_is_escalated_and_closes_when_booked(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    domain: asyncpg.Connection,
+    bookings: SqlEvidence,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(20, due_at=NOON)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await complete_all()
+    await domain.executemany(
+        "insert into booking (item_id, reference) values ($1, $2)",
+        [(draft.id, f"B-{n}" if n != 1 else None) for n, draft in enumerate(drafts[:18])],
+    )
+    inbox = Inbox()
+    reconciler = make_reconciler(ReconcilerSources((), (bookings,)), publisher=inbox)
+
+    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
+    lacking = {drafts[1].id, drafts[18].id, drafts[19].id}
+    assert await mend(reconciler) == 3
+    assert {UUID(command.item or "") for command in inbox.commands} == lacking
+
+    assert (await reconciler.run_pass()).found == {FindingType.EFFECT_MISSING: 3}
+    assert await mend(reconciler) == 0
+    assert len(inbox.commands) == 3
+
+    await domain.executemany(
+        "insert into booking (item_id, reference) values ($1, 'made up for')",
+        [(item,) for item in lacking],
+    )
+    assert (await reconciler.run_pass()).found == {}
+    assert await resolutions(frozen, FindingType.EFFECT_MISSING) == [Resolution.REPAIRED] * 3
+
+
+async def test_g11_evidence_may_be_keyed_by_business_key_and_cycle(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    domain: asyncpg.Connection,
+    bookings: SqlEvidence,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(4, due_at=NOON)
+    await emit_items(frozen, drafts, actor_no=actor_no)
+    await complete_all()
+    await domain.executemany(
+        "insert into booking values (null, $1, $2, 'B')",
+        [(drafts[0].business_key, "2027"), (drafts[1].business_key, "2026")],
+    )
+    by_key = replace(bookings, query="select business_key, cycle, reference from booking;")
+
+    assert (await make_reconciler(ReconcilerSources((), (by_key,))).run_pass()).found == {
+        FindingType.EFFECT_MISSING: 3
+    }
+
+
+async def test_g11_a_source_that_cannot_be_read_is_itself_the_finding_and_never_means_gone(
+    frozen: Connection,
+    make_reconciler: Make,
+    make_drafts: Drafts,
+    owe: Owe,
+    domain: asyncpg.Connection,
+    policies: SqlPopulation,
+    bookings: SqlEvidence,
+    complete_all: Settle,
+    actor_no: int,
+) -> None:
+    drafts = make_drafts(10, due_at=NOON)
+    await owe(drafts)
+    await emit_items(frozen, drafts[1:], actor_no=actor_no)
+    await complete_all()
+    reconciler = make_reconciler(ReconcilerSources((policies,), (bookings,)))
+    before = (await reconciler.run_pass()).found
+    assert before == {FindingType.MISSING: 1, FindingType.EFFECT_MISSING: 9}
+
+    await domain.execute("drop table policy_due; drop table booking")
+    result = await reconciler.run_pass()
+
+    assert result.found == {FindingType.SOURCE_FAILED: 2}
+    assert result.closed.total() == 0
+    assert await resolutions(frozen, FindingType.MISSING) == [Resolution.OPEN]
+    assert await resolutions(frozen, FindingType.EFFECT_MISSING) == [Resolution.OPEN] * 9
+    assert [mark.complete_before for mark in result.watermarks] == [None]
+
+
+@pytest.mark.parametrize("address", ["postgresql://u:hunter2@127.0.0.1:1/nowhere", "hunter2"])
+async def test_a_source_that_cannot_be_reached_does_not_show_its_address(
+    frozen: Connection, make_reconciler: Make, address: str
+) -> None:
+    away = SqlPopulation(address, "select 1", "policies")
+    reconciler = make_reconciler(ReconcilerSources((away,)))
+
+    assert (await reconciler.run_pass()).found == {FindingType.SOURCE_FAILED: 1}
+
+    shown = repr(away) + (await reconciler.report()).as_json().decode()
+    rows: list[Any] = await findings.list_findings(frozen)
+    assert "hunter2" not in shown + str([dict(row) for row in rows])
